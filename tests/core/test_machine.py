@@ -1,0 +1,271 @@
+"""The protocol's rules as transcripts: what the machine asks for, event by event."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.core.builders import JOB, begun, branch, complete, intent, manifest
+from tpc.effects import AbortEpoch, Commit, Effect, PutRecord, Release, ReplayEpoch, Return, Stop, Sweep, Verify, Warn
+from tpc.effects import WriteEpoch as Write
+from tpc.errors import (
+    DeterminismError,
+    FencedError,
+    HistoryMismatchError,
+    ParkedError,
+    RepairNeededError,
+    StateMachineError,
+    TransientError,
+)
+from tpc.events import (
+    Aborted,
+    Answered,
+    BatchStarted,
+    Event,
+    Failed,
+    Opened,
+    Prepared,
+    Replayed,
+    Stored,
+    Superseded,
+    Swept,
+    Verified,
+)
+from tpc.history import Action, History, Resolution
+from tpc.machine import TRANSITIONS, step
+from tpc.manifest import Manifest
+from tpc.records import RecordKind
+from tpc.sink import Outcome, Verdict
+from tpc.states import Phase, State
+
+
+def run(*events: Event, state: State | None = None) -> tuple[State, list[Effect]]:
+    """The state after `events` and the effects of the last one."""
+    state = state or State(JOB)
+    effects: tuple[Effect, ...] = ()
+    for event in events:
+        state, effects = step(state, event)
+    return state, list(effects)
+
+
+def answers(made: Manifest, verdict: Verdict = Verdict.COMMITTED, **by_sink: Verdict) -> Answered:
+    return Answered(
+        {str(b.committable.handle): Outcome(by_sink.get(sink, verdict), "evidence") for sink, b in made.branches()}
+    )
+
+
+def ready(history: History | None = None) -> State:
+    state, _ = run(Opened(history or begun()), Stored())
+    if state.phase is Phase.FINISHING:
+        assert state.pending is not None
+        state, _ = run(answers(state.pending), Stored(), state=state)
+    state, _ = run(Swept(), state=state)
+    assert state.phase is Phase.READY
+    return state
+
+
+def same_digests(made: Manifest) -> dict[str, str]:
+    return {name: part.digest for name, part in made.sinks.items()}
+
+
+DECIDED = (BatchStarted(0), Prepared(manifest(0)), Verified(), Stored())
+
+
+def test_taking_over_claims_a_higher_generation_before_anything_else() -> None:
+    state, effects = run(Opened(begun()))
+    assert state.generation == 2
+    assert [type(e) for e in effects] == [PutRecord]
+    assert effects[0].kind is RecordKind.GENERATION  # type: ignore[union-attr]
+
+
+def test_a_pending_intent_is_committed_before_the_sweep() -> None:
+    state, effects = run(Opened(begun(intent(manifest(0)))), Stored())
+    assert [type(e) for e in effects] == [Commit]
+    state, effects = run(answers(manifest(0)), Stored(), state=state)
+    assert [type(e) for e in effects] == [Release, Sweep]
+
+
+def test_the_generation_record_carries_the_pending_intent() -> None:
+    _, effects = run(Opened(begun(intent(manifest(0)))))
+    assert Manifest.from_json(effects[0].body["pending"]) == manifest(0)  # type: ignore[union-attr]
+
+
+def test_no_commit_is_asked_for_before_the_intent_is_stored() -> None:
+    state = ready()
+    for count in range(len(DECIDED)):
+        _, effects = run(*DECIDED[:count], state=state) if count else (state, [])
+        assert not any(isinstance(effect, Commit) for effect in effects)
+    _, effects = run(*DECIDED, state=state)
+    assert [type(e) for e in effects] == [Commit]
+
+
+def test_branches_are_verified_right_before_the_intent() -> None:
+    state, effects = run(*DECIDED[:2], state=ready())
+    assert effects == [Verify(manifest(0))]
+    _, effects = run(Verified(), state=state)
+    assert [type(e) for e in effects] == [PutRecord]
+
+
+def test_complete_is_put_only_when_every_branch_is_settled() -> None:
+    state, effects = run(*DECIDED, answers(manifest(0), a=Verdict.UNKNOWN), state=ready())
+    assert [type(e) for e in effects] == [Commit]
+    assert effects[0].handles == {str(branch("a", 0).committable.handle)}  # type: ignore[union-attr]
+    _, effects = run(answers(manifest(0), Verdict.ALREADY), state=state)
+    assert [e.kind for e in effects] == [RecordKind.COMPLETE]  # type: ignore[union-attr]
+
+
+def test_spark_gets_its_batch_back_only_after_the_complete_record() -> None:
+    state, effects = run(*DECIDED, answers(manifest(0)), state=ready())
+    assert not any(isinstance(e, Return) for e in effects)
+    _, effects = run(Stored(), state=state)
+    assert [type(e) for e in effects] == [Release, Return]
+
+
+def test_an_epoch_without_branches_is_decided_and_completed_like_any_other() -> None:
+    empty = manifest(0, {"a": 0})
+    _, effects = run(BatchStarted(0), Prepared(empty), Verified(), Stored(), state=ready())
+    assert [e.kind for e in effects] == [RecordKind.COMPLETE]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("events", [(), (Prepared(manifest(0)),)])
+def test_a_failure_before_the_intent_aborts_the_epoch_everywhere(events: tuple[Event, ...]) -> None:
+    error = TransientError("server down")
+    state, effects = run(BatchStarted(0), *events, Failed(error), state=ready())
+    assert effects == [AbortEpoch(0, 2)]
+    _, effects = run(Aborted(), state=state)
+    assert effects == [Stop(error)]
+
+
+def test_a_failed_put_of_an_intent_aborts_nothing() -> None:
+    _, effects = run(*DECIDED[:3], Failed(TransientError("disk")), state=ready())
+    assert [type(e) for e in effects] == [Stop]
+
+
+@pytest.mark.parametrize(
+    "events", [(Opened(begun()),), (Opened(begun()), Stored(), Swept(), *DECIDED[:3])], ids=["generation", "intent"]
+)
+def test_a_taken_slot_is_final(events: tuple[Event, ...]) -> None:
+    _, effects = run(*events, Superseded("slot 4"))
+    assert isinstance(effects[0], Stop)
+    assert isinstance(effects[0].error, FencedError)
+
+
+def test_a_replay_of_a_complete_epoch_touches_no_sink() -> None:
+    state = ready(begun(intent(manifest(0)), complete(0)))
+    state, effects = run(BatchStarted(0, manifest(0)), state=state)
+    assert effects == [ReplayEpoch(0, 2, manifest(0))]
+    state, effects = run(Replayed(same_digests(manifest(0))), state=state)
+    assert effects == [Return(0)]
+    assert state.phase is Phase.READY
+
+
+@pytest.mark.parametrize(("stateful", "expected"), [(False, Warn), (True, AbortEpoch)])
+def test_a_replay_with_other_rows_warns_or_stops(stateful: bool, expected: type) -> None:
+    made = manifest(0, stateful=stateful)
+    state = ready(begun(intent(made), complete(0)))
+    state, effects = run(BatchStarted(0, made), Replayed({"a": "f" * 16, "b": "0" * 16}), state=state)
+    assert isinstance(effects[0], expected)
+    if stateful:
+        _, effects = run(Aborted(), state=state)
+        assert isinstance(effects[0], Stop)
+        assert isinstance(effects[0].error, DeterminismError)
+
+
+def test_an_accepted_state_lets_the_differing_replay_pass() -> None:
+    made = manifest(0, stateful=True)
+    accepted = Resolution(0, "", Action.ACCEPT_STATE, "checked", "op")
+    state = ready(begun(intent(made), complete(0), (RecordKind.RESOLUTION, accepted.to_json())))
+    _, effects = run(BatchStarted(0, made), Replayed({"a": "f" * 16, "b": "0" * 16}), state=state)
+    assert effects == [Return(0)]
+
+
+def test_a_lost_branch_found_at_run_time_stops_for_its_repair() -> None:
+    _, effects = run(*DECIDED, answers(manifest(0), a=Verdict.LOST), state=ready())
+    assert isinstance(effects[0], Stop)
+    assert isinstance(effects[0].error, RepairNeededError)
+
+
+def lost_at_recovery() -> State:
+    state, _ = run(Opened(begun(intent(manifest(0)))), Stored(), answers(manifest(0), a=Verdict.LOST), Swept())
+    assert state.phase is Phase.READY
+    return state
+
+
+def test_a_lost_branch_does_not_hold_up_recovery_and_is_repaired_by_the_replay() -> None:
+    state, effects = run(BatchStarted(0, manifest(0)), state=lost_at_recovery())
+    lost = str(branch("a", 0).committable.handle)
+    assert effects == [ReplayEpoch(0, 2, manifest(0), frozenset({lost}))]
+    new = branch("a", 0, generation=2)
+    state, effects = run(Replayed(same_digests(manifest(0)), {lost: new}), state=state)
+    assert [e.kind for e in effects] == [RecordKind.REPAIR]  # type: ignore[union-attr]
+    state, effects = run(Stored(), state=state)
+    assert effects[0].handles == {str(new.committable.handle)}  # type: ignore[union-attr]
+    assert state.pending is not None
+    _, effects = run(answers(state.pending), state=state)
+    assert [e.kind for e in effects] == [RecordKind.COMPLETE]  # type: ignore[union-attr]
+
+
+def test_a_repair_with_other_rows_is_never_committed() -> None:
+    other = branch("a", 0, generation=2)
+    wrong = type(other)(other.committable, "1" * 16)
+    lost = str(branch("a", 0).committable.handle)
+    state, effects = run(BatchStarted(0), Replayed(same_digests(manifest(0)), {lost: wrong}), state=lost_at_recovery())
+    assert effects == [AbortEpoch(0, 2, manifest(0))]
+    _, effects = run(Aborted(), state=state)
+    assert isinstance(effects[0], Stop)
+    assert isinstance(effects[0].error, DeterminismError)
+
+
+def test_no_new_epoch_begins_while_a_repair_is_waited_for() -> None:
+    _, effects = run(BatchStarted(1), state=lost_at_recovery())
+    assert isinstance(effects[0], Stop)
+    assert isinstance(effects[0].error, HistoryMismatchError)
+
+
+def test_a_refusal_parks_after_every_other_branch_was_committed() -> None:
+    state, effects = run(*DECIDED, answers(manifest(0), a=Verdict.REFUSED, b=Verdict.UNKNOWN), state=ready())
+    assert [type(e) for e in effects] == [Commit]
+    _, effects = run(answers(manifest(0)), state=state)
+    assert isinstance(effects[0], Stop)
+    error = effects[0].error
+    assert isinstance(error, ParkedError)
+    assert (error.sink, error.epoch) == ("a", 0)
+
+
+def test_a_resolved_sink_is_not_committed_but_given_up() -> None:
+    resolution = Resolution(0, "a", Action.ACCEPT_LOSS, "cannot", "op")
+    history = begun(intent(manifest(0)), (RecordKind.RESOLUTION, resolution.to_json()))
+    _, effects = run(Opened(history), Stored())
+    assert effects[0].handles == {str(branch("b", 0).committable.handle)}  # type: ignore[union-attr]
+    assert effects[0].abandoned == {str(branch("a", 0).committable.handle)}  # type: ignore[union-attr]
+
+
+def test_a_skipped_epoch_stops_the_pipeline() -> None:
+    _, effects = run(BatchStarted(2), state=ready(begun(intent(manifest(0)), complete(0))))
+    assert isinstance(effects[0], Stop)
+    assert isinstance(effects[0].error, HistoryMismatchError)
+
+
+def test_an_undecided_epoch_is_written_under_the_new_generation() -> None:
+    _, effects = run(BatchStarted(1), state=ready(begun(intent(manifest(0)), complete(0))))
+    assert effects == [Write(1, 2)]
+
+
+def test_an_illegal_event_raises_and_changes_nothing() -> None:
+    events: list[Event] = [
+        Opened(begun()), Stored(), Superseded(), Swept(), BatchStarted(0), Prepared(manifest(0)), Verified(),
+        Failed(TransientError("x")), Aborted(), Answered({}), Replayed({}),
+    ]  # fmt: skip
+    illegal = [
+        (phase, event) for phase, event in itertools.product(Phase, events) if (phase, type(event)) not in TRANSITIONS
+    ]
+    assert len(illegal) > 80
+    for phase, event in illegal:
+        state = State(JOB, phase=phase)
+        with pytest.raises(StateMachineError, match="not possible"):
+            step(state, event)
+
+
+def test_every_state_but_the_last_has_a_way_on() -> None:
+    assert {phase for phase, _ in TRANSITIONS} == set(Phase) - {Phase.STOPPED}

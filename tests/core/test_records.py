@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.builders import manifest
+from tpc.errors import CorruptionError
+from tpc.records import DamagedRecordError, Record, RecordKind, decode
+
+RECORD = Record(5, RecordKind.INTENT, "nonce", manifest(3).to_json())
+
+
+def test_a_record_round_trips_through_its_bytes() -> None:
+    assert decode(RECORD.encode(), 5) == RECORD
+
+
+def test_a_record_cut_at_any_byte_is_damaged_or_whole() -> None:
+    data = RECORD.encode()
+    for length in range(len(data) - 1):  # the last byte is the newline
+        with pytest.raises(DamagedRecordError):
+            decode(data[:length], 5)
+
+
+@given(st.integers(0, len(RECORD.encode()) - 2), st.integers(0, 7))
+def test_a_flipped_bit_never_gives_another_record(position: int, bit: int) -> None:
+    data = bytearray(RECORD.encode())
+    data[position] ^= 1 << bit
+    with pytest.raises(DamagedRecordError):
+        decode(bytes(data), 5)
+
+
+def test_zeros_are_damaged() -> None:
+    with pytest.raises(DamagedRecordError):
+        decode(bytes(len(RECORD.encode())), 5)
+
+
+def test_a_record_in_another_slot_is_corruption() -> None:
+    with pytest.raises(CorruptionError, match="slot 6 of the log holds the record of slot 5"):
+        decode(RECORD.encode(), 6)

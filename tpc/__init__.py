@@ -1,0 +1,28 @@
+"""Two-phase-commit sinks for PySpark Structured Streaming: many systems, one decision per epoch, exactly once.
+
+`tpc.pipeline(...)` is where users begin; `tpc.sinks` holds the sinks, `tpc.coordinator` the log and the supervisor.
+This package itself is the protocol: pure Python, standard library only. It loads the other layers when asked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tpc import errors
+from tpc.errors import TpcError
+from tpc.settings import Env, env
+
+if TYPE_CHECKING:
+    from tpc.coordinator.pipeline import Pipeline, pipeline
+
+__all__ = ["Env", "Pipeline", "TpcError", "env", "errors", "pipeline"]
+
+_LAZY = {"Pipeline", "pipeline"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from tpc.coordinator import pipeline as module
+
+        return getattr(module, name)
+    raise AttributeError(f"module 'tpc' has no attribute {name!r}")

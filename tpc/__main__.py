@@ -1,0 +1,157 @@
+"""The command line: one of the two composition roots (the other is `tpc/__init__.py`). Loads the layers lazily."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tpc.errors import ConfigurationError, TpcError
+
+if TYPE_CHECKING:
+    from tpc.coordinator.pipeline import Pipeline
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+
+Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline, e.g. my_job:pipeline")]
+Checkpoint = Annotated[Path, typer.Argument(help="the pipeline's checkpoint directory")]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def _load(target: str) -> Pipeline:
+    """The pipeline that `module:function` makes; the current directory is importable."""
+    module_name, _, attribute = target.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{target!r} cannot be loaded: {error}", remedy="name module:function, e.g. my_job:pipeline."
+        ) from error
+    made = found() if callable(found) else found
+    from tpc.coordinator.pipeline import Pipeline
+
+    if not isinstance(made, Pipeline):
+        raise ConfigurationError(
+            f"{target!r} is a {type(made).__name__}, not a pipeline", remedy="return it unstarted."
+        )
+    return made
+
+
+def _print(value: Any, *, as_json: bool, text: Callable[[Any], str]) -> None:
+    typer.echo(json.dumps(value, indent=2) if as_json else text(value))
+
+
+@app.command()
+def status(checkpoint: Checkpoint, *, as_json: AsJson = False) -> None:
+    """Who leads, what is decided, what is pending."""
+    from tpc.coordinator import operator
+
+    _print(operator.status(checkpoint), as_json=as_json, text=_status_text)
+
+
+def _status_text(found: dict[str, Any]) -> str:
+    lines = [
+        f"pipeline {found['pipeline']}, generation {found['generation']}",
+        f"last decided epoch {found['last_decided']}, last complete epoch {found['last_complete']}",
+    ]
+    if found["pending"] is None:
+        lines.append("nothing is pending")
+    else:
+        branches = ", ".join(f"{name}: {count}" for name, count in found["pending_branches"].items() if count)
+        lines.append(f"epoch {found['pending']} is decided and not complete; branches: {branches or 'none'}")
+    lines += [f"resolved: epoch {r['epoch']} {r['sink']} {r['action']} ({r['reason']})" for r in found["resolutions"]]
+    lines += [
+        f"  epoch {e['epoch']:>6}  {e['status']:<8}  {e['rows']:>9} rows  {1000 * sum(e['seconds'].values()):>8.0f} ms"
+        for e in found["epochs"]
+    ]
+    return "\n".join(lines)
+
+
+@app.command("in-doubt")
+def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
+    """Every prepared branch of the pipeline, and what will become of it. Changes nothing."""
+    from tpc.coordinator import operator
+
+    def text(doubts: list[dict[str, Any]]) -> str:
+        lines = [f"{d['sink']}  {d['resource']}  generation {d['generation']}  {d['fate']}" for d in doubts]
+        return "\n".join(lines) or "nothing is in doubt"
+
+    _print(operator.in_doubt(_load(target)), as_json=as_json, text=text)
+
+
+@app.command()
+def recover(target: Target, *, as_json: AsJson = False) -> None:
+    """Finish what is decided, abort what is not, then stop."""
+    from tpc.coordinator import operator
+
+    def text(done: dict[str, Any]) -> str:
+        lines = [f"generation {done['generation']}: complete up to epoch {done['last_complete']}"]
+        if done["waiting_for_repair"]:
+            lines.append(f"{len(done['waiting_for_repair'])} lost branches are repaired when the pipeline starts")
+        return "\n".join(lines)
+
+    _print(operator.recover(_load(target)), as_json=as_json, text=text)
+
+
+@app.command()
+def sweep(target: Target) -> None:
+    """Abort every prepared branch that no intent names."""
+    from tpc.coordinator import operator
+
+    typer.echo(f"aborted {operator.sweep(_load(target))} branches")
+
+
+@app.command()
+def resolve(
+    checkpoint: Checkpoint,
+    *,
+    epoch: Annotated[int, typer.Option(help="the decided epoch")],
+    reason: Annotated[str, typer.Option(help="why, for the record")],
+    sink: Annotated[str, typer.Option(help="the sink that refuses it")] = "",
+    accept_loss: Annotated[bool, typer.Option("--accept-loss", help="the sink never gets the epoch's rows")] = False,
+    mark_committed: Annotated[
+        bool, typer.Option("--mark-committed", help="you have put the rows there by hand")
+    ] = False,
+    accept_state: Annotated[
+        bool, typer.Option("--accept-state", help="go on although a replay made other rows")
+    ] = False,
+) -> None:
+    """Record an operator's decision about a decided epoch; the next start or `tpc recover` acts on it."""
+    from tpc.coordinator import operator
+    from tpc.history import Action, Resolution
+
+    chosen = [
+        action
+        for action, wanted in (
+            (Action.ACCEPT_LOSS, accept_loss),
+            (Action.MARK_COMMITTED, mark_committed),
+            (Action.ACCEPT_STATE, accept_state),
+        )
+        if wanted
+    ]
+    if len(chosen) != 1:
+        raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
+    resolution = Resolution(epoch, sink, chosen[0], reason, operator.operator_name())
+    operator.resolve(operator.log_of(checkpoint), checkpoint, resolution)
+    typer.echo(f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`.")
+
+
+def main() -> None:
+    """The entry point of the `tpc` command: an error of ours is one readable paragraph and exit code 1."""
+    try:
+        app()
+    except TpcError as error:
+        typer.echo(f"tpc: {error}", err=True)
+        from tpc.coordinator.supervisor import exit_code_for
+
+        sys.exit(exit_code_for(error))
+
+
+if __name__ == "__main__":
+    main()

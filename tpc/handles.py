@@ -1,0 +1,88 @@
+"""Names: who a pipeline is, and what a branch is called in every system.
+
+A handle names what one task writes to one sink in one epoch. It round-trips through a string whose fields
+are delimited, so that a prefix never matches another pipeline (`job` is no prefix of `job-2`'s branches).
+This module knows nothing of any system; the sinks decide where they put the string.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tpc.errors import ConfigurationError, CorruptionError
+
+DELIMITER = "~"
+DRIVER_PARTITION = -1
+"""The partition of a branch that the driver writes itself (gathered merges, source offsets)."""
+
+MAX_NAME_LENGTH = 48
+"""Keeps a handle below PostgreSQL's 199 bytes for a transaction's name with the numbers at their largest."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ROOT = "tpc"
+
+
+def checked_name(name: str, what: str) -> str:
+    """Return `name` if it can stand in a handle; `what` says whose name it is in the error."""
+    if len(name) > MAX_NAME_LENGTH or not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{what} name {name!r} cannot be used",
+            remedy=f"use letters, digits, '.', '_' and '-', at most {MAX_NAME_LENGTH}, a letter or digit first.",
+        )
+    return name
+
+
+@dataclass(frozen=True, order=True)
+class PipelineId:
+    """A pipeline's identity: the user's name for it, and the incarnation that grows with each new history."""
+
+    name: str
+    incarnation: int = 1
+
+    def __post_init__(self) -> None:
+        checked_name(self.name, "pipeline")
+
+    @property
+    def prefix(self) -> str:
+        """What every handle of this pipeline begins with, the closing delimiter included."""
+        return DELIMITER.join((_ROOT, self.name, str(self.incarnation), ""))
+
+    @property
+    def name_prefix(self) -> str:
+        """What every handle of any incarnation of this name begins with."""
+        return DELIMITER.join((_ROOT, self.name, ""))
+
+    def __str__(self) -> str:
+        return f"{self.name}#{self.incarnation}"
+
+
+@dataclass(frozen=True, order=True)
+class Handle:
+    """The name of a branch. `attempt` is Spark's task attempt id, unique within a generation, or 0 on the driver."""
+
+    pipeline: PipelineId
+    generation: int
+    sink: str
+    epoch: int
+    partition: int
+    attempt: int
+
+    def __str__(self) -> str:
+        fields = (self.generation, self.sink, self.epoch, self.partition, self.attempt)
+        return self.pipeline.prefix + DELIMITER.join(map(str, fields))
+
+    @classmethod
+    def parse(cls, text: str) -> Handle:
+        """The inverse of `str`. Raises `CorruptionError` when `text` is no handle."""
+        parts = text.split(DELIMITER)
+        try:
+            root, name, incarnation, generation, sink, epoch, partition, attempt = parts
+            handle = cls(
+                PipelineId(name, int(incarnation)), int(generation), sink, int(epoch), int(partition), int(attempt)
+            )
+        except (ValueError, ConfigurationError) as error:
+            raise CorruptionError(f"{text!r} is not the handle of a branch") from error
+        if root != _ROOT or str(handle) != text:
+            raise CorruptionError(f"{text!r} is not the handle of a branch")
+        return handle

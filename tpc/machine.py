@@ -1,0 +1,385 @@
+"""The protocol: one table of transitions, `step(state, event) -> (state, effects)`.
+
+Pure: no I/O, no clock, no threads, no randomness. The same function runs in production, under the simulator and
+in the exhaustive explorer. An event that has no row for the state's phase raises and changes nothing. The rules
+of order among effects stand in `effects.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from tpc.effects import (
+    AbortEpoch,
+    Commit,
+    Effect,
+    PutRecord,
+    Release,
+    ReplayEpoch,
+    Return,
+    Stop,
+    Sweep,
+    Verify,
+    Warn,
+    WriteEpoch,
+)
+from tpc.errors import (
+    DeterminismError,
+    FencedError,
+    HistoryMismatchError,
+    ParkedError,
+    RepairNeededError,
+    StateMachineError,
+    TpcError,
+)
+from tpc.events import (
+    Aborted,
+    Answered,
+    BatchStarted,
+    Event,
+    Failed,
+    Opened,
+    Prepared,
+    RenewalDue,
+    Replayed,
+    Stored,
+    Superseded,
+    SweepDue,
+    Swept,
+    Verified,
+)
+from tpc.history import Action, History
+from tpc.manifest import Branch, Manifest
+from tpc.records import RecordKind
+from tpc.sink import Verdict
+from tpc.states import Phase, State
+
+Step: TypeAlias = "tuple[State, tuple[Effect, ...]]"
+
+
+def step(state: State, event: Event) -> Step:
+    """The next state and what is to be done. Raises `StateMachineError` when `event` is illegal now."""
+    transition = TRANSITIONS.get((state.phase, type(event)))
+    if transition is None:
+        raise StateMachineError(
+            f"{type(event).__name__} is not possible while the coordinator is {state.phase.value}",
+            pipeline=str(state.pipeline),
+            epoch=state.epoch,
+        )
+    return transition(state, event)
+
+
+# Taking over ---------------------------------------------------------------------------------------------------
+
+
+def _opened(state: State, event: Opened) -> Step:
+    history = event.history
+    accepted = frozenset(r.epoch for r in history.resolutions if r.action is Action.ACCEPT_STATE)
+    state = replace(
+        state,
+        phase=Phase.CLAIMING,
+        generation=history.generation + 1,
+        last_complete=history.last_complete,
+        pending=history.pending,
+        unsettled=_unsettled(history),
+        accepted_states=accepted,
+        finishes=event.finish,
+    )
+    return state, (PutRecord(RecordKind.GENERATION, _claim(state)),)
+
+
+def _unsettled(history: History) -> frozenset[str]:
+    pending = history.pending
+    if pending is None:
+        return frozenset()
+    return frozenset(
+        str(branch.committable.handle)
+        for sink, branch in pending.branches()
+        if history.resolution(pending.epoch, sink) is None
+    )
+
+
+def _claim(state: State) -> dict[str, Any]:
+    """What the machine knows of a generation record; the shell adds names and identities."""
+    return {
+        "pipeline": state.pipeline.name,
+        "incarnation": state.pipeline.incarnation,
+        "generation": state.generation,
+        "last_complete": state.last_complete,
+        "pending": None if state.pending is None else state.pending.to_json(),
+    }
+
+
+def _claimed(state: State, _: Stored) -> Step:
+    if state.pending is None or not state.finishes:
+        return _sweep(state)
+    named = frozenset(str(branch.committable.handle) for _, branch in state.pending.branches())
+    return _finish(state, abandoned=named - state.unsettled)
+
+
+def _sweep(state: State) -> Step:
+    return replace(state, phase=Phase.SWEEPING), (Sweep(state.generation, state.pending),)
+
+
+def _swept(state: State, _: Swept) -> Step:
+    return replace(state, phase=Phase.READY), ()
+
+
+def _renewed(state: State, _: RenewalDue) -> Step:
+    state = replace(state, phase=Phase.CLAIMING, generation=state.generation + 1)
+    return state, (PutRecord(RecordKind.GENERATION, _claim(state)),)
+
+
+# An undecided epoch --------------------------------------------------------------------------------------------
+
+
+def _batch_started(state: State, event: BatchStarted) -> Step:
+    epoch, decided = event.epoch, state.last_decided
+    expected = 0 if decided is None else decided + 1
+    state = replace(state, epoch=epoch)
+    if state.pending is not None and epoch == state.pending.epoch:
+        return _replay(state, state.pending, state.lost)
+    if state.pending is None and epoch == expected:
+        return replace(state, phase=Phase.WRITING), (WriteEpoch(epoch, state.generation),)
+    if epoch < expected and state.pending is None:
+        return _replay(state, event.manifest, frozenset())
+    return _stopped(state, _out_of_step(state, epoch, expected))
+
+
+def _replay(state: State, manifest: Manifest | None, lost: frozenset[str]) -> Step:
+    assert state.epoch is not None
+    effect = ReplayEpoch(state.epoch, state.generation, manifest, lost)
+    return replace(state, phase=Phase.REPLAYING, replaying=manifest), (effect,)
+
+
+def _out_of_step(state: State, epoch: int, expected: int) -> TpcError:
+    if state.pending is not None:
+        what = f"Spark begins batch {epoch} while epoch {state.pending.epoch} waits for the repair of a lost branch"
+    else:
+        what = f"Spark begins batch {epoch}, the intent log expects epoch {expected}"
+    return HistoryMismatchError(
+        what,
+        pipeline=str(state.pipeline),
+        epoch=epoch,
+        remedy="Spark's checkpoint and the intent log do not belong together: restore both from one moment, "
+        "or start a new incarnation on a new checkpoint.",
+    )
+
+
+def _prepared(state: State, event: Prepared) -> Step:
+    return replace(state, phase=Phase.VERIFYING, proposed=event.manifest), (Verify(event.manifest),)
+
+
+def _verified(state: State, _: Verified) -> Step:
+    assert state.proposed is not None
+    return replace(state, phase=Phase.DECIDING), (PutRecord(RecordKind.INTENT, state.proposed.to_json()),)
+
+
+def _undo(state: State, event: Failed) -> Step:
+    epoch = state.epoch
+    assert epoch is not None
+    state = replace(state, phase=Phase.ABORTING, proposed=None, failure=event.error)
+    return state, (AbortEpoch(epoch, state.generation, state.pending),)
+
+
+def _undone(state: State, _: Aborted) -> Step:
+    assert state.failure is not None
+    return _stopped(state, state.failure)
+
+
+# A decided epoch -----------------------------------------------------------------------------------------------
+
+
+def _decided(state: State, _: Stored) -> Step:
+    manifest = state.proposed
+    assert manifest is not None
+    handles = frozenset(str(branch.committable.handle) for _, branch in manifest.branches())
+    return _finish(replace(state, pending=manifest, proposed=None, unsettled=handles, attempt=0))
+
+
+def _finish(state: State, abandoned: frozenset[str] = frozenset()) -> Step:
+    assert state.pending is not None
+    if not state.unsettled and not abandoned:
+        return _complete(state)
+    effect = Commit(state.pending, state.unsettled, state.attempt, abandoned)
+    return replace(state, phase=Phase.FINISHING, attempt=state.attempt + 1), (effect,)
+
+
+def _answered(state: State, event: Answered) -> Step:
+    found = {handle: outcome for handle, outcome in event.outcomes.items() if handle in state.unsettled}
+    lost = {handle for handle, outcome in found.items() if outcome.verdict is Verdict.LOST}
+    refused = {h: o.evidence for h, o in found.items() if o.verdict is Verdict.REFUSED}
+    settled = {handle for handle, outcome in found.items() if outcome.settled}
+    state = replace(
+        state,
+        unsettled=state.unsettled - lost - refused.keys() - settled,
+        lost=state.lost | lost,
+        refused={**state.refused, **refused},
+    )
+    if state.unsettled:
+        return _finish(state)
+    if state.refused:
+        return _stopped(state, _parked(state))
+    if state.lost:
+        # A replay repairs it: the one that Spark makes of this batch after a restart.
+        return _sweep(state) if state.epoch is None else _stopped(state, _repair_needed(state))
+    return _complete(state)
+
+
+def _parked(state: State) -> TpcError:
+    assert state.pending is not None
+    handle, evidence = next(iter(sorted(state.refused.items())))
+    sink = _sink_of(state.pending, handle)
+    return ParkedError(
+        f"a decided epoch is refused for good: {evidence}",
+        pipeline=str(state.pipeline),
+        epoch=state.pending.epoch,
+        sink=sink,
+    )
+
+
+def _repair_needed(state: State) -> TpcError:
+    assert state.pending is not None
+    sink = _sink_of(state.pending, min(state.lost))
+    return RepairNeededError(
+        f"{len(state.lost)} prepared branches of a decided epoch are lost",
+        pipeline=str(state.pipeline),
+        epoch=state.pending.epoch,
+        sink=sink,
+    )
+
+
+def _sink_of(manifest: Manifest, handle: str) -> str | None:
+    return next((sink for sink, b in manifest.branches() if str(b.committable.handle) == handle), None)
+
+
+def _complete(state: State) -> Step:
+    assert state.pending is not None
+    body = {"epoch": state.pending.epoch, "generation": state.generation}
+    return replace(state, phase=Phase.COMPLETING), (PutRecord(RecordKind.COMPLETE, body),)
+
+
+def _completed(state: State, _: Stored) -> Step:
+    manifest, epoch = state.pending, state.epoch
+    assert manifest is not None
+    state = replace(state, pending=None, last_complete=manifest.epoch, attempt=0, epoch=None)
+    if epoch is None:
+        state, effects = _sweep(state)
+        return state, (Release(manifest), *effects)
+    return replace(state, phase=Phase.READY), (Release(manifest), Return(epoch))
+
+
+# A replay ------------------------------------------------------------------------------------------------------
+
+
+def _replayed(state: State, event: Replayed) -> Step:
+    assert state.epoch is not None
+    epoch, manifest = state.epoch, state.replaying
+    notes: tuple[Effect, ...] = ()
+    if manifest is not None:
+        difference = _difference(state, manifest, event)
+        if isinstance(difference, TpcError):
+            return _undo(state, Failed(difference))
+        notes = () if difference is None else (difference,)
+    if state.pending is None:
+        return replace(state, phase=Phase.READY, replaying=None, epoch=None), (*notes, Return(epoch))
+    body = {
+        "epoch": epoch,
+        "generation": state.generation,
+        "replacements": {old: branch.to_json() for old, branch in event.replacements.items()},
+    }
+    repaired = state.pending.repaired(event.replacements)
+    state = replace(state, phase=Phase.REPAIRING, replaying=None, proposed=repaired)
+    return state, (*notes, PutRecord(RecordKind.REPAIR, body))
+
+
+def _difference(state: State, manifest: Manifest, event: Replayed) -> TpcError | Warn | None:
+    """What it means that a replay's rows differ from the decided ones: an error, a warning, or nothing."""
+    for sink, branch in manifest.branches():
+        handle = str(branch.committable.handle)
+        if handle in state.lost and _digest(event.replacements.get(handle)) != branch.digest:
+            return _other_rows(state, manifest, sink)
+    differing = sorted(name for name, part in manifest.sinks.items() if event.digests.get(name) != part.digest)
+    if not differing or manifest.epoch in state.accepted_states:
+        return None
+    if manifest.barrier.stateful:
+        return _other_rows(state, manifest, differing[0])
+    return Warn(
+        f"epoch {manifest.epoch}: a replay made other rows for {', '.join(differing)}; the query is not "
+        "deterministic. What was decided stands."
+    )
+
+
+def _digest(branch: Branch | None) -> str | None:
+    return None if branch is None else branch.digest
+
+
+def _other_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
+    return DeterminismError(
+        "the replay of a decided epoch made other rows than the ones decided",
+        pipeline=str(state.pipeline),
+        epoch=manifest.epoch,
+        sink=sink,
+    )
+
+
+def _repair_stored(state: State, _: Stored) -> Step:
+    before, after = state.pending, state.proposed
+    assert before is not None
+    assert after is not None
+    old = {str(branch.committable.handle) for _, branch in before.branches()}
+    new = frozenset(str(branch.committable.handle) for _, branch in after.branches()) - old
+    return _finish(replace(state, pending=after, proposed=None, unsettled=new, lost=frozenset(), attempt=0))
+
+
+# Ends ----------------------------------------------------------------------------------------------------------
+
+
+def _stopped(state: State, error: Exception) -> Step:
+    return replace(state, phase=Phase.STOPPED, failure=error), (Stop(error),)
+
+
+def _failed(state: State, event: Failed) -> Step:
+    return _stopped(state, event.error)
+
+
+def _fenced(state: State, event: Superseded) -> Step:
+    error = FencedError(
+        f"another coordinator has taken over: {event.evidence}", pipeline=str(state.pipeline), epoch=state.epoch
+    )
+    return _stopped(state, error)
+
+
+TRANSITIONS: Mapping[tuple[Phase, type[Any]], Callable[[State, Any], Step]] = {
+    (Phase.NEW, Opened): _opened,
+    (Phase.CLAIMING, Stored): _claimed,
+    (Phase.CLAIMING, Superseded): _fenced,
+    (Phase.CLAIMING, Failed): _failed,
+    (Phase.SWEEPING, Swept): _swept,
+    (Phase.SWEEPING, Failed): _failed,
+    (Phase.READY, BatchStarted): _batch_started,
+    (Phase.READY, SweepDue): lambda state, _: _sweep(state),
+    (Phase.READY, RenewalDue): _renewed,
+    (Phase.READY, Failed): _failed,
+    (Phase.WRITING, Prepared): _prepared,
+    (Phase.WRITING, Failed): _undo,
+    (Phase.VERIFYING, Verified): _verified,
+    (Phase.VERIFYING, Failed): _undo,
+    (Phase.ABORTING, Aborted): _undone,
+    (Phase.ABORTING, Failed): _failed,
+    (Phase.DECIDING, Stored): _decided,
+    (Phase.DECIDING, Superseded): _fenced,
+    (Phase.DECIDING, Failed): _failed,
+    (Phase.FINISHING, Answered): _answered,
+    (Phase.FINISHING, Failed): _failed,
+    (Phase.COMPLETING, Stored): _completed,
+    (Phase.COMPLETING, Superseded): _fenced,
+    (Phase.COMPLETING, Failed): _failed,
+    (Phase.REPLAYING, Replayed): _replayed,
+    (Phase.REPLAYING, Failed): _undo,
+    (Phase.REPAIRING, Stored): _repair_stored,
+    (Phase.REPAIRING, Superseded): _fenced,
+    (Phase.REPAIRING, Failed): _failed,
+}

@@ -1,0 +1,158 @@
+"""The epoch's snapshot: what was read, which state it rests on, and every branch that must be committed.
+
+A manifest is made once, by the coordinator, after every branch is prepared; put into the log it is the intent.
+It holds names and numbers only: no DSN, URI or credential. Its size is linear in the number of branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tpc.handles import PipelineId
+from tpc.json import JSONObject
+from tpc.sink import Committable
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One committable with the digest of its rows, in hexadecimal; a repair must reproduce it."""
+
+    committable: Committable
+    digest: str
+
+    def to_json(self) -> JSONObject:
+        """The form that stands in the intent."""
+        return {**self.committable.to_json(), "digest": self.digest}
+
+    @classmethod
+    def from_json(cls, value: JSONObject) -> Branch:
+        """The inverse of `to_json`."""
+        return cls(Committable.from_json(value), value["digest"])
+
+
+@dataclass(frozen=True)
+class SinkPart:
+    """What one sink takes in one epoch.
+
+    `rows` and `digest` are of the rows routed to the sink, before any merge. `previous_epoch` is the last epoch
+    before this one in which the sink had branches: what its newest marker must show until this one is committed.
+    """
+
+    kind: str
+    identity: str
+    rows: int
+    digest: str
+    branches: tuple[Branch, ...]
+    previous_epoch: int | None = None
+
+    def to_json(self) -> JSONObject:
+        """The form that stands in the intent."""
+        return {
+            "kind": self.kind,
+            "identity": self.identity,
+            "rows": self.rows,
+            "digest": self.digest,
+            "previous_epoch": self.previous_epoch,
+            "branches": [branch.to_json() for branch in self.branches],
+        }
+
+    @classmethod
+    def from_json(cls, value: JSONObject) -> SinkPart:
+        """The inverse of `to_json`."""
+        branches = tuple(Branch.from_json(branch) for branch in value["branches"])
+        return cls(value["kind"], value["identity"], value["rows"], value["digest"], branches, value["previous_epoch"])
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """The cut of an epoch through sources and state: the exact bytes of Spark's `offsets/N`, and what it rests on.
+
+    `start` and `end` are the sources' offsets as Spark writes them, one JSON text per source. `base_commit` is the
+    SHA-256 of Spark's `commits/N-1` (which names the state stores' versions), None for the first epoch.
+    """
+
+    offsets_file: str
+    start: tuple[str, ...]
+    end: tuple[str, ...]
+    base_commit: str | None = None
+    stateful: bool = False
+
+    def to_json(self) -> JSONObject:
+        """The form that stands in the intent."""
+        return {
+            "offsets_file": self.offsets_file,
+            "start": list(self.start),
+            "end": list(self.end),
+            "base_commit": self.base_commit,
+            "stateful": self.stateful,
+        }
+
+    @classmethod
+    def from_json(cls, value: JSONObject) -> Barrier:
+        """The inverse of `to_json`."""
+        return cls(
+            value["offsets_file"],
+            tuple(value["start"]),
+            tuple(value["end"]),
+            value["base_commit"],
+            value["stateful"],
+        )
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything that is decided when epoch `epoch` is decided. `counts` are rows read, unrouted, late and so on."""
+
+    pipeline: PipelineId
+    generation: int
+    epoch: int
+    barrier: Barrier
+    sinks: Mapping[str, SinkPart]
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def branches(self) -> Iterator[tuple[str, Branch]]:
+        """Every branch with the name of its sink."""
+        for sink, part in self.sinks.items():
+            for branch in part.branches:
+                yield sink, branch
+
+    def committables(self, sink: str) -> tuple[Committable, ...]:
+        """The committables of one sink."""
+        return tuple(branch.committable for branch in self.sinks[sink].branches)
+
+    def repaired(self, replacements: Mapping[str, Branch]) -> Manifest:
+        """This manifest with some branches, named by their handle, replaced by others of the same rows."""
+        sinks = {
+            name: replace(
+                part,
+                branches=tuple(replacements.get(str(b.committable.handle), b) for b in part.branches),
+            )
+            for name, part in self.sinks.items()
+        }
+        return replace(self, sinks=sinks)
+
+    def to_json(self) -> JSONObject:
+        """The body of the intent."""
+        return {
+            "pipeline": self.pipeline.name,
+            "incarnation": self.pipeline.incarnation,
+            "generation": self.generation,
+            "epoch": self.epoch,
+            "barrier": self.barrier.to_json(),
+            "sinks": {name: part.to_json() for name, part in self.sinks.items()},
+            "counts": dict(self.counts),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Manifest:
+        """The inverse of `to_json`."""
+        return cls(
+            PipelineId(value["pipeline"], value["incarnation"]),
+            value["generation"],
+            value["epoch"],
+            Barrier.from_json(value["barrier"]),
+            {name: SinkPart.from_json(part) for name, part in value["sinks"].items()},
+            value["counts"],
+        )

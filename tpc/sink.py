@@ -1,0 +1,266 @@
+"""The contract between the protocol and a system that takes part in it.
+
+A `Sink` is a picklable description (where, how, in which mode). It opens nothing; it builds the two halves:
+
+- the `Writer` on an executor, one per branch: takes Arrow batches, then prepares the branch or aborts it;
+- the `Committer` on the driver: checks before the first epoch, commits and aborts branches from their
+  committables alone, and lists what is in doubt.
+
+What a sink must promise:
+
+1. *Prepared is durable and invisible.* After `prepare` returned, no reader sees a row of the branch, and any
+   process that holds the committable and the sink's settings can commit or abort it, also when the process
+   that wrote it is gone.
+2. *Commit is idempotent* and says what it found, per branch (`Verdict`). Absence is never proof: every branch
+   carries a marker that tells committed from never prepared.
+3. *Prepare promises commit.* All that can be refused is refused by `check`, `write` or `prepare`.
+4. A branch without rows prepares nothing (`prepare` returns None).
+5. Every call has a deadline and ends in an error of `tpc.errors`. Secrets are in no repr, committable or error.
+
+This module only says what the calls mean; when they are made stands in `machine.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tpc.errors import ConfigurationError
+from tpc.handles import Handle, PipelineId, checked_name
+from tpc.json import JSONObject
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class Committable:
+    """All that any other process needs, with the sink's settings, to commit or abort one branch.
+
+    `resource` is the name under which the system itself lists the branch while it is prepared (a transaction's
+    gid, a transactional id, an outbox prefix, a staging path): what recovery compares with `Committer.in_doubt`.
+    `data` is JSON of at most a few hundred bytes and holds names only, never a DSN, URI or credential.
+    """
+
+    handle: Handle
+    resource: str
+    rows: int
+    size_bytes: int
+    data: JSONObject = field(default_factory=dict)
+
+    def to_json(self) -> JSONObject:
+        """The form that stands in the intent."""
+        return {
+            "handle": str(self.handle),
+            "resource": self.resource,
+            "rows": self.rows,
+            "size_bytes": self.size_bytes,
+            "data": dict(self.data),
+        }
+
+    @classmethod
+    def from_json(cls, value: JSONObject) -> Committable:
+        """The inverse of `to_json`."""
+        return cls(Handle.parse(value["handle"]), value["resource"], value["rows"], value["size_bytes"], value["data"])
+
+
+class Verdict(str, Enum):
+    """What `commit` found for one branch of a decided epoch."""
+
+    COMMITTED = "committed"
+    """Committed by this call."""
+    ALREADY = "already"
+    """Committed before; the branch's marker or an unambiguous answer says so."""
+    LOST = "lost"
+    """Gone although decided, on positive and irreversible evidence. The epoch is produced again for this sink."""
+    UNKNOWN = "unknown"
+    """Anything else that may be different at the next attempt: a time-out, a server down, an ambiguous answer."""
+    REFUSED = "refused"
+    """The system will never take it (a constraint met only at apply). The epoch is parked."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer for one branch: the verdict, and in words without secrets what the system said."""
+
+    verdict: Verdict
+    evidence: str = ""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the branch's rows are visible for good."""
+        return self.verdict in (Verdict.COMMITTED, Verdict.ALREADY)
+
+
+@dataclass(frozen=True)
+class InDoubt:
+    """A branch that a system holds prepared (or open, where the system cannot tell the difference).
+
+    `epoch` is None where the system's own listing does not say it (Kafka lists the transactional id only).
+    `data` is whatever the same sink's `abort` needs.
+    """
+
+    resource: str
+    pipeline: PipelineId
+    generation: int
+    sink: str
+    epoch: int | None = None
+    data: JSONObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Marker:
+    """The newest epoch that a sink shows as committed for a pipeline, and the handle of the branch that says so."""
+
+    epoch: int
+    handle: Handle
+
+
+class MergeHow(str, Enum):
+    """What happens to a column of a key that is already there."""
+
+    REPLACE = "replace"
+    ADD = "add"
+    MIN = "min"
+    MAX = "max"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """A keyed merge: `key` columns, and for every other column what happens when the key is there.
+
+    The rows of an epoch are reduced by key before they reach the writer (one key, one branch, one operation
+    per epoch), so a writer of a sink with a merge plan gets each key once, never NULL. `replace` needs
+    `order_by`: of several rows with one key in one epoch the one with the greatest value wins; it is reduced
+    like any other column and only written when it is also in `columns`. A NULL never changes a merged value.
+    """
+
+    key: tuple[str, ...]
+    columns: Mapping[str, MergeHow]
+    order_by: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.key:
+            raise ConfigurationError("a merge needs key columns", remedy="pass key=...")
+        if MergeHow.REPLACE in self.columns.values() and self.order_by is None:
+            raise ConfigurationError(
+                "merge 'replace' needs an order column: rows of one key arrive in no order",
+                remedy="pass order_by='column': the row with its greatest value wins.",
+            )
+
+
+@dataclass(frozen=True)
+class CheckContext:
+    """What `check` may rely on: who asks, the Arrow schema of the rows, how many branches an epoch may have."""
+
+    pipeline: PipelineId
+    schema: pyarrow.Schema
+    partitions: int
+    peers: tuple[Sink, ...] = ()
+    """The other sinks of the pipeline."""
+
+
+class Sink(ABC):
+    """A picklable description of one target. Subclasses set `name` through `super().__init__(name)`."""
+
+    kind: str
+    """What system this is, for reports: 'kafka', 'postgres', 'mongo', 'files'."""
+
+    merge: MergePlan | None = None
+    """Set for keyed merges; the coordinator then gathers the epoch into one branch written by the driver."""
+
+    commits_first: bool = False
+    """True where a prepared branch can expire: its commits are sent before the others'."""
+
+    markers_expire: bool = False
+    """True where the system forgets markers by itself, so that a missing one proves nothing."""
+
+    def __init__(self, name: str) -> None:
+        self.name = checked_name(name, "sink")
+
+    @abstractmethod
+    def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:
+        """A writer for one branch. `hint` is what `Committer.hint` said on the driver before this epoch."""
+
+    @abstractmethod
+    def committer(self, pipeline: PipelineId) -> Committer:
+        """The driver's half for one pipeline. Opens nothing until it is used."""
+
+    def describe(self) -> Mapping[str, str]:
+        """Settings for people, without credentials: target, format, mode."""
+        return {}
+
+
+class Writer(ABC):
+    """One branch being written, in one task (or on the driver for gathered merges)."""
+
+    @abstractmethod
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Take the rows of `batch`. Raises `DataError` for the first row that can never be taken."""
+
+    @abstractmethod
+    def prepare(self) -> Committable | None:
+        """Make the branch durable and invisible; None when it got no rows. On an error the branch is aborted."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Undo the branch, prepared or not. Idempotent; called at most by the task that made the writer."""
+
+
+class Committer(ABC):
+    """The driver's half of a sink. Calls come from one thread at a time."""
+
+    @abstractmethod
+    def check(self, context: CheckContext) -> None:
+        """Refuse with `ConfigurationError` and a remedy whatever would fail later. Creates its own tables."""
+
+    @abstractmethod
+    def identity(self) -> str:
+        """Which system this is, stable over restarts, without credentials; what a pending intent is bound to."""
+
+    def verify(self, committables: Sequence[Committable]) -> None:
+        """A last look right before the intent where prepared branches can expire. Raises `TransientError`."""
+
+    @abstractmethod
+    def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+        """Commit decided branches; one outcome for each, in order. Returns `UNKNOWN` instead of raising."""
+
+    @abstractmethod
+    def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
+        """Undo branches that nobody decided; gone already is fine. Raises `TransientError` when it cannot."""
+
+    @abstractmethod
+    def in_doubt(self) -> list[InDoubt]:
+        """Every branch that the system holds prepared or open under any incarnation of this pipeline's name."""
+
+    @abstractmethod
+    def newest_marker(self, since_generation: int = 0) -> Marker | None:
+        """The newest epoch this sink shows as committed for this pipeline and incarnation; None if it shows none.
+
+        `since_generation` is the generation that decided the newest epoch with branches in this sink; a sink
+        may leave out markers of older ones.
+        """
+
+    def released(self, committables: Sequence[Committable], epoch: int) -> None:
+        """The epoch is complete and these were its winners: names may be used again, old markers pruned."""
+
+    def hint(self) -> JSONObject:
+        """Small JSON that every writer of the next epoch gets."""
+        return {}
+
+    def close(self) -> None:
+        """Let go of connections. The committer may be used again afterwards."""
+
+
+def describe_row(values: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """The key of an offending row in words, e.g. `id='UA-1545', hour=5`; long values are cut."""
+    return ", ".join(f"{column}={_shortened(values.get(column))}" for column in columns)
+
+
+def _shortened(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"

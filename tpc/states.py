@@ -1,0 +1,87 @@
+"""The coordinator's state: in which phase it is, and all it must remember to go on from there.
+
+The phases of an epoch, in the order of a run without faults:
+
+    READY -> WRITING -> VERIFYING -> DECIDING -> FINISHING -> COMPLETING -> READY
+                                     (intent)    (commits)    (complete)
+
+and of a start: NEW -> CLAIMING (generation record) -> FINISHING -> COMPLETING (the pending epoch, if any)
+-> SWEEPING -> READY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tpc.handles import PipelineId
+from tpc.manifest import Manifest
+
+
+class Phase(str, Enum):
+    """What the coordinator waits for."""
+
+    NEW = "new"
+    """Nothing has happened; the log is about to be read."""
+    CLAIMING = "claiming"
+    """The put of a generation record."""
+    SWEEPING = "sweeping"
+    """The abort of everything in doubt that no intent names."""
+    READY = "ready"
+    """Spark's next batch."""
+    WRITING = "writing"
+    """The pass of an undecided epoch."""
+    VERIFYING = "verifying"
+    """The last look at prepared branches that can expire."""
+    DECIDING = "deciding"
+    """The put of an intent."""
+    FINISHING = "finishing"
+    """The answers to the commits of a decided epoch."""
+    COMPLETING = "completing"
+    """The put of a complete record."""
+    REPLAYING = "replaying"
+    """The pass of a decided epoch whose sinks are not touched, or only where a branch was lost."""
+    REPAIRING = "repairing"
+    """The put of a repair record."""
+    ABORTING = "aborting"
+    """The abort of an undecided epoch of its own."""
+    STOPPED = "stopped"
+    """Nothing: this coordinator has ended."""
+
+
+@dataclass(frozen=True)
+class State:
+    """One coordinator. Branches are named by their handles.
+
+    `pending` is the decided epoch that is not complete. Its branches are in exactly one of: settled, `unsettled`
+    (to be committed), `lost` (to be repaired by a replay), `refused` (handle -> what the sink said).
+    `proposed` is the manifest or repaired manifest whose record is being put.
+    """
+
+    pipeline: PipelineId
+    phase: Phase = Phase.NEW
+    generation: int = 0
+    last_complete: int | None = None
+    pending: Manifest | None = None
+    unsettled: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    proposed: Manifest | None = None
+    replaying: Manifest | None = None
+    """The decided manifest that a replay is compared with; None when it is pruned."""
+    epoch: int | None = None
+    """The batch that Spark waits for; None between batches and during recovery."""
+    finishes: bool = True
+    """Whether this coordinator commits what it finds decided, or only sweeps."""
+    attempt: int = 0
+    """How often the commits of the pending epoch were sent."""
+    accepted_states: frozenset[int] = frozenset()
+    """Epochs whose differing replay an operator has accepted."""
+    failure: Exception | None = None
+    """Why an epoch is being aborted."""
+
+    @property
+    def last_decided(self) -> int | None:
+        """The newest epoch that has an intent."""
+        return self.pending.epoch if self.pending is not None else self.last_complete
