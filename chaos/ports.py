@@ -1,0 +1,40 @@
+"""Free TCP ports on 127.0.0.1 for servers that must come back on the same port after a kill.
+
+Ports are taken below the range from which the system serves outgoing connections: a port from that range can be
+taken by any client while its server is down (even by a client of that very server, connected to itself).
+Another process may still take a port between the look and the use: servers retry with another one.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+
+from tpc.errors import LocalServerError
+
+LOWEST, HIGHEST = 15_000, 32_000  # Linux serves outgoing connections from 32768 up, macOS from 49152
+
+_lock = threading.Lock()
+_given: set[int] = set()
+_random = random.SystemRandom()  # two processes started at once must not walk the same sequence
+
+
+def free_port() -> int:
+    """A port that nobody listens on and that this process has not been given before."""
+    with _lock:
+        for _ in range(1000):
+            port = _random.randrange(LOWEST, HIGHEST)
+            if port not in _given and _is_free(port):
+                _given.add(port)
+                return port
+    raise LocalServerError(f"no free TCP port found between {LOWEST} and {HIGHEST}")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True

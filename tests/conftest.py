@@ -1,0 +1,103 @@
+"""The servers and the Spark session that all tests of a run share, and a corner of them for each test.
+
+Servers start when the first test asks for them and keep running; tests that kill a server make one of their own
+(`KafkaServer(tmp_path)` and its like). A test is skipped, with the reason, if what it needs cannot be had on this
+machine (no Java, no network for the first fetch); a server that is there and does not start is an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.kafka_topics import KafkaTopics
+from tests.support.mongo_database import MongoDatabase
+from tests.support.mongo_database import fresh_database as fresh_mongo_database
+from tests.support.postgres_database import PostgresDatabase
+from tests.support.postgres_database import fresh_database as fresh_postgres_database
+from tpc.chaos.server import LocalServer, Server
+from tpc.chaos.spark_session import spark_session
+from tpc.chaos.stack import Stack
+from tpc.errors import JarFetchError, JavaNotFoundError, NotInstalledError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
+REPORT_EVERY_S = 5.0
+
+
+@pytest.fixture(scope="session")
+def _report(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Says on the terminal that a first run fetches jars: it would look like a hang."""
+    terminal = request.config.pluginmanager.getplugin("terminalreporter")
+    last = [time.monotonic()]
+
+    def report(line: str) -> None:
+        if terminal is not None and time.monotonic() - last[0] > REPORT_EVERY_S:
+            last[0] = time.monotonic()
+            terminal.write_line(line)
+
+    return report
+
+
+@pytest.fixture(scope="session")
+def _servers(tmp_path_factory: pytest.TempPathFactory, _report: Callable[[str], None]) -> Iterator[Stack]:
+    """The stack, none of its servers started."""
+    stack = Stack(tmp_path_factory.mktemp("stack"), report=_report)
+    yield stack
+    stack.kill()
+
+
+def _started(server: Server) -> Server:
+    if isinstance(server, LocalServer):
+        try:
+            server.start()
+        except CANNOT_BE_HAD as error:
+            pytest.skip(f"no {server.name} server: {error}")
+    return server
+
+
+@pytest.fixture(scope="session")
+def stack(_servers: Stack) -> Stack:
+    """All three servers, running; side by side if none runs yet."""
+    try:
+        _servers.start()
+    except CANNOT_BE_HAD as error:
+        pytest.skip(f"no local stack: {error}")
+    return _servers
+
+
+@pytest.fixture
+def kafka(_servers: Stack) -> KafkaTopics:
+    """A running broker and topics of this test's own."""
+    return KafkaTopics(_started(_servers.kafka).address)
+
+
+@pytest.fixture
+def postgres(_servers: Stack) -> Iterator[PostgresDatabase]:
+    """An empty database on a running server, dropped after the test."""
+    with fresh_postgres_database(_started(_servers.postgres).address) as database:
+        yield database
+
+
+@pytest.fixture
+def mongo(_servers: Stack) -> Iterator[MongoDatabase]:
+    """An empty database on a running server, dropped after the test."""
+    server = _started(_servers.mongo)
+    with fresh_mongo_database(server.address, server.notes) as database:
+        yield database
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, _report: Callable[[str], None]) -> Iterator[SparkSession]:
+    """The Spark session of the run, as `tpc.chaos.spark_session` makes it."""
+    try:
+        session = spark_session("tests", directory=tmp_path_factory.mktemp("spark"), report=_report)
+    except CANNOT_BE_HAD as error:
+        pytest.skip(f"no Spark session: {error}")
+    yield session
+    session.stop()

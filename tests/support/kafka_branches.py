@@ -1,0 +1,60 @@
+"""Branches of a Kafka sink, written the way a task writes them, without Spark."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tpc.handles import Handle, PipelineId
+from tpc.json import JSONObject
+from tpc.sink import CheckContext, Committable, Committer, Sink, Writer
+
+TEXT = pa.schema([("key", pa.string()), ("value", pa.string())])
+
+
+class Branches:
+    """Writes branches of one sink of one pipeline; every branch has a handle of its own."""
+
+    def __init__(self, sink: Sink, pipeline: str, *, generation: int = 1) -> None:
+        self.sink = sink
+        self.pipeline = PipelineId(pipeline)
+        self.generation = generation
+        self.committer: Committer = sink.committer(self.pipeline)
+        self._attempts = itertools.count(1)
+
+    def handle(self, epoch: int, partition: int = 0) -> Handle:
+        return Handle(self.pipeline, self.generation, self.sink.name, epoch, partition, next(self._attempts))
+
+    def context(self, schema: pa.Schema = TEXT) -> CheckContext:
+        return CheckContext(self.pipeline, schema, 2)
+
+    def writer(self, epoch: int = 1, schema: pa.Schema = TEXT, hint: JSONObject | None = None) -> Writer:
+        return self.sink.writer(self.handle(epoch), schema, self.committer.hint() if hint is None else hint)
+
+    def prepare(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        epoch: int = 1,
+        schema: pa.Schema = TEXT,
+        hint: JSONObject | None = None,
+    ) -> Committable:
+        """A prepared branch with these rows."""
+        writer = self.writer(epoch, schema, hint)
+        writer.write(pa.RecordBatch.from_pylist(list(rows), schema=schema))
+        committable = writer.prepare()
+        assert committable is not None
+        return committable
+
+
+def texts(*values: str) -> list[dict[str, Any]]:
+    """Rows with these values and keys like them."""
+    return [{"key": f"k-{value}", "value": value} for value in values]
+
+
+def values(messages: Sequence[Any]) -> list[str]:
+    """The values of messages read, in no order."""
+    return sorted(message.value().decode() for message in messages)

@@ -1,0 +1,61 @@
+"""Python processes that a test starts, watches and kills, and what is left of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+DEADLINE_S = 30.0
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def python(
+    code: str, *arguments: object, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A Python process in a session of its own running `code`; killed at the end if it still runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, **(environment or {})},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=DEADLINE_S)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    """The next line it prints; fails if it ends instead."""
+    assert process.stdout is not None
+    text = process.stdout.readline()
+    assert text, f"the process ended with code {process.wait(DEADLINE_S)} before it said anything"
+    return text.strip()
+
+
+def runs(pid: int) -> bool:
+    """Whether a process still does anything; one that only waits to be reaped does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def eventually(condition: Callable[[], bool], what: str, *, timeout_s: float = DEADLINE_S) -> None:
+    """Wait until the condition holds; fails with `what` if it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
+        time.sleep(0.02)
