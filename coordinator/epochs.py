@@ -1,0 +1,45 @@
+"""The history of epochs as users see it: one plain dict per epoch, like Flink's checkpoint history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tpc.history import History
+from tpc.json import JSONObject
+from tpc.manifest import Manifest
+
+
+def epoch_rows(history: History) -> list[dict[str, Any]]:
+    """Every epoch that the log still holds, oldest first.
+
+    Keys: `epoch`, `status` ("complete" or "decided"), `generation`, `rows`, `late`, `unrouted`, `start` and `end`
+    (offsets per source), `sinks` (name -> rows, size_bytes, branches), `seconds` (phase -> seconds), `commit_seconds`
+    (sink -> seconds), `started_at`, `completed_at` (seconds since 1970).
+    """
+    return [_row(manifest, history.completed.get(epoch)) for epoch, manifest in sorted(history.manifests.items())]
+
+
+def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:
+    return {
+        "epoch": manifest.epoch,
+        "status": "decided" if complete is None else "complete",
+        "generation": manifest.generation,
+        "rows": manifest.counts.get("rows", 0),
+        "late": manifest.counts.get("late"),
+        "unrouted": manifest.counts.get("unrouted", 0),
+        "start": list(manifest.barrier.start),
+        "end": list(manifest.barrier.end),
+        "sinks": {
+            name: {
+                "rows": part.rows,
+                "size_bytes": sum(branch.committable.size_bytes for branch in part.branches),
+                "branches": len(part.branches),
+            }
+            for name, part in manifest.sinks.items()
+        },
+        "seconds": dict((complete or {}).get("seconds", {})),
+        "commit_seconds": dict((complete or {}).get("commit_seconds", {})),
+        "started_at": (complete or {}).get("started_at"),
+        "completed_at": (complete or {}).get("completed_at"),
+        "failure": None,
+    }

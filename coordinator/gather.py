@@ -1,0 +1,148 @@
+"""Reduces the rows of a keyed merge by key, in Arrow: on each task, and once more on the driver.
+
+A merge's functions are associative and commutative, so partial results of tasks reduce to the same rows whatever
+the partitioning. One key thus lies in one branch and is written by one operation per epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tpc.errors import ConfigurationError, DataError
+from tpc.sink import MergeHow, MergePlan, describe_row
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MAX_GATHERED_KEYS = 200_000
+"""Keys per epoch that the driver takes; beyond it the epoch must be partitioned by key."""
+
+_REDUCE_ROWS = 100_000
+"""A task reduces what it has collected when it holds this many rows more."""
+
+_AGGREGATES = {
+    MergeHow.ADD: "sum",
+    MergeHow.MIN: "min",
+    MergeHow.MAX: "max",
+    MergeHow.KEEP: "min",  # of several new rows any will do, but always the same one
+    MergeHow.REPLACE: "last",
+}
+
+
+class KeyedRows:
+    """Rows of one sink being reduced by key, in bounded memory."""
+
+    def __init__(self, plan: MergePlan, sink: str) -> None:
+        self.plan = plan
+        self.sink = sink
+        self._reduced: pyarrow.Table | None = None
+        self._batches: list[pyarrow.RecordBatch] = []
+        self._rows = 0
+
+    def add(self, batch: pyarrow.RecordBatch) -> None:
+        """Take more rows. Raises `DataError` for a row whose key is NULL."""
+        self._refuse_null_keys(batch)
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        if self._rows >= _REDUCE_ROWS:
+            self.reduced()
+
+    def reduced(self) -> pyarrow.Table | None:
+        """One row per key, of all rows so far; None when there were none."""
+        import pyarrow as pa
+
+        if self._batches:
+            fresh = pa.Table.from_batches(self._batches)
+            tables = [fresh] if self._reduced is None else [self._reduced, fresh]
+            self._reduced = reduce_by_key(pa.concat_tables(tables), self.plan, self.sink)
+            self._batches, self._rows = [], 0
+        return self._reduced
+
+    def _refuse_null_keys(self, batch: pyarrow.RecordBatch) -> None:
+        for column in self.plan.key:
+            keys = batch.column(column)
+            if keys.null_count:
+                row = batch.filter(keys.is_null()).slice(0, 1).to_pylist()[0]
+                raise DataError(
+                    f"the key column {column!r} is NULL in the row {describe_row(row, batch.schema.names[:6])}",
+                    sink=self.sink,
+                    column=column,
+                    key=row.get(column),
+                )
+
+
+def reduce_by_key(table: pyarrow.Table, plan: MergePlan, sink: str) -> pyarrow.Table:
+    """One row per key. Raises `DataError` when a sum does not fit its column's type."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    key = list(plan.key)
+    values = [name for name in table.schema.names if name not in plan.key]
+    if plan.order_by is not None:
+        # The row with the greatest order wins; equal ones are ordered by their values, so that ties repeat.
+        order = [plan.order_by, *(v for v in values if v != plan.order_by)]
+        table = table.sort_by([(name, "ascending") for name in order])
+    options = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
+    how = {name: _aggregate(plan, name) for name in values}
+    grouped = table.group_by(key, use_threads=False).aggregate([(name, how[name], options) for name in values])
+    columns = [grouped.column(name if name in plan.key else f"{name}_{how[name]}") for name in table.schema.names]
+    try:
+        cast = [column.cast(field.type) for column, field in zip(columns, table.schema, strict=True)]
+    except pa.ArrowInvalid as error:
+        raise DataError(f"a sum over one key does not fit its column's type: {error}", sink=sink) from error
+    return pa.table(cast, schema=table.schema)
+
+
+def _aggregate(plan: MergePlan, column: str) -> str:
+    if column == plan.order_by and plan.columns.get(column, MergeHow.REPLACE) is MergeHow.REPLACE:
+        return "max"
+    how = plan.columns.get(column)
+    if how is None:
+        raise ConfigurationError(f"the merge does not say what happens to column {column!r}", remedy="merge={...}")
+    return _AGGREGATES[how]
+
+
+def combine(parts: Sequence[bytes], plan: MergePlan, sink: str) -> pyarrow.Table | None:
+    """The epoch's rows of one sink, from the tasks' partial results; None when there are none.
+
+    Raises `ConfigurationError` beyond `MAX_GATHERED_KEYS`.
+    """
+    rows = KeyedRows(plan, sink)
+    for part in parts:
+        for batch in deserialize(part).to_batches():
+            rows.add(batch)
+    table = rows.reduced()
+    if table is not None:
+        refuse_too_many(table.num_rows, sink, plan)
+    return table
+
+
+def refuse_too_many(keys: int, sink: str, plan: MergePlan) -> None:
+    """Raise `ConfigurationError` when an epoch has more keys than the driver gathers."""
+    if keys > MAX_GATHERED_KEYS:
+        raise ConfigurationError(
+            f"the epoch has {keys} keys or more for a gathered merge, the bound is {MAX_GATHERED_KEYS}",
+            sink=sink,
+            safe="the epoch was aborted in every sink; nothing of it is visible.",
+            remedy=f"pipeline.write(df, partition_by={list(plan.key)!r}) writes the keys on the executors, "
+            "or take smaller epochs (maxOffsetsPerTrigger).",
+        )
+
+
+def serialize(table: pyarrow.Table) -> bytes:
+    """A table as an Arrow IPC stream."""
+    import pyarrow as pa
+
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(out.getvalue())
+
+
+def deserialize(data: bytes) -> pyarrow.Table:
+    """The inverse of `serialize`."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()

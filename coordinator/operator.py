@@ -1,0 +1,134 @@
+"""What an operator can ask of a pipeline that does not run: its state, what is in doubt, to finish, to decide.
+
+Each function does one thing and returns plain data; the command line prints it.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.coordinator import Coordinator
+from tpc.coordinator.epochs import epoch_rows
+from tpc.coordinator.local_log import LocalLog
+from tpc.coordinator.log import Journal, Log
+from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.errors import ConfigurationError
+from tpc.history import Action, History, Resolution
+from tpc.records import RecordKind
+
+
+def log_of(checkpoint: Path) -> Log:
+    """The log in a checkpoint directory. Raises `ConfigurationError` when there is none."""
+    log = LocalLog(checkpoint / LOG_FOLDER)
+    if not log.slots():
+        raise ConfigurationError(
+            f"no intent log in {log.directory}", remedy="name the pipeline's checkpoint directory."
+        )
+    return log
+
+
+def status(checkpoint: Path) -> dict[str, Any]:
+    """Who leads, which epoch is decided and complete, what is pending; and the newest epochs."""
+    history = Journal(log_of(checkpoint)).open()
+    pending = history.pending
+    return {
+        "pipeline": str(history.pipeline),
+        "generation": history.generation,
+        "last_decided": history.last_intent,
+        "last_complete": history.last_complete,
+        "pending": None if pending is None else pending.epoch,
+        "pending_branches": {} if pending is None else {n: len(p.branches) for n, p in pending.sinks.items()},
+        "resolutions": [resolution.to_json() for resolution in history.resolutions],
+        "epochs": epoch_rows(history)[-10:],
+    }
+
+
+@contextmanager
+def _held(pipeline: Pipeline) -> Iterator[Coordinator]:
+    coordinator = pipeline.coordinator()
+    coordinator.lock()
+    try:
+        yield coordinator
+    finally:
+        coordinator.close()
+
+
+def in_doubt(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Every branch that a sink holds prepared for the pipeline, and what becomes of it. Changes nothing."""
+    coordinator = pipeline.coordinator()
+    try:
+        history = coordinator.read()
+        pending = history.pending
+        named = {b.committable.resource for _, b in pending.branches()} if pending is not None else set()
+        return [
+            {
+                "sink": doubt.sink,
+                "resource": doubt.resource,
+                "generation": doubt.generation,
+                "epoch": doubt.epoch,
+                "fate": "commit: the intent names it" if doubt.resource in named else "abort: no intent names it",
+            }
+            for doubts in coordinator.participants.in_doubt().values()
+            for doubt in doubts
+        ]
+    finally:
+        coordinator.close()
+
+
+def recover(pipeline: Pipeline) -> dict[str, Any]:
+    """Finish what is decided, sweep what is not, then stop. The checkpoint must not be in use."""
+    with _held(pipeline) as coordinator:
+        coordinator.finish()
+        state = coordinator.engine.state
+        return {
+            "generation": state.generation,
+            "last_complete": state.last_complete,
+            "waiting_for_repair": sorted(state.lost),
+        }
+
+
+def sweep(pipeline: Pipeline) -> int:
+    """Abort what no intent names, without committing anything; how many branches were aborted."""
+    with _held(pipeline) as coordinator:
+        return coordinator.sweep_only()
+
+
+def resolve(log: Log, checkpoint: Path, resolution: Resolution) -> History:
+    """Put an operator's decision on the record; the next start (or `recover`) acts on it.
+
+    Raises `ConfigurationError` when there is nothing to decide: the epoch is not pending, the sink has no branches.
+    """
+    with CheckpointLock(checkpoint / "tpc"):
+        journal = Journal(log)
+        _check_resolution(journal.open(), resolution)
+        journal.put(RecordKind.RESOLUTION, resolution.to_json())
+        return journal.history
+
+
+def operator_name() -> str:
+    """Who decides, for the record."""
+    return getpass.getuser()
+
+
+def _check_resolution(history: History, resolution: Resolution) -> None:
+    if resolution.action is Action.ACCEPT_STATE:
+        if history.last_intent is None or resolution.epoch > history.last_intent:
+            raise ConfigurationError(f"epoch {resolution.epoch} is not decided: there is no replay to accept")
+        return
+    pending = history.pending
+    if pending is None or pending.epoch != resolution.epoch:
+        waiting = "no epoch" if pending is None else f"epoch {pending.epoch}"
+        raise ConfigurationError(
+            f"epoch {resolution.epoch} does not wait for a decision; {waiting} does", remedy="see `tpc status`."
+        )
+    part = pending.sinks.get(resolution.sink)
+    if part is None or not part.branches:
+        names = sorted(name for name, p in pending.sinks.items() if p.branches)
+        raise ConfigurationError(
+            f"sink {resolution.sink!r} has no branches in epoch {pending.epoch}", remedy=f"one of {names}."
+        )

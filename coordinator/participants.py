@@ -1,0 +1,172 @@
+"""The sinks of a pipeline as the driver sees them: their committers, asked in parallel.
+
+Turns the machine's wishes (commit these handles, sweep what no intent names) into calls of the sink contract, one
+thread a sink. Which branches may be aborted by whom is decided here, in `_may_abort`; when, by the machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from tpc import failpoints
+from tpc.errors import FencedError, TpcError
+from tpc.handles import PipelineId
+from tpc.json import JSONObject
+from tpc.manifest import Manifest
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Sink, Verdict
+
+logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
+
+
+class Participants:
+    """All sinks of one pipeline, by name, with their committers."""
+
+    def __init__(self, pipeline: PipelineId, sinks: Iterable[Sink]) -> None:
+        self.pipeline = pipeline
+        self.sinks: dict[str, Sink] = {sink.name: sink for sink in sinks}
+        self.committers: dict[str, Committer] = {name: sink.committer(pipeline) for name, sink in self.sinks.items()}
+        self.commit_seconds: dict[str, float] = {}
+        self._pool = ThreadPoolExecutor(max_workers=max(1, len(self.sinks)), thread_name_prefix="tpc-sink")
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        self._pool.shutdown(wait=True)
+        for committer in self.committers.values():
+            committer.close()
+
+    # Before the first epoch ------------------------------------------------------------------------------------
+
+    def check(self, contexts: Mapping[str, CheckContext]) -> None:
+        """Ask every sink whether it can take part. Raises the first refusal, in the order of the sinks."""
+        self._each(contexts, lambda name: self.committers[name].check(contexts[name]))
+
+    def identities(self) -> dict[str, str]:
+        """Which system each sink points at."""
+        return self._each(self.sinks, lambda name: self.committers[name].identity())
+
+    def newest_markers(self, since_generation: int) -> dict[str, Marker | None]:
+        """What each sink shows as its newest committed epoch."""
+        return self._each(self.sinks, lambda name: self.committers[name].newest_marker(since_generation))
+
+    def in_doubt(self) -> dict[str, list[InDoubt]]:
+        """What each sink holds prepared under this pipeline's name, each branch listed for one sink only."""
+        listed = self._each(self.sinks, lambda name: self.committers[name].in_doubt())
+        return {
+            name: [doubt for doubt in doubts if doubt.sink == name or doubt.sink not in self.sinks]
+            for name, doubts in listed.items()
+        }
+
+    # An epoch --------------------------------------------------------------------------------------------------
+
+    def hints(self) -> dict[str, JSONObject]:
+        """What each sink wants its writers of the next epoch to know."""
+        return {name: committer.hint() for name, committer in self.committers.items()}
+
+    def verify(self, manifest: Manifest) -> None:
+        """A last look before the intent. Raises `TransientError` for the first sink that is not sure."""
+        parts = {name: manifest.committables(name) for name in manifest.sinks if manifest.committables(name)}
+        self._each(parts, lambda name: self.committers[name].verify(parts[name]))
+
+    def commit(self, manifest: Manifest, handles: frozenset[str], abandoned: frozenset[str]) -> dict[str, Outcome]:
+        """Commit branches of a decided epoch; those that can expire are sent first, nobody waits for them."""
+        given_up = _by_sink(manifest, abandoned)
+        self._each(given_up, lambda name: self.committers[name].abort(given_up[name]))
+        wanted = _by_sink(manifest, handles)
+        order = sorted(wanted, key=lambda name: not self.sinks[name].commits_first)
+        answers = self._each(order, lambda name: self._commit_one(name, manifest.epoch, wanted[name]))
+        return {handle: outcome for outcomes in answers.values() for handle, outcome in outcomes.items()}
+
+    def _commit_one(self, name: str, epoch: int, committables: Sequence[Committable]) -> dict[str, Outcome]:
+        failpoints.hit("sink.commit", sink=name, epoch=epoch)
+        started = time.monotonic()
+        try:
+            outcomes = self.committers[name].commit(committables)
+        except TpcError as error:
+            # The contract asks for UNKNOWN instead; an error must not take the answers of the other sinks along.
+            logger.exception("sink %s raised while committing epoch %d", name, epoch)
+            outcomes = [Outcome(Verdict.UNKNOWN, error.what)] * len(committables)
+        self.commit_seconds[name] = time.monotonic() - started
+        failpoints.hit("sink.committed", sink=name, epoch=epoch)
+        return {str(c.handle): outcome for c, outcome in zip(committables, outcomes, strict=True)}
+
+    def release(self, manifest: Manifest) -> None:
+        """Tell the sinks that an epoch is complete."""
+        self._each(
+            manifest.sinks, lambda name: self.committers[name].released(manifest.committables(name), manifest.epoch)
+        )
+
+    # What nobody decided ---------------------------------------------------------------------------------------
+
+    def sweep(
+        self,
+        generation: int,
+        last_complete: int | None,
+        named: Manifest | None,
+        still_leading: Callable[[], None],
+        running_epoch: int | None = None,
+    ) -> int:
+        """Abort every branch in doubt that this coordinator may abort and `named` does not name; says how many.
+
+        `still_leading` raises when the log has gone on without this coordinator; it is asked between the listing
+        and the first abort. `running_epoch` is this generation's own epoch whose pass has failed.
+        """
+        listed = self.in_doubt()
+        spared = {b.committable.resource for _, b in named.branches()} if named is not None else frozenset()
+        doomed = {
+            name: [
+                doubt
+                for doubt in doubts
+                if doubt.resource not in spared and self._may_abort(doubt, generation, last_complete, running_epoch)
+            ]
+            for name, doubts in listed.items()
+        }
+        doomed = {name: doubts for name, doubts in doomed.items() if doubts}
+        if not doomed:
+            return 0
+        still_leading()
+        for name, doubts in doomed.items():
+            logger.info("sink %s: aborting %d branches that no intent names", name, len(doubts))
+        self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))
+        return sum(map(len, doomed.values()))
+
+    def _may_abort(self, doubt: InDoubt, generation: int, last_complete: int | None, running_epoch: int | None) -> bool:
+        """Whether a branch that no intent names is this coordinator's to abort; raises when it proves a takeover."""
+        if doubt.pipeline != self.pipeline:
+            logger.warning("%s holds a branch of %s; it is left alone", doubt.sink, doubt.pipeline)
+            return False
+        if doubt.generation > generation:
+            raise FencedError(
+                f"a branch of generation {doubt.generation} exists, this coordinator is generation {generation}",
+                pipeline=str(self.pipeline),
+                sink=doubt.sink,
+            )
+        if doubt.generation < generation or doubt.epoch is None:
+            return True
+        return doubt.epoch == running_epoch or (last_complete is not None and doubt.epoch <= last_complete)
+
+    def _each(self, names: Iterable[str], ask: Callable[[str], Result]) -> dict[str, Result]:
+        """`ask` every sink in a thread of its own; raises the first error in order, after all have answered."""
+        futures: dict[str, Future[Result]] = {name: self._pool.submit(ask, name) for name in names}
+        results: dict[str, Result] = {}
+        first_error: Exception | None = None
+        for name, future in futures.items():
+            try:
+                results[name] = future.result()
+            except TpcError as error:
+                first_error = first_error or error.located(pipeline=str(self.pipeline), sink=name)
+        if first_error is not None:
+            raise first_error
+        return results
+
+
+def _by_sink(manifest: Manifest, handles: frozenset[str]) -> dict[str, list[Committable]]:
+    wanted: dict[str, list[Committable]] = {}
+    for sink, branch in manifest.branches():
+        if str(branch.committable.handle) in handles:
+            wanted.setdefault(sink, []).append(branch.committable)
+    return wanted

@@ -1,0 +1,214 @@
+"""A running pipeline: a StreamingQuery to its user, with the epochs' history.
+
+Owns the batch function that Spark calls, and the thread that watches over the query: it sweeps in quiet hours and
+lets go of every connection when the query has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from tpc.coordinator.coordinator import Coordinator
+from tpc.coordinator.epochs import epoch_rows
+from tpc.coordinator.pass_plan import PassPlan
+from tpc.coordinator.reconcile import check_decided, check_undecided, reconcile
+from tpc.coordinator.spark_pass import OffsetsSink, SparkPass
+from tpc.coordinator.spark_plan import LateRows
+from tpc.coordinator.spark_settings import stateful_settings
+from tpc.errors import TpcError
+from tpc.sink import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger(__name__)
+
+_UPKEEP_INTERVAL_S = 1.0
+
+
+class _StopAskedError(Exception):
+    """The user has called `stop` and Spark begins another batch: nothing of it is done."""
+
+
+class PipelineQuery:
+    """What `pipeline.start()` returns. The names are those of PySpark's StreamingQuery, plus `history`."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        plan: PassPlan,
+        *,
+        stateful: bool,
+        offsets_sink: Sink | None,
+        unrouted_is_error: bool,
+        options: Mapping[str, str],
+    ) -> None:
+        self._coordinator = coordinator
+        self._plan = plan
+        self._stateful = stateful
+        self._offsets_sink = cast("OffsetsSink | None", offsets_sink)
+        self._unrouted_is_error = unrouted_is_error
+        self._options = dict(options)
+        self._session = plan.frame.sparkSession
+        self._failure: BaseException | None = None
+        self._failed_epochs: list[dict[str, Any]] = []
+        self._query: StreamingQuery | None = None
+        self._ended = threading.Event()
+        self._stop_asked = threading.Event()
+        self._late_rows: LateRows | None = None
+
+    # Starting --------------------------------------------------------------------------------------------------
+
+    def start(self, trigger: Mapping[str, Any]) -> None:
+        """Bring Spark's log up to the intent log and start the query."""
+        coordinator = self._coordinator
+        query_id = coordinator.engine.claim["query_id"]
+        self._late_rows = LateRows(self._session, query_id, stateful=self._stateful)
+        reconcile(coordinator.journal.history, coordinator.spark_log, self._run_one_batch)
+        self._query = self._start_spark(trigger)
+        threading.Thread(target=self._watch, name=f"tpc-{coordinator.pipeline.name}", daemon=True).start()
+
+    def _start_spark(self, trigger: Mapping[str, Any]) -> StreamingQuery:
+        writer = (
+            self._plan.frame.writeStream.foreachBatch(self._batch)
+            .queryName(self._coordinator.pipeline.name)
+            .option("checkpointLocation", str(self._coordinator.checkpoint))
+            .options(**self._options)
+        )
+        if trigger:
+            writer = writer.trigger(**trigger)
+        if not self._stateful:
+            return writer.start()
+        with stateful_settings(self._session):
+            return writer.start()
+
+    def _run_one_batch(self) -> None:
+        """Let Spark run the batch that its log has planned and not committed, and nothing after it."""
+        query = self._start_spark({"once": True})
+        try:
+            query.awaitTermination()
+        except Exception as error:
+            raise (self._failure or error) from error
+
+    def _watch(self) -> None:
+        query = self._running
+        while query.isActive and self._failure is None:
+            self._ended.wait(_UPKEEP_INTERVAL_S)
+            try:
+                self._coordinator.engine.upkeep()
+            except TpcError as error:
+                logger.exception("the pipeline stops: its upkeep failed")
+                self._failure = error
+                query.stop()
+        try:
+            query.awaitTermination()
+        except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
+            if not self._stop_asked.is_set():
+                self._failure = self._failure or error
+        self._coordinator.close()
+        self._ended.set()
+
+    # One epoch -------------------------------------------------------------------------------------------------
+
+    def _batch(self, frame: DataFrame, batch: int) -> None:
+        if self._stop_asked.is_set():
+            raise _StopAskedError
+        try:
+            self._run_epoch(frame, int(batch))
+        except BaseException as error:
+            self._failure = error
+            self._failed_epochs.append({"epoch": int(batch), "status": "failed", "failure": str(error)})
+            raise
+
+    def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
+        coordinator = self._coordinator
+        history = coordinator.journal.history
+        barrier = coordinator.spark_log.barrier(epoch, stateful=self._stateful)
+        decided = history.manifests.get(epoch)
+        if decided is not None:
+            check_decided(decided, barrier.offsets_file)
+        else:
+            check_undecided(history.manifests.get(epoch - 1), epoch, barrier.start)
+            coordinator.spark_log.make_durable(epoch)
+        assert self._late_rows is not None
+        runner = SparkPass(
+            frame,
+            self._plan,
+            barrier,
+            coordinator.engine,
+            offsets_sink=self._offsets_sink,
+            late_rows=self._late_rows,
+            unrouted_is_error=self._unrouted_is_error,
+        )
+        coordinator.engine.run_batch(epoch, runner)
+
+    # What users of a StreamingQuery know -----------------------------------------------------------------------
+
+    @property
+    def _running(self) -> StreamingQuery:
+        assert self._query is not None
+        return self._query
+
+    @property
+    def id(self) -> str:
+        """The query's id, the same after every restart."""
+        return str(self._running.id)
+
+    @property
+    def runId(self) -> str:  # noqa: N802  PySpark's name
+        """The id of this start."""
+        return str(self._running.runId)
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._coordinator.pipeline.name
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  PySpark's name
+        """Whether the query runs."""
+        return bool(self._running.isActive)
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802  PySpark's name
+        """Spark's progress of the last batch."""
+        return self._running.lastProgress
+
+    @property
+    def recentProgress(self) -> Any:  # noqa: N802  PySpark's name
+        """Spark's progress of the last batches."""
+        return self._running.recentProgress
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  PySpark's name
+        """Wait for the end, at most `timeout` seconds; True when it has ended. Raises what ended the query."""
+        if not self._ended.wait(timeout):
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def processAllAvailable(self) -> None:  # noqa: N802  PySpark's name
+        """Wait until everything that the sources hold now is committed in every sink."""
+        try:
+            self._running.processAllAvailable()
+        except Exception as error:
+            raise (self._failure or error) from error
+
+    def stop(self) -> None:
+        """Stop after the current epoch. A decided epoch that cannot be committed now is finished by the next start."""
+        self._stop_asked.set()
+        self._coordinator.engine.stop()
+        self._running.stop()
+        self._ended.wait()
+
+    def exception(self) -> BaseException | None:
+        """What ended the query; None while it runs or when it ended well."""
+        return self._failure if self._ended.is_set() else None
+
+    def history(self) -> list[dict[str, Any]]:
+        """One dict per epoch that the log still holds, oldest first (`coordinator.epochs`), and failed ones."""
+        return epoch_rows(self._coordinator.journal.history) + self._failed_epochs

@@ -1,0 +1,287 @@
+"""One batch's pass as the driver sees it: runs the Spark job, collects the reports, makes the manifest.
+
+What a task does stands in `pass_task.py`; when a pass runs, in the machine. Branches that the driver writes itself
+(gathered merges, the source offsets) are written here, after the job.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from tpc import failpoints
+from tpc.coordinator.gather import combine
+from tpc.coordinator.pass_plan import PassPlan
+from tpc.coordinator.pass_task import REPORT_SCHEMA, Mode, PassTask, SinkTask
+from tpc.coordinator.spark_log import kafka_offsets
+from tpc.effects import ReplayEpoch
+from tpc.errors import StateMachineError, TpcError, TransientError
+from tpc.events import Replayed
+from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
+from tpc.json import JSONObject, parse
+from tpc.manifest import Barrier, Branch, Manifest, SinkPart
+from tpc.sink import Committable, Sink
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame
+
+    from tpc.coordinator.engine import Engine
+
+
+@runtime_checkable
+class OffsetsSink(Protocol):
+    """A sink that takes the source offsets of an epoch instead of rows."""
+
+    name: str
+
+    def prepare_offsets(
+        self, handle: Handle, offsets: Mapping[str, Mapping[int, int]], hint: JSONObject
+    ) -> Committable | None:
+        """Prepare one branch that moves the consumer group to `offsets` (topic -> partition -> next offset)."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one task reported; `sinks` per sink name as JSON, `gathered` as Arrow IPC."""
+
+    body: Mapping[str, Any]
+    gathered: Mapping[str, bytes]
+
+
+class SparkPass:
+    """The runner of one batch (see `engine.EpochRunner`)."""
+
+    def __init__(
+        self,
+        frame: DataFrame,
+        plan: PassPlan,
+        barrier: Barrier,
+        engine: Engine,
+        *,
+        offsets_sink: OffsetsSink | None,
+        late_rows: Callable[[], int | None],
+        unrouted_is_error: bool,
+    ) -> None:
+        """`late_rows()` says, after the job, how many rows the watermark dropped in it; None: not known."""
+        self.frame = frame
+        self.plan = plan
+        self.barrier = barrier
+        self.engine = engine
+        self.participants = engine.participants
+        self.pipeline: PipelineId = engine.participants.pipeline
+        self.offsets_sink = offsets_sink
+        self.late_rows = late_rows
+        self.unrouted_is_error = unrouted_is_error
+        self.repeated_tasks = False
+
+    # The two ways to run ---------------------------------------------------------------------------------------
+
+    def write(self, epoch: int, generation: int) -> Manifest:
+        """Write and prepare every sink."""
+        hints = self.participants.hints()
+        tasks = tuple(
+            SinkTask(sink, self._routes(name), self._mode(sink), hints[name])
+            for name, sink in self._fed_sinks().items()
+        )
+        reports = self._run(epoch, generation, tasks)
+        self.engine.clock_phase("pass")
+        driver = self._driver_branches(epoch, generation, reports, tasks)
+        self.engine.clock_phase("gather")
+        return self._manifest(epoch, generation, reports, driver)
+
+    def replay(self, effect: ReplayEpoch) -> Replayed:
+        """Run the decided batch again; write only what is lost."""
+        lost = _lost_partitions(effect)
+        hints = self.participants.hints()
+        tasks = []
+        for name, sink in self._fed_sinks().items():
+            partitions = lost.get(name)
+            mode = Mode.DIGEST if partitions is None else self._mode(sink)
+            tasks.append(SinkTask(sink, self._routes(name), mode, hints[name], partitions))
+        reports = self._run(effect.epoch, effect.generation, tuple(tasks))
+        self.engine.clock_phase("pass")
+        driver = self._driver_branches(effect.epoch, effect.generation, reports, tasks)
+        if self.offsets_sink is not None and self.offsets_sink.name not in lost:
+            driver.pop(self.offsets_sink.name, None)
+        self.engine.clock_phase("gather")
+        parts = self._parts(reports, driver)
+        digests = {name: part.digest for name, part in parts.items()}
+        if effect.manifest is not None:
+            digests |= {n: p.digest for n, p in effect.manifest.sinks.items() if n not in self._fed_sinks()}
+        return Replayed(digests, _replacements(effect, parts))
+
+    def _fed_sinks(self) -> dict[str, Sink]:
+        offsets = None if self.offsets_sink is None else self.offsets_sink.name
+        return {name: sink for name, sink in self.participants.sinks.items() if name != offsets}
+
+    def _routes(self, sink: str) -> tuple[Any, ...]:
+        return tuple(route for route in self.plan.routes if route.sink == sink)
+
+    def _mode(self, sink: Sink) -> Mode:
+        return Mode.GATHER if sink.merge is not None and not self.plan.partitioned else Mode.WRITE
+
+    # The job ---------------------------------------------------------------------------------------------------
+
+    def _run(self, epoch: int, generation: int, tasks: tuple[SinkTask, ...]) -> list[Report]:
+        task = PassTask(
+            self.pipeline,
+            generation,
+            epoch,
+            tasks,
+            self.plan.digests_by_writing,
+            self.unrouted_is_error,
+            failpoints.installed(),
+        )
+        result = self.frame.mapInArrow(task.run, REPORT_SCHEMA)
+        partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
+        self.engine.clock_phase("plan")
+        rows = result.collect()
+        reports = _reports([(row["sink"], bytes(row["payload"])) for row in rows])
+        self.repeated_tasks = any(report.body["attempt_number"] > 0 for report in reports)
+        errors = [pickle.loads(base64.b64decode(r.body["error"])) for r in reports if "error" in r.body]
+        if errors:
+            self.repeated_tasks = True
+            raise _worst(errors)
+        found = sorted(report.body["partition"] for report in reports)
+        if found != list(range(partitions)):
+            raise TransientError(f"{partitions} partitions ran, reports came from {found}", epoch=epoch)
+        return reports
+
+    # Branches of the driver's own ------------------------------------------------------------------------------
+
+    def _driver_branches(
+        self, epoch: int, generation: int, reports: Sequence[Report], tasks: Sequence[SinkTask]
+    ) -> dict[str, Committable]:
+        """Write and prepare gathered merges and the source offsets, in parallel."""
+        gathered = [task for task in tasks if task.mode is Mode.GATHER]
+        work = {task.sink.name: self._gather_job(task, epoch, generation, reports) for task in gathered}
+        if self.offsets_sink is not None:
+            work[self.offsets_sink.name] = self._offsets_job(epoch, generation)
+        if not work:
+            return {}
+        with ThreadPoolExecutor(max_workers=len(work), thread_name_prefix="tpc-driver-branch") as pool:
+            futures = {name: pool.submit(job) for name, job in work.items()}
+        return {name: made for name, future in futures.items() if (made := future.result()) is not None}
+
+    def _gather_job(self, task: SinkTask, epoch: int, generation: int, reports: Sequence[Report]) -> Any:
+        name = task.sink.name
+        handle = Handle(self.pipeline, generation, name, epoch, DRIVER_PARTITION, 0)
+
+        def job() -> Committable | None:
+            assert task.sink.merge is not None
+            parts = [report.gathered[name] for report in reports if name in report.gathered]
+            table = combine(parts, task.sink.merge, name)
+            return None if table is None else _write_table(task.sink, handle, table, task.hint)
+
+        return job
+
+    def _offsets_job(self, epoch: int, generation: int) -> Any:
+        sink = self.offsets_sink
+        assert sink is not None
+        handle = Handle(self.pipeline, generation, sink.name, epoch, DRIVER_PARTITION, 0)
+
+        def job() -> Committable | None:
+            if self.barrier.start == self.barrier.end:
+                return None
+            hint = self.participants.committers[sink.name].hint()
+            return sink.prepare_offsets(handle, kafka_offsets(self.barrier.end), hint)
+
+        return job
+
+    # The manifest ----------------------------------------------------------------------------------------------
+
+    def _parts(self, reports: Sequence[Report], driver: Mapping[str, Committable]) -> dict[str, SinkPart]:
+        parts = {}
+        for name, sink in self.participants.sinks.items():
+            entries = [report.body["sinks"][name] for report in reports if name in report.body["sinks"]]
+            digest = sum(int(entry["digest"], 16) for entry in entries) % 2**64
+            branches = [
+                Branch(Committable.from_json(entry["committable"]), entry["digest"])
+                for entry in entries
+                if entry["committable"] is not None
+            ]
+            if name in driver:
+                branches.append(Branch(driver[name], f"{digest:016x}"))
+            parts[name] = SinkPart(
+                kind=sink.kind,
+                identity=self.engine.claim["sinks"][name],
+                rows=sum(entry["rows"] for entry in entries),
+                digest=f"{digest:016x}",
+                branches=tuple(branches),
+                previous_epoch=self.engine.journal.history.last_epoch_of(name),
+            )
+        return parts
+
+    def _manifest(
+        self, epoch: int, generation: int, reports: Sequence[Report], driver: Mapping[str, Committable]
+    ) -> Manifest:
+        counts = {
+            "rows": sum(report.body["rows"] for report in reports),
+            "unrouted": sum(report.body["unrouted"] for report in reports),
+            "partitions": len(reports),
+        }
+        late = self.late_rows()
+        if late is not None:
+            counts["late"] = late
+        return Manifest(self.pipeline, generation, epoch, self.barrier, self._parts(reports, driver), counts)
+
+
+def _reports(rows: Sequence[tuple[str, bytes]]) -> list[Report]:
+    """Rows of one task follow each other: first its report, then what it gathered."""
+    reports: list[Report] = []
+    for sink, payload in rows:
+        if sink == "":
+            reports.append(Report(parse(payload), {}))
+        else:
+            last = reports[-1]
+            reports[-1] = Report(last.body, {**last.gathered, sink: payload})
+    return reports
+
+
+def _worst(errors: Sequence[TpcError]) -> TpcError:
+    """Of several tasks' errors the one that a restart does not cure, if there is one."""
+    return next((error for error in errors if not isinstance(error, TransientError)), errors[0])
+
+
+def _write_table(sink: Sink, handle: Handle, table: pyarrow.Table, hint: JSONObject) -> Committable | None:
+    writer = sink.writer(handle, table.schema, hint)
+    try:
+        for batch in table.combine_chunks().to_batches():
+            writer.write(batch)
+        return writer.prepare()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _lost_partitions(effect: ReplayEpoch) -> dict[str, frozenset[int]]:
+    """Sink -> partitions whose branches are lost."""
+    if effect.manifest is None:
+        return {}
+    lost: dict[str, frozenset[int]] = {}
+    for sink, branch in effect.manifest.branches():
+        if str(branch.committable.handle) in effect.lost:
+            lost[sink] = lost.get(sink, frozenset()) | {branch.committable.handle.partition}
+    return lost
+
+
+def _replacements(effect: ReplayEpoch, parts: Mapping[str, SinkPart]) -> dict[str, Branch]:
+    """The lost branches' handles with the branches written anew, matched by sink and partition."""
+    if effect.manifest is None:
+        return {}
+    found: dict[str, Branch] = {}
+    for sink, branch in effect.manifest.branches():
+        handle = branch.committable.handle
+        if str(handle) not in effect.lost:
+            continue
+        made = [b for b in parts[sink].branches if b.committable.handle.partition == handle.partition]
+        if len(made) > 1:
+            raise StateMachineError(f"two branches were written for partition {handle.partition}", sink=sink)
+        if made:
+            found[str(handle)] = made[0]
+    return found

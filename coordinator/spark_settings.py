@@ -1,0 +1,132 @@
+"""Settings of Spark that the guarantee rests on: refused by name where they break it, set where they are missing.
+
+Spark copies the session's settings when a query starts, so what a query needs is set for the moment of its start
+and put back afterwards: other queries of the session keep their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpc.errors import ConfigurationError
+from tpc.sink import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STATE = "spark.sql.streaming.stateStore."
+STATEFUL_SETTINGS: Mapping[str, str] = {
+    f"{_STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_STATE}checkpointFormatVersion": "2",
+    f"{_STATE}rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""What a stateful query must run with: with format v1 a batch that Spark skips corrupts the state for good."""
+
+_REMOTE_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "fuse.s3fs", "9p", "ceph", "glusterfs", "lustre"}
+
+
+def refuse_connect(session: Any) -> None:
+    """Raise for Spark Connect, where the batch function runs in a server's process."""
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise ConfigurationError(
+            "Spark Connect cannot run a two-phase commit: foreachBatch runs in a process of the server",
+            remedy="start the pipeline in the driver itself (SparkSession.builder.master(...)).",
+        )
+
+
+def refuse_trigger(trigger: Mapping[str, Any]) -> None:
+    """Raise for triggers that have no epochs."""
+    known = {"processingTime", "availableNow", "once"}
+    for name in trigger:
+        if name not in known:
+            raise ConfigurationError(
+                f"trigger {name!r} has no micro-batches to commit as epochs",
+                remedy=f"use one of {sorted(known)}.",
+            )
+
+
+def refuse_options(options: Mapping[str, str]) -> None:
+    """Raise for writer options that break the guarantee."""
+    for name, value in options.items():
+        if name.lower() == "asyncprogresstrackingenabled" and value.lower() == "true":
+            raise ConfigurationError(
+                "asyncProgressTrackingEnabled lets Spark's log lag behind an epoch", remedy="remove the option."
+            )
+
+
+def refuse_speculation(session: SparkSession, sinks: Mapping[str, Sink]) -> None:
+    """Raise where a second attempt of a task would wait for the locks of the first."""
+    if session.conf.get("spark.speculation", "false") != "true":
+        return
+    for name, sink in sinks.items():
+        if sink.kind == "postgres":
+            raise ConfigurationError(
+                "spark.speculation=true with a PostgreSQL sink: a second attempt waits for the first one's locks",
+                sink=name,
+                remedy="set spark.speculation=false.",
+            )
+
+
+def local_checkpoint(path: str, *, explicit_log: bool) -> Path:
+    """The checkpoint as a local path. Raises for remote file systems, whose links and fsync cannot be relied on."""
+    scheme, found, rest = path.partition("://")
+    if found and scheme != "file":
+        raise ConfigurationError(
+            f"the checkpoint {path} is on a remote file system ({scheme})",
+            remedy="use a local directory, or a mounted one together with log=LocalLog('/a/local/directory').",
+        )
+    local = Path(rest if found else path.removeprefix("file:")).absolute()
+    kind = _file_system(local)
+    if kind in _REMOTE_FILE_SYSTEMS and not explicit_log:
+        raise ConfigurationError(
+            f"the checkpoint {local} is on a remote file system ({kind}), where put-if-absent is not certain",
+            remedy="pass log=LocalLog('/a/local/directory') to tpc.pipeline.",
+        )
+    return local
+
+
+def _file_system(path: Path) -> str:
+    """The kind of file system `path` lies on, as Linux names it; empty where that cannot be told."""
+    mounts = Path("/proc/self/mounts")
+    if not mounts.exists():
+        return ""
+    best, kind = Path("/nowhere"), ""
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
+        _, where, name, *_ = line.split(" ")
+        mount = Path(where.replace("\\040", " "))
+        if (path == mount or mount in path.parents) and len(mount.parts) >= (len(best.parts) if kind else 0):
+            best, kind = mount, name
+    return kind
+
+
+@contextmanager
+def stateful_settings(session: SparkSession) -> Iterator[None]:
+    """Run the block with what a stateful query needs; explicit settings that contradict it are refused."""
+    explicit = explicit_settings(session)
+    for key, value in STATEFUL_SETTINGS.items():
+        if explicit.get(key, value) != value:
+            raise ConfigurationError(
+                f"{key}={explicit[key]} breaks the recovery of a stateful query",
+                remedy=f"set {key}={value}, or leave it unset: it is the default of a pipeline.",
+            )
+    for key, value in STATEFUL_SETTINGS.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in STATEFUL_SETTINGS:
+            if key not in explicit:
+                session.conf.unset(key)
+
+
+def explicit_settings(session: SparkSession) -> dict[str, str]:
+    """The settings somebody has made in this session, without Spark's defaults."""
+    iterator = session._jsparkSession.conf().getAll().iterator()
+    settings = {}
+    while iterator.hasNext():
+        pair = iterator.next()
+        settings[pair._1()] = pair._2()
+    return settings

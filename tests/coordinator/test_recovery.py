@@ -1,0 +1,493 @@
+"""A pipeline on real Spark, stopped dead at every step of the protocol, restarted, and right afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import tpc
+from tests.support.feed import Feed
+from tests.support.folder_sink import FolderSink
+from tpc import failpoints
+from tpc.coordinator import operator
+from tpc.coordinator.local_log import LocalLog
+from tpc.coordinator.log import Journal
+from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.query import PipelineQuery
+from tpc.errors import (
+    CheckpointInUseError,
+    ConfigurationError,
+    DataError,
+    DeterminismError,
+    FencedError,
+    HistoryMismatchError,
+    ParkedError,
+    RepairNeededError,
+    TpcError,
+)
+from tpc.history import Action, Resolution
+from tpc.sink import MergeHow, MergePlan, Verdict
+
+pytestmark = pytest.mark.spark
+
+STEPS = ["epoch.prepared", "epoch.decided", "sink.committed", "epoch.committed", "epoch.completed"]
+
+
+class Dead(Exception):
+    """Stands for the end of the process: nobody of ours handles it."""
+
+
+class Scene:
+    """One pipeline with three sinks on a feed, that can be started again and again."""
+
+    def __init__(self, root: Path, spark: SparkSession) -> None:
+        self.root = root
+        self.spark = spark
+        self.feed = Feed(root / "feed")
+        self.checkpoint = root / "checkpoint"
+        merge = MergePlan(("key",), {"total": MergeHow.ADD, "rows": MergeHow.ADD})
+        self.evens = FolderSink("evens", root / "evens")
+        self.odds = FolderSink("odds", root / "odds")
+        self.tallies = FolderSink("tallies", root / "tallies", merge=merge)
+        self.sinks = [self.evens, self.odds, self.tallies]
+        self.prepare: Callable[[DataFrame], DataFrame] = lambda frame: frame
+
+    def stateful(self) -> Scene:
+        self.prepare = lambda frame: frame.withWatermark("event", "10 minutes").dropDuplicatesWithinWatermark(["id"])
+        return self
+
+    def pipeline(self, **settings: Any) -> Pipeline:
+        pipeline = tpc.pipeline("scene", checkpoint=self.checkpoint, **settings)
+        frame = self.prepare(self.feed.frame(self.spark))
+        tally = ["key", F.col("value").alias("total"), F.lit(1).cast("long").alias("rows")]
+        pipeline.write(frame).to(self.tallies, select=tally).to(
+            self.evens, where="value % 2 = 0", select=["id", "value"]
+        ).to(self.odds, where="value % 2 = 1", select=["id", "value"])
+        return pipeline
+
+    def start(self, **settings: Any) -> PipelineQuery:
+        return self.pipeline(**settings).start(trigger={"availableNow": True})
+
+    def run(self) -> PipelineQuery:
+        """Start and wait until everything in the feed is committed."""
+        query = self.start()
+        query.awaitTermination(120)
+        return query
+
+    def run_until_dead(self, actions: Mapping[str, failpoints.Action]) -> None:
+        failpoints.install(actions)
+        try:
+            with pytest.raises(Dead):
+                self.run()
+        finally:
+            failpoints.install({})
+
+    def check(self) -> None:
+        """Every row of the feed stands in its sinks exactly once, and nothing is left behind."""
+        ids = {row["id"]: row["value"] for row in self.feed.added}
+        assert self.evens.values("id") == {i: 1 for i, value in ids.items() if value % 2 == 0}
+        assert self.odds.values("id") == {i: 1 for i, value in ids.items() if value % 2 == 1}
+        rows = self.tallies.rows()
+        assert sum(row["rows"] for row in rows) == len(ids)
+        assert sum(row["total"] for row in rows) == sum(ids.values())
+        assert [sink.prepared() for sink in self.sinks] == [[], [], []]
+
+    @property
+    def log(self) -> LocalLog:
+        return LocalLog(self.checkpoint / "tpc" / "log")
+
+    def spark_files(self, kind: str) -> list[int]:
+        return sorted(int(p.name) for p in (self.checkpoint / kind).iterdir() if p.name.isdigit())
+
+    def lose(self, kind: str, batch: int) -> None:
+        (self.checkpoint / kind / str(batch)).unlink()
+        (self.checkpoint / kind / f".{batch}.crc").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, spark: SparkSession) -> Scene:
+    return Scene(tmp_path, spark)
+
+
+def die_at(epoch: int | None) -> failpoints.Action:
+    """Die when `epoch` reaches the step; None: whichever does first, one that recovery finishes included."""
+
+    def action(step: str, where: Mapping[str, Any]) -> None:
+        if epoch in (None, where["epoch"]):
+            raise Dead(step)
+
+    return action
+
+
+def test_every_row_reaches_every_sink_once_and_the_history_tells_of_each_epoch(scene: Scene) -> None:
+    scene.feed.epochs(4)
+    query = scene.run()
+    scene.check()
+    history = query.history()
+    assert [row["epoch"] for row in history] == [0, 1, 2, 3]
+    assert {row["status"] for row in history} == {"complete"}
+    assert sum(row["rows"] for row in history) == 24
+    assert {"plan", "pass", "gather", "intent", "commit"} <= history[0]["seconds"].keys()
+    assert query.exception() is None
+
+
+@pytest.mark.parametrize("stateful", [False, True], ids=["stateless", "stateful"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_death_at_any_step_loses_and_doubles_nothing(scene: Scene, step: str, stateful: bool) -> None:
+    if stateful:
+        scene.stateful()
+    scene.feed.epochs(3)
+    scene.run_until_dead({step: die_at(1)})
+    scene.feed.epochs(1)
+    scene.run()
+    scene.check()
+
+
+def test_deaths_at_every_step_in_a_row_lose_and_double_nothing(scene: Scene) -> None:
+    scene.stateful().feed.epochs(1)
+    scene.run()
+    for step in STEPS:
+        scene.feed.epochs(1)
+        scene.run_until_dead({step: die_at(None)})
+    scene.run()
+    scene.check()
+
+
+def test_a_worker_that_dies_with_prepared_branches_leaves_nothing(scene: Scene) -> None:
+    scene.feed.epochs(2)
+    failpoints.install({"pass.prepared": exit_worker})
+    try:
+        query = scene.start()
+        with pytest.raises(Exception, match=r"Python worker exited unexpectedly|crashed"):
+            query.awaitTermination(120)
+    finally:
+        failpoints.install({})
+    scene.run()
+    scene.check()
+
+
+def exit_worker(step: str, where: Mapping[str, Any]) -> None:
+    import os
+
+    os._exit(9)
+
+
+def test_spark_s_lost_commit_replays_the_batch_and_touches_no_sink(scene: Scene) -> None:
+    scene.stateful().feed.epochs(3)
+    scene.run()
+    scene.lose("commits", 2)
+    scene.feed.epochs(1)
+    scene.run()
+    scene.check()
+
+
+def test_spark_s_lost_offsets_of_a_decided_epoch_are_written_back(scene: Scene) -> None:
+    scene.feed.epochs(2)
+    scene.run_until_dead({"epoch.decided": die_at(1)})
+    before = (scene.checkpoint / "offsets" / "1").read_text()
+    scene.lose("offsets", 1)
+    scene.run()
+    assert (scene.checkpoint / "offsets" / "1").read_text() == before
+    scene.check()
+
+
+def test_spark_s_log_several_batches_behind_is_caught_up_one_batch_at_a_time(scene: Scene) -> None:
+    scene.stateful().feed.epochs(5)
+    scene.run()
+    for batch in scene.spark_files("commits")[2:]:
+        scene.lose("commits", batch)
+    scene.lose("offsets", scene.spark_files("offsets")[-1])
+    scene.feed.epochs(1)
+    scene.run()
+    assert scene.spark_files("commits") == list(range(len(scene.spark_files("offsets"))))
+    scene.check()
+
+
+def test_other_offsets_than_the_decided_ones_stop_the_start(scene: Scene) -> None:
+    scene.feed.epochs(2)
+    scene.run_until_dead({"epoch.decided": die_at(1)})
+    path = scene.checkpoint / "offsets" / "1"
+    text = path.read_text()
+    scene.lose("offsets", 1)
+    path.write_text(text.replace('{"logOffset":1}', '{"logOffset":0}'))
+    with pytest.raises(HistoryMismatchError, match="offsets/1 is not what was decided"):
+        scene.start()
+
+
+def test_a_lost_log_is_not_taken_for_an_empty_history(scene: Scene) -> None:
+    scene.feed.epochs(1)
+    scene.run()
+    shutil.rmtree(scene.checkpoint / "tpc")
+    with pytest.raises(HistoryMismatchError, match="the intent log is empty, but the sink shows epoch 0"):
+        scene.start()
+
+
+def test_spark_s_commits_without_intents_stop_the_start(scene: Scene) -> None:
+    scene.feed.epochs(1)
+    frame = scene.feed.frame(scene.spark)
+    plain = frame.writeStream.format("noop").option("checkpointLocation", str(scene.checkpoint))
+    plain.trigger(availableNow=True).start().awaitTermination()
+    with pytest.raises(HistoryMismatchError, match="Spark has committed batch 0"):
+        scene.start()
+
+
+def test_state_of_another_epoch_put_in_place_is_detected(scene: Scene) -> None:
+    scene.stateful().feed.epochs(1)
+    scene.run()
+    shutil.copytree(scene.checkpoint / "state", scene.root / "old-state")
+    scene.feed.epochs(2)
+    scene.run()
+    shutil.rmtree(scene.checkpoint / "state")
+    shutil.copytree(scene.root / "old-state", scene.checkpoint / "state")
+    scene.feed.epochs(1)
+    with pytest.raises(HistoryMismatchError, match=r"state in .* is not of the checkpoint"):
+        scene.start()
+
+
+def lose_branch_of(sink: FolderSink) -> failpoints.Action:
+    def action(step: str, where: Mapping[str, Any]) -> None:
+        if where["epoch"] == 1:
+            for path in (sink.root / "prepared").glob("*"):
+                path.unlink()
+
+    return action
+
+
+@pytest.mark.parametrize("name", ["evens", "tallies"])
+def test_a_branch_lost_after_the_decision_is_repaired_by_the_replay_of_its_sink_alone(scene: Scene, name: str) -> None:
+    scene.stateful().feed.epochs(2)
+    sink: FolderSink = getattr(scene, name)
+    failpoints.install({"epoch.decided": lose_branch_of(sink)})
+    try:
+        with pytest.raises(RepairNeededError) as caught:
+            scene.run()
+    finally:
+        failpoints.install({})
+    assert (caught.value.sink, caught.value.epoch) == (name, 1)
+    generations = {handle.generation for handle, _ in scene.odds.branches() if handle.epoch == 1}
+    scene.run()
+    scene.check()
+    assert generations == {handle.generation for handle, _ in scene.odds.branches() if handle.epoch == 1}
+    assert {handle.generation for handle, _ in sink.branches() if handle.epoch == 1} > generations or generations == {1}
+
+
+def test_a_repair_that_would_write_other_rows_stops_and_writes_nothing(scene: Scene) -> None:
+    scene.feed.epochs(2)
+    failpoints.install({"epoch.decided": lose_branch_of(scene.evens)})
+    try:
+        with pytest.raises(RepairNeededError):
+            scene.run()
+    finally:
+        failpoints.install({})
+    file = scene.feed.directory / "00001.json"
+    file.write_text(file.read_text().replace('"id": 6', '"id": 999'))
+    with pytest.raises(DeterminismError) as caught:
+        scene.run()
+    assert (caught.value.sink, caught.value.epoch) == ("evens", 1)
+    assert 999 not in scene.evens.values("id")
+    assert scene.evens.prepared() == []
+
+
+def test_a_refused_epoch_is_parked_and_a_restart_tries_once_more(scene: Scene) -> None:
+    scene.feed.epochs(2)
+    scene.odds.plant_verdict(Verdict.REFUSED)
+    with pytest.raises(ParkedError) as caught:
+        scene.run()
+    assert (caught.value.sink, caught.value.epoch) == ("odds", 0)
+    assert scene.evens.values("id"), "the other sinks have committed the epoch"
+    with pytest.raises(ParkedError):
+        scene.start()
+    scene.odds.plant_verdict(None)
+    scene.run()
+    scene.check()
+
+
+def test_a_parked_epoch_goes_on_after_a_recorded_loss(scene: Scene) -> None:
+    scene.feed.epochs(1)
+    scene.odds.plant_verdict(Verdict.REFUSED)
+    with pytest.raises(ParkedError):
+        scene.run()
+    resolution = Resolution(0, "odds", Action.ACCEPT_LOSS, "the table is gone", "anna")
+    operator.resolve(scene.log, scene.checkpoint, resolution)
+    scene.odds.plant_verdict(None)
+    scene.feed.epochs(1)
+    scene.run()
+    first = {row["id"] for row in scene.feed.added[:6]}
+    assert not first & set(scene.odds.values("id"))
+    assert set(scene.odds.values("id")) == {r["id"] for r in scene.feed.added[6:] if r["value"] % 2 == 1}
+    assert Journal(scene.log).open().resolutions == (resolution,)
+
+
+def test_a_row_that_a_sink_refuses_aborts_the_epoch_everywhere_and_the_fixed_one_is_repeated(scene: Scene) -> None:
+    scene.feed.epochs(2)
+    scene.evens.poison = 9
+    with pytest.raises(DataError) as caught:
+        scene.run()
+    assert (caught.value.sink, caught.value.epoch, caught.value.key) == ("evens", 1, 9)
+    assert {handle.epoch for handle, _ in scene.odds.branches()} == {0}
+    assert [sink.prepared() for sink in scene.sinks] == [[], [], []]
+    scene.evens.poison = None
+    scene.run()
+    scene.check()
+
+
+def test_a_second_start_on_one_checkpoint_is_refused(scene: Scene) -> None:
+    scene.feed.epochs(1)
+    first = scene.pipeline().start()
+    try:
+        with pytest.raises(CheckpointInUseError):
+            scene.start()
+    finally:
+        first.stop()
+
+
+def test_a_takeover_fences_the_first_coordinator_which_changes_nothing_more(scene: Scene) -> None:
+    scene.feed.epochs(1)
+    first = scene.pipeline().start()
+    first.processAllAvailable()
+    second = scene.pipeline().coordinator()
+    second.lock(takeover=True)
+    second.finish()
+    second.close()
+    scene.feed.epochs(1)
+    with pytest.raises(FencedError):
+        first.awaitTermination(60)
+    assert {handle.epoch for handle, _ in scene.evens.branches()} == {0}
+    scene.run()
+    scene.check()
+
+
+def test_a_checkpoint_of_another_pipeline_is_refused(scene: Scene) -> None:
+    scene.feed.epochs(1)
+    scene.run()
+    other = tpc.pipeline("other", checkpoint=scene.checkpoint)
+    other.write(scene.feed.frame(scene.spark)).to(FolderSink("x", scene.root / "x"))
+    with pytest.raises(ConfigurationError, match="belongs to pipeline scene#1"):
+        other.start()
+
+
+def test_a_pending_intent_binds_its_sinks(scene: Scene) -> None:
+    scene.feed.epochs(1)
+    scene.run_until_dead({"epoch.decided": die_at(0)})
+    scene.evens = FolderSink("evens", scene.root / "elsewhere")
+    with pytest.raises(ConfigurationError, match="points at another system"):
+        scene.start()
+    scene.evens = FolderSink("evens", scene.root / "evens")
+    scene.run()
+    scene.check()
+
+
+def test_recover_finishes_what_is_decided_without_running_the_query(scene: Scene) -> None:
+    scene.feed.epochs(2)
+    scene.run_until_dead({"epoch.decided": die_at(1)})
+    assert [d["fate"] for d in operator.in_doubt(scene.pipeline())] != []
+    assert operator.recover(scene.pipeline())["last_complete"] == 1
+    assert operator.in_doubt(scene.pipeline()) == []
+    scene.run()
+    scene.check()
+
+
+def test_sweep_aborts_what_no_intent_names_and_leaves_the_decided_epoch(scene: Scene) -> None:
+    scene.feed.epochs(2)
+    scene.run_until_dead({"epoch.decided": die_at(1)})
+    named = operator.in_doubt(scene.pipeline())
+    stray = scene.evens.root / "prepared" / "tpc~scene~1~1~evens~7~0~1"
+    stray.write_text("[]")
+    assert operator.sweep(scene.pipeline()) == 1
+    assert operator.in_doubt(scene.pipeline()) == named
+    scene.run()
+    scene.check()
+
+
+def test_a_late_prepare_after_the_first_sweep_is_aborted_by_a_later_one(scene: Scene) -> None:
+    scene.feed.epochs(1)
+    scene.run()
+    stray = scene.evens.root / "prepared" / "tpc~scene~1~1~evens~1~0~1"
+    stray.write_text('[{"id": 77, "value": 0}]')
+    scene.feed.epochs(1)
+    scene.run()
+    scene.check()
+
+
+def test_rows_that_no_sink_takes_are_counted_or_refused(scene: Scene) -> None:
+    scene.feed.epoch([{"id": 1, "key": "a", "value": None, "event": "2026-01-01T00:00:00Z"}, {"id": 2, "value": 3}])
+
+    def pipeline(unrouted: str) -> Pipeline:
+        made = tpc.pipeline("scene", checkpoint=scene.checkpoint, unrouted=unrouted)
+        made.write(scene.feed.frame(scene.spark)).to(scene.evens, where="value % 2 = 0").to(
+            scene.odds, where="value % 2 = 1"
+        )
+        return made
+
+    strict = pipeline("error").start(trigger={"availableNow": True})
+    with pytest.raises(DataError, match="no sink takes the row id=1"):
+        strict.awaitTermination(60)
+    query = pipeline("count").start(trigger={"availableNow": True})
+    query.awaitTermination(60)
+    assert [row["unrouted"] for row in query.history()] == [1]
+
+
+def test_late_rows_are_counted_per_epoch(scene: Scene) -> None:
+    scene.stateful().feed.epochs(1)
+    scene.feed.epoch([{"id": 100, "key": "a", "value": 1, "event": "2026-01-01T09:00:00Z"}])
+    scene.feed.epoch([{"id": 101, "key": "a", "value": 1, "event": "2026-01-01T09:01:00Z"}])
+    scene.feed.epoch([{"id": 102, "key": "a", "value": 1, "event": "2026-01-01T00:01:00Z"}])
+    query = scene.run()
+    assert sum(row["late"] for row in query.history()) == 1
+    assert 102 not in scene.odds.values("id")
+
+
+def test_a_stateful_query_with_settings_that_break_recovery_is_refused(scene: Scene) -> None:
+    scene.stateful().feed.epochs(1)
+    key = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+    before = scene.spark.conf.get(key)
+    scene.spark.conf.set(key, "1")
+    try:
+        with pytest.raises(ConfigurationError, match="checkpointFormatVersion=1 breaks the recovery"):
+            scene.start()
+    finally:
+        scene.spark.conf.set(key, before or "2")
+
+
+def test_a_nondeterministic_expression_in_a_stateful_query_is_refused(scene: Scene) -> None:
+    scene.stateful()
+    deduplicated = scene.prepare
+    scene.prepare = lambda frame: deduplicated(frame.withColumn("noise", F.rand()))
+    with pytest.raises(ConfigurationError, match="differs at every run: rand"):
+        scene.start()
+
+
+def test_commit_before_the_intent_is_noticed_by_the_checks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the commit point taken away a death between commit and intent doubles rows: the checks must see it."""
+    from tpc.coordinator.spark_pass import SparkPass
+
+    honest = SparkPass.write
+
+    def hasty(self: SparkPass, epoch: int, generation: int) -> Any:
+        manifest = honest(self, epoch, generation)
+        handles = frozenset(str(b.committable.handle) for _, b in manifest.branches())
+        self.participants.commit(manifest, handles, frozenset())
+        return manifest
+
+    scene.feed.epochs(2)
+    monkeypatch.setattr(SparkPass, "write", hasty)
+    scene.run_until_dead({"epoch.prepared": die_at(1)})
+    monkeypatch.setattr(SparkPass, "write", honest)
+    with pytest.raises((AssertionError, TpcError)):
+        scene.run()
+        scene.check()
+
+
+def test_the_log_holds_no_more_than_a_kilobyte_per_branch(scene: Scene) -> None:
+    scene.feed.epochs(1)
+    scene.run()
+    intent = next(json.loads(scene.log.read(slot)) for slot in scene.log.slots() if b'"intent"' in scene.log.read(slot))
+    parts = intent["body"]["sinks"].values()
+    assert all(len(json.dumps(branch)) < 1000 for part in parts for branch in part["branches"])
