@@ -11,6 +11,8 @@ from typing import Any
 import pymongo
 from pymongo.database import Database
 
+from tpc.sinks.mongo_client import runs_transactions
+
 DEADLINE_MS = 10_000
 
 
@@ -26,7 +28,7 @@ class MongoDatabase:
     @property
     def replica_set(self) -> bool:
         """Whether the server can run transactions."""
-        return "setName" in self.db.client.admin.command("hello")
+        return runs_transactions(self.db.client)
 
 
 @contextmanager

@@ -1,0 +1,181 @@
+"""Rows of Arrow as JSON text, a column at a time: no Python object per row.
+
+The form is that of Spark's `to_json`: fields that are NULL are left out; timestamps are ISO 8601 (in UTC with `Z`
+when the column has a time zone, without an offset when it has none); decimals are numbers with all their digits;
+binary is base64; NaN and infinities, which JSON has not, are the strings "NaN", "Infinity", "-Infinity".
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from tpc.errors import ConfigurationError
+
+_MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
+_ESCAPES = [("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")]
+_ESCAPES += [(chr(code), f"\\u{code:04x}") for code in range(0x20) if chr(code) not in "\n\r\t"]
+
+
+def check_json_type(kind: pa.DataType, path: str) -> None:
+    """Raise `ConfigurationError` when a column of this type has no form in JSON here; `path` names it."""
+    if types.is_struct(kind):
+        for child in kind:
+            check_json_type(child.type, f"{path}.{child.name}")
+    elif types.is_map(kind):
+        if not _is_text(kind.key_type):
+            raise ConfigurationError(
+                f"column {path!r} is a map with keys of type {kind.key_type}; JSON has text keys only",
+                remedy="cast the keys to string, or make the `value` column yourself (to_json, to_avro).",
+            )
+        check_json_type(kind.item_type, f"{path}.value")
+    elif _is_list(kind):
+        check_json_type(kind.value_type, f"{path}[]")
+    elif not any(is_scalar(kind) for is_scalar in _SCALARS):
+        raise ConfigurationError(
+            f"column {path!r} of type {kind} has no form in JSON here",
+            remedy="cast it to string or number, or make the `value` column yourself (to_json, to_avro).",
+        )
+
+
+def json_objects(batch: pa.RecordBatch) -> pa.StringArray:
+    """One JSON object per row as a string array; all columns, named as they are."""
+    columns = [(field.name, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
+    return _objects(columns, batch.num_rows)
+
+
+def _objects(columns: list[tuple[str, Any]], rows: int) -> Any:
+    fragments = [
+        pc.binary_join_element_wise(pa.scalar(json.dumps(name, ensure_ascii=False) + ":"), _text(column), "")
+        for name, column in columns
+    ]
+    if not fragments:
+        return pa.array(["{}"] * rows, pa.string())
+    if any(fragment.null_count for fragment in fragments):
+        # A row of which every fragment is NULL is left out of the result by this kernel (pyarrow 26.0.1), so an empty
+        # first fragment goes in and its comma comes off again.
+        fragments.insert(0, pa.array([""] * rows, pa.string()))
+        joined = pc.ascii_ltrim(pc.binary_join_element_wise(*fragments, ",", null_handling="skip"), ",")
+    else:
+        joined = pc.binary_join_element_wise(*fragments, ",")
+    return pc.binary_join_element_wise("{", joined, "}", "")
+
+
+def _text(column: Any) -> Any:
+    """The JSON of every value; NULL stays NULL."""
+    kind = column.type
+    for is_kind, text in _TEXTS:
+        if is_kind(kind):
+            return text(column)
+    return pc.cast(column, pa.string())  # integers, decimals, booleans and NULL are their own text
+
+
+def _strings(column: Any) -> Any:
+    return _quoted(_escaped(pc.cast(column, pa.string())))
+
+
+def _dates(column: Any) -> Any:
+    return _quoted(pc.cast(pc.cast(column, pa.date32()), pa.string()))
+
+
+def _base64(column: Any) -> Any:
+    encoded = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
+    return _quoted(pa.array(encoded, pa.string()))
+
+
+def _structs(column: Any) -> Any:
+    children = list(zip([child.name for child in column.type], column.flatten(), strict=True))
+    return pc.if_else(column.is_valid(), _objects(children, len(column)), pa.scalar(None, pa.string()))
+
+
+def _escaped(column: Any) -> Any:
+    if not pc.any(pc.match_substring_regex(column, _MUST_BE_ESCAPED)).as_py():
+        return column
+    for character, escape in _ESCAPES:
+        if pc.any(pc.match_substring(column, character)).as_py():
+            column = pc.replace_substring(column, character, escape)
+    return column
+
+
+def _quoted(column: Any) -> Any:
+    return pc.binary_join_element_wise('"', column, '"', "")
+
+
+def _floats(column: Any) -> Any:
+    if types.is_float16(column.type):
+        column = pc.cast(column, pa.float32())
+    text = pc.cast(column, pa.string())
+    finite = pc.is_finite(column)
+    if pc.all(finite).as_py() is not False:
+        return text
+    named = pc.if_else(pc.is_nan(column), '"NaN"', pc.if_else(pc.greater(column, 0.0), '"Infinity"', '"-Infinity"'))
+    return pc.if_else(finite, text, named)
+
+
+def _timestamps(column: Any) -> Any:
+    if column.type.tz is not None:
+        column = pc.cast(column, pa.timestamp(column.type.unit, "UTC"))
+    return _quoted(pc.replace_substring(pc.cast(column, pa.string()), " ", "T"))
+
+
+def _lists(column: Any) -> Any:
+    start, offsets = _offsets(column)
+    values = _text(column.values.slice(start, offsets[-1].as_py())).fill_null("null")
+    return _joined(column, offsets, values, "[", "]")
+
+
+def _maps(column: Any) -> Any:
+    start, offsets = _offsets(column)
+    keys, items = (_text(child.slice(start, offsets[-1].as_py())) for child in (column.keys, column.items))
+    return _joined(column, offsets, pc.binary_join_element_wise(keys, items.fill_null("null"), ":"), "{", "}")
+
+
+def _offsets(column: Any) -> tuple[int, Any]:
+    """Where the elements of a list or map column begin in its child, and the rows' offsets counted from there."""
+    offsets = pc.cast(column.offsets, pa.int32()) if len(column) else pa.array([0], pa.int32())
+    start = offsets[0].as_py()
+    return start, pc.subtract(offsets, start)
+
+
+def _joined(column: Any, offsets: Any, values: Any, opening: str, closing: str) -> Any:
+    """The text of all elements put together per row of the list or map `column`."""
+    joined = pc.binary_join(pa.ListArray.from_arrays(pc.cast(offsets, pa.int32()), values), ",")
+    whole = pc.binary_join_element_wise(opening, joined, closing, "")
+    return pc.if_else(column.is_valid(), whole, pa.scalar(None, pa.string()))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(types.is_list(kind) or types.is_large_list(kind))
+
+
+_TEXTS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]] = [
+    (_is_text, _strings),
+    (_is_bytes, _base64),
+    (_is_list, _lists),
+    (types.is_floating, _floats),
+    (types.is_timestamp, _timestamps),
+    (types.is_date, _dates),
+    (types.is_struct, _structs),
+    (types.is_map, _maps),
+    (types.is_dictionary, lambda column: _text(column.dictionary_decode())),
+]
+
+_SCALARS: list[Callable[[pa.DataType], bool]] = [
+    *(_is_text, _is_bytes),
+    *(types.is_boolean, types.is_integer, types.is_floating, types.is_decimal),
+    *(types.is_timestamp, types.is_date, types.is_null, types.is_dictionary),
+]

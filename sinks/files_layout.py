@@ -1,0 +1,89 @@
+"""Where everything of a file sink lies, and what it is called.
+
+    <path>/<handle>.<extension>                                      a committed file, once a manifest names it
+    <path>/_tpc/identity                                             the uuid of this directory
+    <path>/_tpc/staging/<handle>.<extension>                         a branch that is being written or prepared
+    <path>/_tpc/manifests/tpc~<pipeline>~<incarnation>~<sink>/<millions>/<thousands>/<epoch>.json
+
+Manifests lie a thousand to a directory, so that the newest is found by three short listings however long the
+history is. Spark and others pass over names that begin with '_'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpc.errors import CorruptionError
+from tpc.handles import Handle, PipelineId
+
+OWN = "_tpc"
+EXTENSIONS = {"parquet": ".parquet", "json": ".json", "csv": ".csv"}
+_LEVEL = 1000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths under one sink's directory."""
+
+    root: Path
+
+    @property
+    def staging(self) -> Path:
+        """Branches that are not committed."""
+        return self.root / OWN / "staging"
+
+    @property
+    def manifests(self) -> Path:
+        """The manifests of every pipeline that writes here."""
+        return self.root / OWN / "manifests"
+
+    @property
+    def identity(self) -> Path:
+        """The file with the directory's uuid."""
+        return self.root / OWN / "identity"
+
+    def manifests_of(self, pipeline: PipelineId, sink: str) -> Path:
+        """The manifests of one sink of one incarnation."""
+        return self.manifests / f"{pipeline.prefix}{sink}"
+
+    def manifest(self, pipeline: PipelineId, sink: str, epoch: int) -> Path:
+        """The manifest of one epoch."""
+        millions, thousands = epoch // _LEVEL**2, epoch // _LEVEL % _LEVEL
+        directory = self.manifests_of(pipeline, sink) / f"{millions:010d}" / f"{thousands:03d}"
+        return directory / f"{epoch:016d}.json"
+
+
+def newest_manifest(directory: Path) -> Path | None:
+    """The manifest with the greatest epoch below a sink's manifest directory: three listings at best."""
+    return next(iter(_manifests_from_the_newest(directory)), None)
+
+
+def _manifests_from_the_newest(directory: Path) -> Iterator[Path]:
+    # A crash may leave a directory that was made for a manifest and has none: then the one before it counts.
+    for millions in _subdirectories(directory):
+        for thousands in _subdirectories(millions):
+            yield from sorted(thousands.glob("*.json"), reverse=True)
+
+
+def _subdirectories(directory: Path) -> list[Path]:
+    if not directory.is_dir():
+        return []
+    return sorted((entry for entry in directory.iterdir() if entry.is_dir()), reverse=True)
+
+
+def file_name(handle: Handle, format: str) -> str:
+    """The name of a branch's file, staged or committed."""
+    return f"{handle}{EXTENSIONS[format]}"
+
+
+def handle_of(name: str) -> Handle | None:
+    """The branch that a file belongs to; None for a name that no branch has."""
+    for extension in EXTENSIONS.values():
+        if name.endswith(extension):
+            try:
+                return Handle.parse(name.removesuffix(extension))
+            except CorruptionError:
+                return None
+    return None

@@ -1,0 +1,164 @@
+"""The MongoDB sink: where rows go, how keys are merged, in which mode. Opens nothing and loads no driver.
+
+A client cannot prepare a MongoDB transaction, so a branch is prepared by writing its operations to an outbox
+collection (`tpc_outbox`), and committed by applying them to the target:
+
+- transaction mode (replica set or sharded cluster): one multi-document transaction applies the whole epoch, sets
+  the marker and empties the outbox. Readers see all of the epoch or nothing of it. *Not verified here against a
+  real mongod*: the server that the tests can have runs no transactions.
+- guarded mode (any server): every target document carries a guard, `_tpc.<pipeline~incarnation~sink>`, that lets
+  an operation take effect once; then the marker is set and the outbox emptied. Readers see the epoch arrive
+  document by document: eventually all of it.
+
+What readers see: a merge writes the document whose `_id` is the key column's value, or for several key columns a
+document of them in the order of `key=`; key columns are not repeated outside `_id`. NULLs are left out of merged
+documents. An append inserts each row as a document; its `_id` is the name of the branch and the row's number, or
+the row's own if there is a column `_id`: one that exists already is then refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tpc.errors import ConfigurationError
+from tpc.handles import MAX_NAME_LENGTH, Handle, PipelineId
+from tpc.json import JSONObject
+from tpc.settings import Env
+from tpc.sink import Committer, MergeHow, MergePlan, Sink, Writer
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MODES = ("auto", "transaction", "guarded")
+OWN_COLLECTIONS = ("tpc_outbox", "tpc_markers")
+
+
+class MongoSink(Sink):
+    """Rows into a collection of MongoDB 4.2 or later, appended, or with `key` and `merge` merged by key.
+
+    Args:
+        collection: the target; it is made if it does not exist.
+        uri: a connection string, or `tpc.env(...)`, which keeps the password out of every pickle.
+        database: by default the one that the connection string names. Outbox and markers are in it too.
+        name: the sink's name; by default `mongo-<collection>`.
+        key: the column or columns that make the `_id` of a merged document.
+        merge: what happens to a column when its key is there: 'add' (`$inc`), 'min', 'max', 'replace' or 'keep', by
+            column or one word for all that are not key. NULL never changes a stored value; 'keep' fills a field
+            that is missing or null. Given as one word, `merge.columns` is empty until `Committer.check` has seen
+            the rows' schema.
+        order_by: for 'replace': the column whose greatest value wins. If it is written too ('replace' or 'max'), a
+            stored document also keeps its values against rows of later epochs that have a smaller one; if not,
+            the later epoch wins.
+        mode: 'transaction', 'guarded', or 'auto': transactions where the server has them and the epoch has at most
+            10,000 operations (a transaction lives 60 s), else guarded.
+        timeout_s: how long one call of the server may take, retries included.
+    """
+
+    kind = "mongo"
+
+    def __init__(
+        self,
+        collection: str,
+        *,
+        uri: str | Env,
+        database: str | None = None,
+        name: str | None = None,
+        key: None | str | Sequence[str] = None,
+        merge: Mapping[str, str] | str | None = None,
+        order_by: str | None = None,
+        mode: str = "auto",
+        timeout_s: float = 30.0,
+    ) -> None:
+        super().__init__(name or _default_name(collection))
+        self.collection = collection
+        self.uri = uri
+        self.database = database
+        self.key = (key,) if isinstance(key, str) else tuple(key or ())
+        self.order_by = order_by
+        self.mode = mode
+        self.timeout_s = timeout_s
+        self._merge_all = _how(merge) if isinstance(merge, str) else None
+        self._refuse_names()
+        if (merge is None) != (not self.key) or (order_by is not None and merge is None):
+            raise ConfigurationError(
+                "key=, merge= and order_by= belong together",
+                sink=self.name,
+                remedy="pass key= and merge= for a merge by key, none of the three for an append.",
+            )
+        if merge is not None:
+            columns = {} if isinstance(merge, str) else {column: _how(word) for column, word in merge.items()}
+            # One word stands for every column, so a lone one shows what its plan will need.
+            MergePlan(self.key, columns if self._merge_all is None else {"*": self._merge_all}, order_by)
+            self.merge = MergePlan(self.key, columns, order_by)
+            if twice := set(self.key) & set(columns):
+                raise ConfigurationError(
+                    f"key columns cannot be merged: {sorted(twice)}", sink=self.name, remedy="leave them out of merge."
+                )
+
+    def _refuse_names(self) -> None:
+        if not self.collection or "$" in self.collection or self.collection.startswith("system."):
+            raise ConfigurationError(f"{self.collection!r} cannot be a target collection", sink=self.name)
+        if self.collection in OWN_COLLECTIONS:
+            raise ConfigurationError(
+                f"collection {self.collection!r} belongs to this library", sink=self.name, remedy="choose another name."
+            )
+        if self.mode not in MODES:
+            raise ConfigurationError(
+                f"mode {self.mode!r} is not known", sink=self.name, remedy=f"use one of {', '.join(MODES)}."
+            )
+
+    def plan_for(self, columns: Sequence[str]) -> MergePlan | None:
+        """The merge of rows with these columns, every column named; None for an append."""
+        if self.merge is None or self._merge_all is None:
+            return self.merge
+        how = self._merge_all
+        return MergePlan(self.key, {c: how for c in columns if c not in self.key}, self.order_by)
+
+    def database_name(self) -> str:
+        """The database, from `database=` or the connection string. Raises `ConfigurationError` if neither says."""
+        from tpc.sinks.mongo_client import database_in
+
+        name = self.database or database_in(self.uri)
+        if not name:
+            raise ConfigurationError(
+                "no database is named", sink=self.name, remedy="pass database=, or end the uri with /database."
+            )
+        return name
+
+    def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:
+        """A writer for one branch; it connects when a part of the outbox is full or prepared."""
+        from tpc.sinks.mongo_writer import MongoWriter
+
+        return MongoWriter(self, handle, schema, hint)
+
+    def committer(self, pipeline: PipelineId) -> Committer:
+        """The driver's half."""
+        from tpc.sinks.mongo_committer import MongoCommitter
+
+        return MongoCommitter(self, pipeline)
+
+    def describe(self) -> Mapping[str, str]:
+        """Target and mode; the server only by the name of its variable, if it has one."""
+        server = {"uri": repr(self.uri)} if isinstance(self.uri, Env) else {}
+        target = self.collection if self.database is None else f"{self.database}.{self.collection}"
+        how = "append" if self.merge is None else f"merge by {', '.join(self.key)}"
+        return {"collection": target, "writes": how, "mode": self.mode, **server}
+
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value!r}" for name, value in self.describe().items() if name != "uri")
+        return f"MongoSink(name={self.name!r}, {settings})"
+
+
+def _default_name(collection: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"mongo-{collection}")[:MAX_NAME_LENGTH]
+
+
+def _how(word: str) -> MergeHow:
+    try:
+        return MergeHow(word)
+    except ValueError:
+        raise ConfigurationError(
+            f"merge {word!r} is not known", remedy=f"use one of {', '.join(how.value for how in MergeHow)}."
+        ) from None

@@ -1,0 +1,141 @@
+"""How the MongoDB sink reaches its server: one kind of client, deadlines, retries, and errors in words.
+
+Every client writes with `w: majority, j: true`, reads with read concern `majority` from the primary, and gives each
+call `timeout_s` seconds (PyMongo's `timeoutMS`, retries included). What PyMongo says about a connection string is
+never repeated, since it may quote a password.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
+
+from tpc.errors import ConfigurationError, TransientError
+from tpc.settings import Env, resolve
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+    from pymongo.collection import Collection
+    from pymongo.database import Database
+
+Document: TypeAlias = "dict[str, Any]"
+Client: TypeAlias = "MongoClient[Document]"
+DocumentCollection: TypeAlias = "Collection[Document]"
+DocumentDatabase: TypeAlias = "Database[Document]"
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 3
+RETRY_WAIT_S, RETRY_WAIT_MAX_S = 0.05, 1.0
+TRANSACTIONAL = frozenset({"RSPrimary", "RSSecondary", "RSOther", "Mongos", "LoadBalancer"})
+"""PyMongo's names of the servers that run multi-document transactions."""
+
+_shared: dict[tuple[int, str, float], Client] = {}
+_lock = threading.Lock()
+
+
+def connect(uri: str | Env, timeout_s: float) -> Client:
+    """A client; it connects when it is used. Raises `ConfigurationError` for a connection string that is none."""
+    from pymongo import MongoClient
+    from pymongo.errors import PyMongoError
+
+    timeout_ms, text = int(timeout_s * 1000), resolve(uri)
+    if not text.startswith(("mongodb://", "mongodb+srv://")):
+        raise _bad_uri(uri)  # PyMongo would take it for the name of a host
+    try:
+        return MongoClient(
+            text,
+            tz_aware=True,
+            appname="tpc",
+            w="majority",
+            journal=True,
+            readConcernLevel="majority",
+            readPreference="primary",
+            timeoutMS=timeout_ms,
+            serverSelectionTimeoutMS=timeout_ms,
+            connectTimeoutMS=timeout_ms,
+        )
+    except (PyMongoError, ValueError):
+        raise _bad_uri(uri) from None
+
+
+def shared(uri: str | Env, timeout_s: float) -> Client:
+    """A client of this process that lives as long as the process: writers come and go with every task."""
+    key = (os.getpid(), resolve(uri), timeout_s)
+    with _lock:
+        if key not in _shared:
+            _shared[key] = connect(uri, timeout_s)
+        return _shared[key]
+
+
+def database_in(uri: str | Env) -> str | None:
+    """The database that a connection string names, if it does."""
+    text = re.sub(r"[?#].*", "", resolve(uri))
+    match = re.fullmatch(r"mongodb(?:\+srv)?://[^/]+/([^/]+)", text)
+    return match.group(1) if match else None
+
+
+def _bad_uri(uri: str | Env) -> ConfigurationError:
+    where = f"environment variable {uri.variable}" if isinstance(uri, Env) else "uri="
+    return ConfigurationError(
+        f"the connection string in {where} is not valid",
+        remedy="use mongodb://user:password@host:port/database with user and password percent-encoded.",
+    )
+
+
+def runs_transactions(client: Client) -> bool:
+    """Whether the server runs multi-document transactions: a replica set or a sharded cluster does."""
+    client.admin.command("ping")
+    servers = client.topology_description.server_descriptions().values()
+    return any(server.server_type_name in TRANSACTIONAL for server in servers)
+
+
+def retried(call: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    """The result of an idempotent call, tried again after a broken connection; at most `ATTEMPTS` times."""
+    from pymongo.errors import AutoReconnect, ServerSelectionTimeoutError
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+    retrying = Retrying(
+        # No server at all: the whole deadline has been waited already.
+        retry=retry_if_exception(
+            lambda e: isinstance(e, AutoReconnect) and not isinstance(e, ServerSelectionTimeoutError)
+        ),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_random_exponential(RETRY_WAIT_S, RETRY_WAIT_MAX_S),
+        reraise=True,
+    )
+    return retrying(call, *args, **kwargs)
+
+
+@contextmanager
+def transient(doing: str, **where: Any) -> Iterator[None]:
+    """Turn what PyMongo raises into a `TransientError` that says what was being done."""
+    from pymongo.errors import PyMongoError
+
+    try:
+        yield
+    except PyMongoError as error:
+        raise TransientError(f"{doing} failed: {in_words(error)}", **where) from error
+
+
+def in_words(error: Exception) -> str:
+    """What a PyMongo error says, short: the server's own message, or the kind of error and its beginning."""
+    from pymongo.errors import BulkWriteError, OperationFailure, ServerSelectionTimeoutError
+
+    if isinstance(error, BulkWriteError):
+        details = error.details or {}
+        found = [*details.get("writeErrors", []), *details.get("writeConcernErrors", [])]
+        return f"{found[0].get('errmsg')} (code {found[0].get('code')})" if found else "bulk write failed"
+    if isinstance(error, OperationFailure):
+        message = (error.details or {}).get("errmsg") or str(error)
+        return f"{message} (code {error.code})"
+    if isinstance(error, ServerSelectionTimeoutError):
+        return f"no server answers: {str(error).partition(' (configured')[0].partition(', Timeout')[0]}"
+    return f"{type(error).__name__}: {str(error)[:200]}"
