@@ -8,6 +8,7 @@ the task, since Spark would run a task again that can only fail again.
 from __future__ import annotations
 
 import base64
+import logging
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ from tpc.sink import Committable, Sink, Writer, describe_row
 
 if TYPE_CHECKING:
     import pyarrow
+
+logger = logging.getLogger(__name__)
 
 REPORT_SCHEMA = "sink string, payload binary"
 """One row per task with an empty sink name, its payload the report as JSON; one per gathered sink, Arrow IPC."""
@@ -134,8 +137,12 @@ class _TaskRun:
             raise DataError(f"no sink takes the row {_first_unrouted(batch, self.task)}", sink=None)
 
     def _abort(self) -> None:
+        """Undo every branch; one that cannot be undone now is left to the sweep and does not hold up the others."""
         for branch in self.branches:
-            branch.abort()
+            try:
+                branch.abort()
+            except TpcError:
+                logger.exception("%s is not undone by its task; the sweep does it", branch.handle)
 
     def _report(self, pass_seconds: float) -> pyarrow.RecordBatch:
         report = self._head() | {

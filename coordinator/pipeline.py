@@ -136,6 +136,7 @@ class Pipeline:
         trigger = trigger or {}
         refuse_trigger(trigger)
         refuse_options(self._options)
+        coordinator = self.coordinator()
         plan = compile_plan(self._writings)
         self._check_partitioning(plan)
         session = plan.frame.sparkSession
@@ -143,7 +144,6 @@ class Pipeline:
         refuse_data_loss(plan.frame)
         if stateful:
             refuse_nondeterminism(plan.frame)
-        coordinator = self.coordinator()
         refuse_speculation(session, coordinator.participants.sinks)
         contexts = self._contexts(plan, session, stateful=stateful)
         query = PipelineQuery(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.pass_plan import PassPlan
 from tpc.coordinator.reconcile import check_decided, check_undecided, reconcile
-from tpc.coordinator.spark_pass import OffsetsSink, SparkPass
+from tpc.coordinator.spark_pass import SparkPass
 from tpc.coordinator.spark_plan import LateRows
 from tpc.coordinator.spark_settings import stateful_settings
 from tpc.errors import TpcError
@@ -50,7 +50,7 @@ class PipelineQuery:
         self._coordinator = coordinator
         self._plan = plan
         self._stateful = stateful
-        self._offsets_sink = cast("OffsetsSink | None", offsets_sink)
+        self._offsets_sink = None if offsets_sink is None else offsets_sink.name
         self._unrouted_is_error = unrouted_is_error
         self._options = dict(options)
         self._session = plan.frame.sparkSession

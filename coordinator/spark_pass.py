@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tpc import failpoints
 from tpc.coordinator.gather import combine
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
     from tpc.coordinator.engine import Engine
 
 
-@runtime_checkable
-class OffsetsSink(Protocol):
-    """A sink that takes the source offsets of an epoch instead of rows."""
-
-    name: str
+class OffsetsCommitter(Protocol):
+    """The committer of a sink that takes the source offsets of an epoch instead of rows."""
 
     def prepare_offsets(
         self, handle: Handle, offsets: Mapping[str, Mapping[int, int]], hint: JSONObject
@@ -63,11 +60,14 @@ class SparkPass:
         barrier: Barrier,
         engine: Engine,
         *,
-        offsets_sink: OffsetsSink | None,
+        offsets_sink: str | None,
         late_rows: Callable[[], int | None],
         unrouted_is_error: bool,
     ) -> None:
-        """`late_rows()` says, after the job, how many rows the watermark dropped in it; None: not known."""
+        """`offsets_sink` names the sink of the source offsets, if there is one.
+
+        `late_rows()` says, after the job, how many rows the watermark dropped in it; None: not known.
+        """
         self.frame = frame
         self.plan = plan
         self.barrier = barrier
@@ -90,7 +90,7 @@ class SparkPass:
         )
         reports = self._run(epoch, generation, tasks)
         self.engine.clock_phase("pass")
-        driver = self._driver_branches(epoch, generation, reports, tasks)
+        driver = self._driver_branches(epoch, generation, reports, tasks, self.participants.sinks)
         self.engine.clock_phase("gather")
         return self._manifest(epoch, generation, reports, driver)
 
@@ -105,9 +105,7 @@ class SparkPass:
             tasks.append(SinkTask(sink, self._routes(name), mode, hints[name], partitions))
         reports = self._run(effect.epoch, effect.generation, tuple(tasks))
         self.engine.clock_phase("pass")
-        driver = self._driver_branches(effect.epoch, effect.generation, reports, tasks)
-        if self.offsets_sink is not None and self.offsets_sink.name not in lost:
-            driver.pop(self.offsets_sink.name, None)
+        driver = self._driver_branches(effect.epoch, effect.generation, reports, tasks, lost.keys())
         self.engine.clock_phase("gather")
         parts = self._parts(reports, driver)
         digests = {name: part.digest for name, part in parts.items()}
@@ -116,8 +114,7 @@ class SparkPass:
         return Replayed(digests, _replacements(effect, parts))
 
     def _fed_sinks(self) -> dict[str, Sink]:
-        offsets = None if self.offsets_sink is None else self.offsets_sink.name
-        return {name: sink for name, sink in self.participants.sinks.items() if name != offsets}
+        return {name: sink for name, sink in self.participants.sinks.items() if name != self.offsets_sink}
 
     def _routes(self, sink: str) -> tuple[Any, ...]:
         return tuple(route for route in self.plan.routes if route.sink == sink)
@@ -135,7 +132,7 @@ class SparkPass:
             tasks,
             self.plan.digests_by_writing,
             self.unrouted_is_error,
-            failpoints.installed(),
+            {step: action for step, action in failpoints.installed().items() if step.startswith("pass.")},
         )
         result = self.frame.mapInArrow(task.run, REPORT_SCHEMA)
         partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
@@ -155,13 +152,18 @@ class SparkPass:
     # Branches of the driver's own ------------------------------------------------------------------------------
 
     def _driver_branches(
-        self, epoch: int, generation: int, reports: Sequence[Report], tasks: Sequence[SinkTask]
+        self,
+        epoch: int,
+        generation: int,
+        reports: Sequence[Report],
+        tasks: Sequence[SinkTask],
+        wanted: Collection[str],
     ) -> dict[str, Committable]:
-        """Write and prepare gathered merges and the source offsets, in parallel."""
+        """Write and prepare gathered merges and the source offsets of the `wanted` sinks, in parallel."""
         gathered = [task for task in tasks if task.mode is Mode.GATHER]
         work = {task.sink.name: self._gather_job(task, epoch, generation, reports) for task in gathered}
-        if self.offsets_sink is not None:
-            work[self.offsets_sink.name] = self._offsets_job(epoch, generation)
+        if self.offsets_sink is not None and self.offsets_sink in wanted:
+            work[self.offsets_sink] = self._offsets_job(self.offsets_sink, epoch, generation)
         if not work:
             return {}
         with ThreadPoolExecutor(max_workers=len(work), thread_name_prefix="tpc-driver-branch") as pool:
@@ -180,16 +182,15 @@ class SparkPass:
 
         return job
 
-    def _offsets_job(self, epoch: int, generation: int) -> Any:
-        sink = self.offsets_sink
-        assert sink is not None
-        handle = Handle(self.pipeline, generation, sink.name, epoch, DRIVER_PARTITION, 0)
+    def _offsets_job(self, name: str, epoch: int, generation: int) -> Any:
+        committer = self.participants.committers[name]
+        handle = Handle(self.pipeline, generation, name, epoch, DRIVER_PARTITION, 0)
 
         def job() -> Committable | None:
             if self.barrier.start == self.barrier.end:
                 return None
-            hint = self.participants.committers[sink.name].hint()
-            return sink.prepare_offsets(handle, kafka_offsets(self.barrier.end), hint)
+            offsets = kafka_offsets(self.barrier.end)
+            return cast("OffsetsCommitter", committer).prepare_offsets(handle, offsets, committer.hint())
 
         return job
 

@@ -16,7 +16,12 @@ from tpc.errors import ConfigurationError, TpcError
 if TYPE_CHECKING:
     from tpc.coordinator.pipeline import Pipeline
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    help="Many systems, one decision per epoch: operate a pipeline, run the demo.",
+    pretty_exceptions_enable=False,
+)
 
 Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline, e.g. my_job:pipeline")]
 Checkpoint = Annotated[Path, typer.Argument(help="the pipeline's checkpoint directory")]
@@ -140,6 +145,45 @@ def resolve(
     resolution = Resolution(epoch, sink, chosen[0], reason, operator.operator_name())
     operator.resolve(operator.log_of(checkpoint), checkpoint, resolution)
     typer.echo(f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`.")
+
+
+DemoDirectory = Annotated[Path, typer.Option("--dir", help="where the demo keeps servers, data and results")]
+
+
+@app.command()
+def demo(
+    *,
+    no_kill: Annotated[bool, typer.Option("--no-kill", help="let the pipeline run in peace")] = False,
+    kills: Annotated[int | None, typer.Option(min=0, help="how often the pipeline is killed", show_default="9")] = None,
+    seed: Annotated[int, typer.Option(help="what is killed when")] = 1,
+    rows: Annotated[int | None, typer.Option(min=1, help="flights to run with", show_default="all 336,776")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="leave servers and data for a look")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="stop what an earlier run with --keep left")] = False,
+    directory: DemoDirectory = Path("tpc-demo"),
+) -> None:
+    """The main job on real servers: a year of flights into four systems as one unit, killed and recovered."""
+    from tpc.chaos import demo as module
+
+    if stop:
+        raise typer.Exit(module.run_stop(directory))
+    wanted: dict[str, Any] = {"seed": seed, "keep": keep, "directory": directory}
+    if no_kill or kills is not None:
+        wanted["kills"] = 0 if no_kill else kills
+    if rows is not None:
+        wanted["rows"] = rows
+    raise typer.Exit(module.run_demo(**wanted))
+
+
+@app.command()
+def verify(
+    directory: Annotated[Path, typer.Argument(help="the directory of a demo that was run with --keep")] = Path(
+        "tpc-demo"
+    ),
+) -> None:
+    """Repeat the demo's verdict on the servers and the data that --keep has left."""
+    from tpc.chaos import demo as module
+
+    raise typer.Exit(module.run_verify(directory))
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Named steps of the protocol at which somebody else may act; they do nothing until an action is installed.
 
 Production code calls `hit(step, ...)` at each step. Fault injection installs actions with `install`; the table
-is carried to executors with each task (`installed()` on the driver, `install` there), so nothing here needs an
-environment variable, a file or an import of the code that injects faults.
+is carried to executors with each task (the steps "pass.*" of `installed()`, so their actions must be picklable), and
+nothing here needs an environment variable, a file or an import of the code that injects faults.
 """
 
 from __future__ import annotations

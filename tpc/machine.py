@@ -141,10 +141,10 @@ def _batch_started(state: State, event: BatchStarted) -> Step:
     state = replace(state, epoch=epoch)
     if state.pending is not None and epoch == state.pending.epoch:
         return _replay(state, state.pending, state.lost)
+    if epoch < expected:
+        return _replay(state, event.manifest, frozenset())
     if state.pending is None and epoch == expected:
         return replace(state, phase=Phase.WRITING), (WriteEpoch(epoch, state.generation),)
-    if epoch < expected and state.pending is None:
-        return _replay(state, event.manifest, frozenset())
     return _stopped(state, _out_of_step(state, epoch, expected))
 
 
@@ -283,7 +283,7 @@ def _replayed(state: State, event: Replayed) -> Step:
         if isinstance(difference, TpcError):
             return _undo(state, Failed(difference))
         notes = () if difference is None else (difference,)
-    if state.pending is None:
+    if state.pending is None or state.pending.epoch != epoch:
         return replace(state, phase=Phase.READY, replaying=None, epoch=None), (*notes, Return(epoch))
     body = {
         "epoch": epoch,

@@ -227,7 +227,11 @@ class Committer(ABC):
 
     @abstractmethod
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
-        """Commit decided branches; one outcome for each, in order. Returns `UNKNOWN` instead of raising."""
+        """Commit decided branches; one outcome for each, in order. Returns `UNKNOWN` instead of raising.
+
+        Called again it gets only the branches that are not settled yet, and after a repair only the replacements:
+        a sink that publishes an epoch by one act must give all its branches the same verdict.
+        """
 
     @abstractmethod
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
@@ -249,7 +253,7 @@ class Committer(ABC):
         """The epoch is complete and these were its winners: names may be used again, old markers pruned."""
 
     def hint(self) -> JSONObject:
-        """Small JSON that every writer of the next epoch gets."""
+        """Small JSON that every writer of the next epoch, or of a repair in a replay, gets."""
         return {}
 
     def close(self) -> None:

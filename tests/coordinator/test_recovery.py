@@ -40,7 +40,7 @@ pytestmark = pytest.mark.spark
 STEPS = ["epoch.prepared", "epoch.decided", "sink.committed", "epoch.committed", "epoch.completed"]
 
 
-class Dead(Exception):
+class Dead(Exception):  # noqa: N818  no error: it is what the test does
     """Stands for the end of the process: nobody of ours handles it."""
 
 

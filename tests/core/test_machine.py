@@ -223,6 +223,17 @@ def test_no_new_epoch_begins_while_a_repair_is_waited_for() -> None:
     assert isinstance(effects[0].error, HistoryMismatchError)
 
 
+def test_older_batches_are_replayed_while_a_repair_is_waited_for() -> None:
+    history = begun(intent(manifest(0)), complete(0), intent(manifest(1)))
+    state, _ = run(Opened(history), Stored(), answers(manifest(1), a=Verdict.LOST), Swept())
+    state, effects = run(BatchStarted(0, manifest(0)), state=state)
+    assert effects == [ReplayEpoch(0, 2, manifest(0))]
+    state, effects = run(Replayed(same_digests(manifest(0))), state=state)
+    assert effects == [Return(0)]
+    _, effects = run(BatchStarted(1, manifest(1)), state=state)
+    assert effects[0].lost == {str(branch("a", 1).committable.handle)}  # type: ignore[union-attr]
+
+
 def test_a_refusal_parks_after_every_other_branch_was_committed() -> None:
     state, effects = run(*DECIDED, answers(manifest(0), a=Verdict.REFUSED, b=Verdict.UNKNOWN), state=ready())
     assert [type(e) for e in effects] == [Commit]
