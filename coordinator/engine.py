@@ -32,7 +32,7 @@ from tpc.effects import (
     Warn,
     WriteEpoch,
 )
-from tpc.errors import FencedError, StateMachineError, TpcError, UnknownOutcomeError
+from tpc.errors import FencedError, StateMachineError, TpcError, TransientError, UnknownOutcomeError
 from tpc.events import (
     Aborted,
     Answered,
@@ -63,6 +63,10 @@ class EpochRunner(Protocol):
 
     repeated_tasks: bool
     """Whether a task of the pass ran more than once, so that a loser's branch may exist."""
+
+    @property
+    def sink_seconds(self) -> Mapping[str, Mapping[str, float]]:
+        """Per sink, how long the slowest task took to "write" and to "prepare"."""
 
     def write(self, epoch: int, generation: int) -> Manifest:
         """Feed and prepare every sink; the manifest of what is prepared."""
@@ -115,7 +119,10 @@ class Engine:
         self._lock = threading.RLock()
         self._runner: EpochRunner | None = None
         self._swept_at = self._finishing_since = clock.monotonic()
+        self._last_complete: dict[str, Any] | None = None
+        """How long the last complete record took; it can only stand in the next one."""
         self._swept_count = 0
+        self._may_sweep_later = False
         self._last_unknown: dict[str, Outcome] = {}
         self._performers: Mapping[type[Any], Callable[[Any], Event | None]] = {
             PutRecord: self._put,
@@ -170,7 +177,11 @@ class Engine:
     def _upkeep(self, runner: EpochRunner | None) -> None:
         due = self.clock.monotonic() - self._swept_at >= self.settings.sweep_interval_s
         if due or (runner is not None and runner.repeated_tasks):
-            self._drive(SweepDue())
+            self._may_sweep_later = True
+            try:
+                self._drive(SweepDue())
+            finally:
+                self._may_sweep_later = False
         history = self.journal.history
         claimed_after = history.generation_slots[-1][1]
         if history.last_complete is not None and (
@@ -222,7 +233,9 @@ class Engine:
         """What each sink shows before the pending epoch is committed in it."""
         history = self.journal.history
         before = None if history.pending is None else history.pending.epoch
-        return {name: history.last_epoch_of(name, before=before) for name in self.participants.sinks}
+        decided = {name for manifest in history.manifests.values() for name in manifest.sinks}
+        names = sorted({*self.participants.sinks, *history.markers, *decided})
+        return {name: history.last_epoch_of(name, before=before) for name in names}
 
     def _complete_body(self) -> dict[str, Any]:
         return {
@@ -230,7 +243,9 @@ class Engine:
             "completed_at": self.clock.wall(),
             "seconds": {name: round(value, 6) for name, value in self.times.seconds.items()},
             "commit_seconds": {n: round(s, 6) for n, s in self.participants.commit_seconds.items()},
+            "sink_seconds": {} if self._runner is None else self._runner.sink_seconds,
             "commit_attempts": self.state.attempt,
+            "previous_complete": self._last_complete,
             "floor": self.journal.history.floor,
         }
 
@@ -243,6 +258,7 @@ class Engine:
             failpoints.hit("epoch.decided", epoch=body["epoch"])
         elif kind is RecordKind.COMPLETE:
             self.clock_phase("complete")
+            self._last_complete = {"epoch": body["epoch"], "seconds": round(self.times.seconds["complete"], 6)}
             failpoints.hit("epoch.completed", epoch=body["epoch"])
 
     def clock_phase(self, name: str) -> None:
@@ -296,6 +312,11 @@ class Engine:
             count = self.participants.sweep(
                 effect.generation, self.state.last_complete, effect.manifest, self._still_leading
             )
+        except TransientError as error:
+            if not self._may_sweep_later:
+                return Failed(error.located(pipeline=str(self.state.pipeline)))
+            logger.warning("leftovers of dead tasks cannot be swept now, again in a while: %s", error.what)
+            return Swept(0)
         except TpcError as error:
             return Failed(error.located(pipeline=str(self.state.pipeline)))
         self._swept_count = count

@@ -13,10 +13,16 @@ def epoch_rows(history: History) -> list[dict[str, Any]]:
     """Every epoch that the log still holds, oldest first.
 
     Keys: `epoch`, `status` ("complete" or "decided"), `generation`, `rows`, `late`, `unrouted`, `start` and `end`
-    (offsets per source), `sinks` (name -> rows, size_bytes, branches), `seconds` (phase -> seconds), `commit_seconds`
-    (sink -> seconds), `started_at`, `completed_at` (seconds since 1970).
+    (offsets per source), `sinks` (name -> rows, size_bytes, branches), `seconds` (phase -> seconds; "complete" is known
+    once the next epoch is complete), `sink_seconds` (sink -> "write" and "prepare" of its slowest task),
+    `commit_seconds` (sink -> seconds), `started_at`, `completed_at` (seconds since 1970).
     """
-    return [_row(manifest, history.completed.get(epoch)) for epoch, manifest in sorted(history.manifests.items())]
+    rows = [_row(manifest, history.completed.get(epoch)) for epoch, manifest in sorted(history.manifests.items())]
+    for row in rows:
+        previous = history.completed.get(row["epoch"] + 1, {}).get("previous_complete")
+        if previous is not None and previous["epoch"] == row["epoch"]:
+            row["seconds"]["complete"] = previous["seconds"]
+    return rows
 
 
 def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:
@@ -38,6 +44,7 @@ def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:
             for name, part in manifest.sinks.items()
         },
         "seconds": dict((complete or {}).get("seconds", {})),
+        "sink_seconds": dict((complete or {}).get("sink_seconds", {})),
         "commit_seconds": dict((complete or {}).get("commit_seconds", {})),
         "started_at": (complete or {}).get("started_at"),
         "completed_at": (complete or {}).get("completed_at"),

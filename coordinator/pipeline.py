@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from tpc.coordinator.spark_settings import (
     refuse_options,
     refuse_speculation,
     refuse_trigger,
+    retained_batches,
 )
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
@@ -120,9 +122,10 @@ class Pipeline:
                 )
         return tuple(found.values())
 
-    def coordinator(self) -> Coordinator:
+    def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
         """The driver's half without Spark: for recovery and inspection as much as for a start."""
-        return Coordinator(self.id, self.sinks, self.log, self.checkpoint, self.settings)
+        settings = replace(self.settings, keep_epochs=max(keep_epochs, self.settings.keep_epochs))
+        return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings)
 
     # Start -----------------------------------------------------------------------------------------------------
 
@@ -136,10 +139,12 @@ class Pipeline:
         trigger = trigger or {}
         refuse_trigger(trigger)
         refuse_options(self._options)
-        coordinator = self.coordinator()
+        if not self._writings:
+            raise ConfigurationError("the pipeline writes nothing", remedy="pipeline.write(df).to(sink)")
+        session = self._writings[0].frame.sparkSession
+        coordinator = self.coordinator(keep_epochs=retained_batches(session))
         plan = compile_plan(self._writings)
         self._check_partitioning(plan)
-        session = plan.frame.sparkSession
         stateful = is_stateful(plan.frame)
         refuse_data_loss(plan.frame)
         if stateful:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_UPKEEP_INTERVAL_S = 1.0
+_UPKEEP_INTERVAL_S = 1
 
 
 class _StopAskedError(Exception):
@@ -95,22 +95,24 @@ class PipelineQuery:
             raise (self._failure or error) from error
 
     def _watch(self) -> None:
-        query = self._running
-        while query.isActive and self._failure is None:
-            self._ended.wait(_UPKEEP_INTERVAL_S)
+        while not self._has_ended():
             try:
                 self._coordinator.engine.upkeep()
             except TpcError as error:
                 logger.exception("the pipeline stops: its upkeep failed")
                 self._failure = error
-                query.stop()
+                self._running.stop()
+        self._coordinator.close()
+        self._ended.set()
+
+    def _has_ended(self) -> bool:
+        """Wait for the query's end, for at most the upkeep's interval."""
         try:
-            query.awaitTermination()
+            return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
         except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
             if not self._stop_asked.is_set():
                 self._failure = self._failure or error
-        self._coordinator.close()
-        self._ended.set()
+            return True
 
     # One epoch -------------------------------------------------------------------------------------------------
 

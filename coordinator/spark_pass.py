@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import pickle
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -78,6 +79,7 @@ class SparkPass:
         self.late_rows = late_rows
         self.unrouted_is_error = unrouted_is_error
         self.repeated_tasks = False
+        self.sink_seconds: dict[str, dict[str, float]] = {}
 
     # The two ways to run ---------------------------------------------------------------------------------------
 
@@ -147,6 +149,7 @@ class SparkPass:
         found = sorted(report.body["partition"] for report in reports)
         if found != list(range(partitions)):
             raise TransientError(f"{partitions} partitions ran, reports came from {found}", epoch=epoch)
+        self.sink_seconds = {task.sink.name: _slowest(task.sink.name, reports) for task in tasks}
         return reports
 
     # Branches of the driver's own ------------------------------------------------------------------------------
@@ -167,8 +170,16 @@ class SparkPass:
         if not work:
             return {}
         with ThreadPoolExecutor(max_workers=len(work), thread_name_prefix="tpc-driver-branch") as pool:
-            futures = {name: pool.submit(job) for name, job in work.items()}
+            futures = {name: pool.submit(self._timed, name, job) for name, job in work.items()}
         return {name: made for name, future in futures.items() if (made := future.result()) is not None}
+
+    def _timed(self, name: str, job: Callable[[], Committable | None]) -> Committable | None:
+        started = time.perf_counter()
+        try:
+            return job()
+        finally:
+            times = self.sink_seconds.setdefault(name, {})
+            times["prepare"] = round(times.get("prepare", 0.0) + time.perf_counter() - started, 6)
 
     def _gather_job(self, task: SinkTask, epoch: int, generation: int, reports: Sequence[Report]) -> Any:
         name = task.sink.name
@@ -242,6 +253,15 @@ def _reports(rows: Sequence[tuple[str, bytes]]) -> list[Report]:
             last = reports[-1]
             reports[-1] = Report(last.body, {**last.gathered, sink: payload})
     return reports
+
+
+def _slowest(sink: str, reports: Sequence[Report]) -> dict[str, float]:
+    """How long the slowest task took for a sink, in seconds."""
+    entries = [report.body["sinks"][sink] for report in reports]
+    return {
+        phase: round(max((entry[f"{phase}_seconds"] for entry in entries), default=0.0), 6)
+        for phase in ("write", "prepare")
+    }
 
 
 def _worst(errors: Sequence[TpcError]) -> TpcError:

@@ -102,6 +102,11 @@ def _file_system(path: Path) -> str:
     return kind
 
 
+def retained_batches(session: SparkSession) -> int:
+    """How many batches Spark keeps in its log; the intent log must reach as far back."""
+    return int(session.conf.get("spark.sql.streaming.minBatchesToRetain") or 100) + 1
+
+
 @contextmanager
 def stateful_settings(session: SparkSession) -> Iterator[None]:
     """Run the block with what a stateful query needs; explicit settings that contradict it are refused."""
