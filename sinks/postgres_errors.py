@@ -1,0 +1,127 @@
+"""What an error of PostgreSQL means for the epoch: a row that must be mended, a wait, a setting.
+
+Sorts by SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html), never by the words of a
+message, which the server may translate; finds line and column of the row that COPY refused in the error's context.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from tpc.errors import ConfigurationError, DataError, HistoryMismatchError, TpcError, TransientError
+from tpc.handles import Handle
+
+MISSING_GID = "42704"
+BUSY_GID = "55000"
+_LOCKED = ("55P03", "40P01")
+"""lock_not_available, deadlock_detected."""
+_ROW_REFUSED = ("21", "22", "23", "44", "P0")
+"""Cardinality, data exception, integrity constraint, WITH CHECK OPTION, raised by a trigger."""
+_SETTING_WRONG = ("0A", "28", "3D", "3F", "42")
+"""Not supported, authorization, no such database or schema, access rule or missing object."""
+_NO_SLOT = "53200"
+_READ_ONLY = "25006"
+_ABORTED = "the epoch is undecided and is aborted everywhere; nothing of it is visible."
+_HINTS = {
+    _NO_SLOT: "raise max_prepared_transactions if the server says so; then restart: the epoch is repeated whole.",
+    _READ_ONLY: "the server is a standby or read-only: let the dsn name the primary (target_session_attrs=read-write).",
+}
+
+
+def is_row_refused(error: psycopg.Error) -> bool:
+    """Whether a row is to blame."""
+    return (error.sqlstate or "").startswith(_ROW_REFUSED)
+
+
+def is_locked(error: psycopg.Error) -> bool:
+    """Whether another transaction holds what this one waited for."""
+    return error.sqlstate in _LOCKED
+
+
+def said(error: psycopg.Error) -> str:
+    """The server's words on one line, with the SQLSTATE if it gave one. Holds row values, never a password."""
+    words = error.diag.message_primary or str(error)
+    parts = [words, error.diag.message_detail or "", error.diag.message_hint or ""]
+    text = "; ".join(" ".join(part.split()) for part in parts if part)
+    return f"{text} (SQLSTATE {error.sqlstate})" if error.sqlstate else text
+
+
+def row_refused(error: psycopg.Error, handle: Handle, column: str | None, key: str | None) -> DataError:
+    """The `DataError` of the first refused row."""
+    where = f", column {column!r}" if column else ""
+    row = f", row {key}" if key else ""
+    return DataError(
+        f"PostgreSQL refuses a row{where}{row}: {said(error)}",
+        column=column,
+        key=key,
+        pipeline=str(handle.pipeline),
+        epoch=handle.epoch,
+        sink=handle.sink,
+    )
+
+
+def marked_before(error: psycopg.Error, handle: Handle) -> HistoryMismatchError:
+    """The branch's marker is there: its name was used before, which no log that belongs to this database allows."""
+    return HistoryMismatchError(
+        f"PostgreSQL shows branch {handle} as committed already: {said(error)}",
+        pipeline=str(handle.pipeline),
+        epoch=handle.epoch,
+        sink=handle.sink,
+        remedy="find out whether the checkpoint or log was deleted or restored; a new history needs a new name.",
+    )
+
+
+def locked(error: psycopg.Error, handle: Handle, holders: Sequence[str], row: str | None) -> TransientError:
+    """The wait for a lock was given up; `holders` are the prepared transactions that hold locks on the table."""
+    held = f"; prepared transactions hold locks on the table: {', '.join(holders)}" if holders else ""
+    remedy = "restart: the epoch's leftovers are swept and it is repeated whole."
+    if holders:
+        remedy += (
+            " If it comes back with branches of the same epoch: one unique key is in two partitions of it, make the"
+            " rows distinct by key first. If a transaction is of another program: COMMIT or ROLLBACK PREPARED it."
+        )
+    return TransientError(
+        f"waited in vain for {f'row {row}, which' if row else 'what'} another transaction has locked{held}:"
+        f" {said(error)}",
+        pipeline=str(handle.pipeline),
+        epoch=handle.epoch,
+        sink=handle.sink,
+        remedy=remedy,
+        holders=list(holders),
+    )
+
+
+def failed(error: psycopg.Error, doing: str, handle: Handle) -> TpcError:
+    """Any other error while a branch was written or prepared."""
+    where: dict[str, Any] = {"pipeline": str(handle.pipeline), "epoch": handle.epoch, "sink": handle.sink}
+    state = error.sqlstate or ""
+    if state.startswith(_SETTING_WRONG):
+        return ConfigurationError(
+            f"PostgreSQL does not let this sink go on {doing}: {said(error)}",
+            safe=_ABORTED,
+            remedy="mend the server's side as it says (somebody may have changed the table), then restart.",
+            **where,
+        )
+    return TransientError(f"PostgreSQL failed {doing}: {said(error)}", remedy=_HINTS.get(state), **where)
+
+
+def copy_line(error: psycopg.Error, table: str) -> tuple[int, str] | None:
+    """The line that COPY into `table` was at, and the rest of that context; None if the error tells no line."""
+    found = re.search(rf"^COPY {re.escape(table)}, \D*(\d+)(.*)$", error.diag.context or "", re.MULTILINE)
+    return (int(found[1]), found[2]) if found else None
+
+
+def refused_column(error: psycopg.Error, rest: str, columns: Sequence[str]) -> str | None:
+    """The column that the error names, in the rest of COPY's context or in its own field."""
+    named = [c for c in columns if re.match(rf", \S+ {re.escape(c)}\s*(?:[:,]|$)", rest)]
+    return max(named, key=len, default=error.diag.column_name)
+
+
+def detail_values(error: psycopg.Error) -> tuple[list[str], str] | None:
+    """Columns and values of a detail like `Key (origin, hour)=(JFK, 5) already exists.`"""
+    found = re.search(r"\((.*?)\)=\((.*)\)", error.diag.message_detail or "")
+    return ([name.strip().strip('"') for name in found[1].split(",")], found[2]) if found else None
