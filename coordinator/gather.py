@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError, DataError
-from tpc.sink import MergeHow, MergePlan, describe_row
+from tpc.merge import MergeHow, MergePlan
+from tpc.sink import describe_row
 
 if TYPE_CHECKING:
     import pyarrow
@@ -77,6 +78,7 @@ def reduce_by_key(table: pyarrow.Table, plan: MergePlan, sink: str) -> pyarrow.T
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    plan = plan.completed(table.schema.names)
     key = list(plan.key)
     values = [name for name in table.schema.names if name not in plan.key]
     if plan.order_by is not None:

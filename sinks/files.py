@@ -10,12 +10,11 @@ then puts the epoch's manifest, which alone says that its files count. Readers l
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
-from tpc.handles import MAX_NAME_LENGTH, Handle, PipelineId
+from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.sink import Committer, Sink, Writer
 from tpc.sinks.files_manifest import CommittedFile, FileManifest, committed_files, committed_paths, read_manifests
@@ -51,7 +50,7 @@ class FileSink(Sink):
         timeout_s: float = 60.0,
     ) -> None:
         path = os.fspath(path)
-        super().__init__(name or _default_name(path))
+        super().__init__(name or default_name("files", path.rstrip("/").rpartition("/")[2]))
         if format not in FORMATS:
             raise ConfigurationError(
                 f"format {format!r} is not known", sink=self.name, remedy=f"use one of {', '.join(FORMATS)}."
@@ -78,8 +77,3 @@ class FileSink(Sink):
 
     def __repr__(self) -> str:
         return f"FileSink({self.path!r}, name={self.name!r}, format={self.format!r})"
-
-
-def _default_name(path: str) -> str:
-    last = path.rstrip("/").rpartition("/")[2]
-    return re.sub(r"[^A-Za-z0-9._-]", "_", f"files-{last}")[:MAX_NAME_LENGTH]

@@ -18,15 +18,15 @@ the row's own if there is a column `_id`: one that exists already is then refuse
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
-from tpc.handles import MAX_NAME_LENGTH, Handle, PipelineId
+from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
+from tpc.merge import MergePlan, merge_plan
 from tpc.settings import Env
-from tpc.sink import Committer, MergeHow, MergePlan, Sink, Writer
+from tpc.sink import Committer, Sink, Writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -46,8 +46,7 @@ class MongoSink(Sink):
         key: the column or columns that make the `_id` of a merged document.
         merge: what happens to a column when its key is there: 'add' (`$inc`), 'min', 'max', 'replace' or 'keep', by
             column or one word for all that are not key. NULL never changes a stored value; 'keep' fills a field
-            that is missing or null. Given as one word, `merge.columns` is empty until `Committer.check` has seen
-            the rows' schema.
+            that is missing or null.
         order_by: for 'replace': the column whose greatest value wins. If it is written too ('replace' or 'max'), a
             stored document also keeps its values against rows of later epochs that have a smaller one; if not,
             the later epoch wins.
@@ -71,7 +70,7 @@ class MongoSink(Sink):
         mode: str = "auto",
         timeout_s: float = 30.0,
     ) -> None:
-        super().__init__(name or _default_name(collection))
+        super().__init__(name or default_name("mongo", collection))
         self.collection = collection
         self.uri = uri
         self.database = database
@@ -79,7 +78,6 @@ class MongoSink(Sink):
         self.order_by = order_by
         self.mode = mode
         self.timeout_s = timeout_s
-        self._merge_all = _how(merge) if isinstance(merge, str) else None
         self._refuse_names()
         if (merge is None) != (not self.key) or (order_by is not None and merge is None):
             raise ConfigurationError(
@@ -88,14 +86,7 @@ class MongoSink(Sink):
                 remedy="pass key= and merge= for a merge by key, none of the three for an append.",
             )
         if merge is not None:
-            columns = {} if isinstance(merge, str) else {column: _how(word) for column, word in merge.items()}
-            # One word stands for every column, so a lone one shows what its plan will need.
-            MergePlan(self.key, columns if self._merge_all is None else {"*": self._merge_all}, order_by)
-            self.merge = MergePlan(self.key, columns, order_by)
-            if twice := set(self.key) & set(columns):
-                raise ConfigurationError(
-                    f"key columns cannot be merged: {sorted(twice)}", sink=self.name, remedy="leave them out of merge."
-                )
+            self.merge = merge_plan(self.key, merge, order_by)
 
     def _refuse_names(self) -> None:
         if not self.collection or "$" in self.collection or self.collection.startswith("system."):
@@ -111,10 +102,7 @@ class MongoSink(Sink):
 
     def plan_for(self, columns: Sequence[str]) -> MergePlan | None:
         """The merge of rows with these columns, every column named; None for an append."""
-        if self.merge is None or self._merge_all is None:
-            return self.merge
-        how = self._merge_all
-        return MergePlan(self.key, {c: how for c in columns if c not in self.key}, self.order_by)
+        return None if self.merge is None else self.merge.completed(columns)
 
     def database_name(self) -> str:
         """The database, from `database=` or the connection string. Raises `ConfigurationError` if neither says."""
@@ -149,16 +137,3 @@ class MongoSink(Sink):
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.describe().items() if name != "uri")
         return f"MongoSink(name={self.name!r}, {settings})"
-
-
-def _default_name(collection: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", f"mongo-{collection}")[:MAX_NAME_LENGTH]
-
-
-def _how(word: str) -> MergeHow:
-    try:
-        return MergeHow(word)
-    except ValueError:
-        raise ConfigurationError(
-            f"merge {word!r} is not known", remedy=f"use one of {', '.join(how.value for how in MergeHow)}."
-        ) from None

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
+from tpc.merge import MergeHow, MergePlan
 from tpc.settings import resolve
-from tpc.sink import CheckContext, MergeHow, MergePlan
+from tpc.sink import CheckContext
 from tpc.sinks.mongo_client import DocumentDatabase, in_words, runs_transactions
 from tpc.sinks.mongo_markers import MARKERS
 from tpc.sinks.mongo_outbox import OUTBOX
@@ -34,7 +35,6 @@ def check(committer: MongoCommitter, context: CheckContext) -> None:
 
     sink = committer.sink
     _check_columns(sink, context.schema)
-    sink.merge = sink.plan_for(context.schema.names)
     for peer in context.peers:
         if isinstance(peer, MongoSink):
             _check_peer(sink, peer)
@@ -138,7 +138,7 @@ def _check_peer(sink: MongoSink, peer: MongoSink) -> None:
     if one != other or sink.merge is None or peer.merge is None:
         return
     both = set(sink.merge.columns) & set(peer.merge.columns)
-    unnamed = not sink.merge.columns or not peer.merge.columns  # one word for all, not resolved yet
+    unnamed = sink.merge.every is not None or peer.merge.every is not None  # the peer's columns are not known here
     hows = ((sink.merge.columns[column], peer.merge.columns[column]) for column in both)
     if unnamed or any(mine is not theirs or mine not in COMMUTATIVE for mine, theirs in hows):
         raise ConfigurationError(

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tpc.handles import Handle
-from tpc.sink import MergeHow, MergePlan, describe_row
+from tpc.merge import MergeHow, MergePlan
+from tpc.sink import describe_row
 from tpc.sinks.mongo_client import Document, DocumentCollection
 from tpc.sinks.mongo_values import GUARDS, comparable, hashable
 

@@ -7,15 +7,15 @@ in `tpc_markers`, again in the same transaction, tells a committed branch from o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
-from tpc.handles import MAX_NAME_LENGTH, Handle, PipelineId
+from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
+from tpc.merge import MergePlan, merge_plan
 from tpc.settings import Env
-from tpc.sink import Committer, MergeHow, MergePlan, Sink, Writer
+from tpc.sink import Committer, Sink, Writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,8 +34,7 @@ class PostgresSink(Sink):
         key: the columns of a unique index, for an upsert; for an append, what names a refused row in errors.
         merge: what happens to a column when its key is there: 'add', 'min', 'max', 'replace' or 'keep', by column
             or one word for all that are not key. NULL never changes a stored value. Given by column, every written
-            column must be listed; `order_by` alone may be left out, and then it only orders. Given as one word,
-            `merge.columns` is empty until `Committer.check` has seen the rows' schema.
+            column must be listed; `order_by` alone may be left out, and then it only orders.
         order_by: for 'replace': the column whose greatest value wins. If it is written, a stored row also keeps
             its values against rows of later epochs that have a smaller one; if not, the later epoch wins.
         timeout_s: how long one statement may take; the client waits 5 s longer, then gives the server up.
@@ -59,7 +58,7 @@ class PostgresSink(Sink):
     ) -> None:
         if schema is None and "." in table:
             schema, table = table.split(".", 1)
-        super().__init__(name or _default_name(table))
+        super().__init__(name or default_name("postgres", table))
         self.table = table
         self.schema = schema
         self.dsn = dsn
@@ -67,25 +66,14 @@ class PostgresSink(Sink):
         self.order_by = order_by
         self.timeout_s = timeout_s
         self.lock_timeout_s = lock_timeout_s
-        self._merge_all = _how(merge) if isinstance(merge, str) else None
         if order_by is not None and merge is None:
             raise ConfigurationError("order_by without merge has no meaning", sink=self.name, remedy="pass merge=...")
-        if self._merge_all is MergeHow.REPLACE and order_by is None:
-            MergePlan(self.key, {"*": MergeHow.REPLACE})  # raises with its own words
         if merge is not None:
-            columns = {} if isinstance(merge, str) else {column: _how(word) for column, word in merge.items()}
-            self.merge = MergePlan(self.key, columns, order_by)
-            if twice := set(self.key) & set(columns):
-                raise ConfigurationError(
-                    f"key columns cannot be merged: {sorted(twice)}", sink=self.name, remedy="leave them out of merge."
-                )
+            self.merge = merge_plan(self.key, merge, order_by)
 
     def plan_for(self, columns: Sequence[str]) -> MergePlan | None:
         """The merge of rows with these columns, every column named; None for an append."""
-        if self.merge is None or self._merge_all is None:
-            return self.merge
-        how = self._merge_all
-        return MergePlan(self.key, {c: how for c in columns if c not in self.key}, self.order_by)
+        return None if self.merge is None else self.merge.completed(columns)
 
     def written(self, columns: Sequence[str]) -> list[str]:
         """Those of the rows' columns that go into the table, in their order."""
@@ -117,16 +105,3 @@ class PostgresSink(Sink):
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.describe().items() if name != "dsn")
         return f"PostgresSink(name={self.name!r}, {settings})"
-
-
-def _default_name(table: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", f"postgres-{table}")[:MAX_NAME_LENGTH]
-
-
-def _how(word: str) -> MergeHow:
-    try:
-        return MergeHow(word)
-    except ValueError:
-        raise ConfigurationError(
-            f"merge {word!r} is not known", remedy=f"use one of {', '.join(how.value for how in MergeHow)}."
-        ) from None

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tpc.errors import ConfigurationError
-from tpc.sink import CheckContext, MergeHow
+from tpc.merge import MergeHow
+from tpc.sink import CheckContext
 from tpc.sinks import postgres_tables as tables
 from tpc.sinks.postgres import PostgresSink
 from tpc.sinks.postgres_catalog import Table, lacks_column_privilege, read_table
@@ -33,7 +34,7 @@ _ADDABLE = frozenset("NT")
 
 
 def check(sink: PostgresSink, context: CheckContext) -> None:
-    """Raise `ConfigurationError` for the first thing wrong; create the sink's tables; complete `sink.merge`."""
+    """Raise `ConfigurationError` for the first thing wrong; create the sink's tables."""
     try:
         with borrowed(sink.dsn, sink.timeout_s) as connection:
             _check_server(connection, sink, context)
@@ -47,7 +48,6 @@ def check(sink: PostgresSink, context: CheckContext) -> None:
             set_up(connection, sink, table, sink.written(context.schema.names))
     except psycopg.Error as error:
         raise _refused_by_server(sink, error) from error
-    sink.merge = sink.plan_for(context.schema.names)
 
 
 def identity(sink: PostgresSink) -> str:

@@ -46,7 +46,7 @@ class PostgresCommitter(Committer):
         self._pipeline = pipeline
 
     def check(self, context: CheckContext) -> None:
-        """Refuse what would fail later; create markers and staging; complete `sink.merge` if one word was given."""
+        """Refuse what would fail later; create markers and staging."""
         check(self._sink, context)
 
     def identity(self) -> str:

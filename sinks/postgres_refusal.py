@@ -15,7 +15,8 @@ from psycopg import sql
 
 from tpc.errors import TpcError
 from tpc.handles import DELIMITER, Handle
-from tpc.sink import MergePlan, describe_row
+from tpc.merge import MergePlan
+from tpc.sink import describe_row
 from tpc.sinks import postgres_errors as errors
 from tpc.sinks import postgres_tables as tables
 from tpc.sinks.postgres_connection import BoundedConnection

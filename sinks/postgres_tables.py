@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from tpc.handles import Handle, PipelineId
-from tpc.sink import MergeHow, MergePlan
+from tpc.merge import MergeHow, MergePlan
 
 if TYPE_CHECKING:
     from tpc.sinks.postgres import PostgresSink

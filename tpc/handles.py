@@ -33,6 +33,11 @@ def checked_name(name: str, what: str) -> str:
     return name
 
 
+def default_name(kind: str, target: str) -> str:
+    """A sink's name when the user gives none: its kind and target, with '_' for what cannot stand in a name."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", f"{kind}-{target}")[:MAX_NAME_LENGTH]
+
+
 @dataclass(frozen=True, order=True)
 class PipelineId:
     """A pipeline's identity: the user's name for it, and the incarnation that grows with each new history."""

@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, checked_name
 from tpc.json import JSONObject
+from tpc.merge import MergePlan
 
 if TYPE_CHECKING:
     import pyarrow
@@ -117,40 +117,6 @@ class Marker:
 
     epoch: int
     handle: Handle
-
-
-class MergeHow(str, Enum):
-    """What happens to a column of a key that is already there."""
-
-    REPLACE = "replace"
-    ADD = "add"
-    MIN = "min"
-    MAX = "max"
-    KEEP = "keep"
-
-
-@dataclass(frozen=True)
-class MergePlan:
-    """A keyed merge: `key` columns, and for every other column what happens when the key is there.
-
-    The rows of an epoch are reduced by key before they reach the writer (one key, one branch, one operation
-    per epoch), so a writer of a sink with a merge plan gets each key once, never NULL. `replace` needs
-    `order_by`: of several rows with one key in one epoch the one with the greatest value wins; it is reduced
-    like any other column and only written when it is also in `columns`. A NULL never changes a merged value.
-    """
-
-    key: tuple[str, ...]
-    columns: Mapping[str, MergeHow]
-    order_by: str | None = None
-
-    def __post_init__(self) -> None:
-        if not self.key:
-            raise ConfigurationError("a merge needs key columns", remedy="pass key=...")
-        if MergeHow.REPLACE in self.columns.values() and self.order_by is None:
-            raise ConfigurationError(
-                "merge 'replace' needs an order column: rows of one key arrive in no order",
-                remedy="pass order_by='column': the row with its greatest value wins.",
-            )
 
 
 @dataclass(frozen=True)

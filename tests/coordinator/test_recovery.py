@@ -33,7 +33,8 @@ from tpc.errors import (
     TpcError,
 )
 from tpc.history import Action, Resolution
-from tpc.sink import MergeHow, MergePlan, Verdict
+from tpc.merge import MergeHow, MergePlan
+from tpc.sink import Verdict
 
 pytestmark = pytest.mark.spark
 

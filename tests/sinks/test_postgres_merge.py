@@ -11,7 +11,8 @@ from tests.sinks.postgres_branches import branch, checked, committed, prepared, 
 from tests.support.postgres_database import PostgresDatabase
 from tpc.errors import ConfigurationError, DataError
 from tpc.handles import DRIVER_PARTITION
-from tpc.sink import MergeHow, MergePlan, Verdict
+from tpc.merge import MergeHow, MergePlan
+from tpc.sink import Verdict
 from tpc.sinks.postgres import PostgresSink
 
 pytestmark = pytest.mark.stack
@@ -143,13 +144,11 @@ def test_two_rows_with_one_key_in_a_branch_are_refused(postgres: PostgresDatabas
     assert caught.value.key == "k=2"
 
 
-def test_one_word_stands_for_all_columns_once_the_schema_is_known(postgres: PostgresDatabase) -> None:
+def test_one_word_stands_for_all_columns_that_are_not_key(postgres: PostgresDatabase) -> None:
     postgres.execute("CREATE TABLE t (k int PRIMARY KEY, a int, b int)")
     schema = rows(k=[1], a=[1], b=[1]).schema
-    sink = PostgresSink("t", dsn=postgres.dsn, key="k", merge="add")
-    assert sink.merge == MergePlan(("k",), {})
     sink, _ = checked(postgres, schema, key="k", merge="add")
-    assert sink.merge == MergePlan(("k",), {"a": MergeHow.ADD, "b": MergeHow.ADD})
+    assert sink.plan_for(schema.names) == MergePlan(("k",), {"a": MergeHow.ADD, "b": MergeHow.ADD})
 
 
 @pytest.mark.parametrize(

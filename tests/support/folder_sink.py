@@ -17,18 +17,8 @@ import pyarrow
 from tpc.errors import DataError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import (
-    CheckContext,
-    Committable,
-    Committer,
-    InDoubt,
-    Marker,
-    MergePlan,
-    Outcome,
-    Sink,
-    Verdict,
-    Writer,
-)
+from tpc.merge import MergePlan
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Sink, Verdict, Writer
 
 
 class FolderSink(Sink):

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+from tpc.errors import ConfigurationError
+from tpc.merge import MergeHow, MergePlan, merge_plan
+
+
+def test_one_word_stands_for_every_column_that_is_not_key() -> None:
+    plan = merge_plan(["k"], "add", None).completed(["k", "a", "b"])
+    assert plan == MergePlan(("k",), {"a": MergeHow.ADD, "b": MergeHow.ADD})
+
+
+def test_a_word_by_column_says_nothing_about_others() -> None:
+    plan = merge_plan(["k"], {"a": "min"}, None).completed(["k", "a", "b"])
+    assert plan.columns == {"a": MergeHow.MIN}
+
+
+@pytest.mark.parametrize("merge", ["replace", {"a": "replace"}])
+def test_replace_needs_an_order(merge: str | dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="needs an order column"):
+        merge_plan(["k"], merge, None)
+    assert merge_plan(["k"], merge, "at").order_by == "at"
+
+
+@pytest.mark.parametrize(
+    ("key", "merge", "what"),
+    [
+        ([], "add", "needs key columns"),
+        (["k"], {"k": "add"}, "key columns cannot be merged"),
+        (["k"], "sum", "'sum' is not known.*replace, add, min, max, keep"),
+    ],
+)
+def test_what_makes_no_merge_is_refused_with_the_remedy(key: list[str], merge: str | dict[str, str], what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what):
+        merge_plan(key, merge, None)
