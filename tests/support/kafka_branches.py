@@ -8,9 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.support.processes import eventually
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, Sink, Writer
+from tpc.sink import CheckContext, Committable, Committer, Outcome, Sink, Writer
+from tpc.sinks.kafka_answers import Description, Reply
+from tpc.sinks.kafka_endtxn import TransactionClient
 
 TEXT = pa.schema([("key", pa.string()), ("value", pa.string())])
 
@@ -48,6 +51,21 @@ class Branches:
         committable = writer.prepare()
         assert committable is not None
         return committable
+
+    def commit(self, *committables: Committable) -> list[Outcome]:
+        """Commit, and wait until readers can see it: the broker answers once the commit is durable, a moment before."""
+        outcomes = self.committer.commit(committables)
+        names = [committable.resource for committable in committables]
+        client = TransactionClient(self.sink.connection, 10.0)  # type: ignore[attr-defined]  # both Kafka sinks have it
+        try:
+            eventually(lambda: not any(_ending(found) for found in client.describe(names).values()), "commits settle")
+        finally:
+            client.close()
+        return outcomes
+
+
+def _ending(found: Description | Reply) -> bool:
+    return isinstance(found, Description) and found.state.startswith("Prepare")
 
 
 def texts(*values: str) -> list[dict[str, Any]]:

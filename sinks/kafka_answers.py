@@ -1,0 +1,70 @@
+"""A Kafka transaction by its three names, and what transaction coordinators say of one. Plain values, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NONE = "NONE"
+"""The broker's answer when it did what was asked."""
+
+NOT_FOUND = "TRANSACTIONAL_ID_NOT_FOUND"
+UNANSWERED = "UNANSWERED"
+"""No answer: connection refused or lost, or the deadline passed. What the broker did is unknown."""
+
+RETRIABLE = frozenset(
+    {
+        "NOT_COORDINATOR",
+        "COORDINATOR_NOT_AVAILABLE",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "CONCURRENT_TRANSACTIONS",
+        "UNKNOWN_SERVER_ERROR",
+        "UNKNOWN",
+    }
+)
+"""Answers that pass by themselves within milliseconds to seconds."""
+
+
+ENDING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+"""States of a transaction whose outcome is decided and being written."""
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """One transaction, and the version of EndTxn that was chosen for it when it was prepared; never mixed."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    endtxn_version: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A broker's answer by name (`NONE`, `PRODUCER_FENCED`, ... or `UNANSWERED`), and what else is known."""
+
+    name: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.detail})" if self.detail else self.name
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the coordinator says of a transactional id. `state` as in the protocol: Ongoing, CompleteAbort, ..."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_time_ms: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One row of ListTransactions."""
+
+    transactional_id: str
+    producer_id: int
+    state: str

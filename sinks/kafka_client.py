@@ -1,0 +1,128 @@
+"""How to reach a Kafka cluster: the user's settings, for each of the two clients that this sink needs.
+
+confluent-kafka (librdkafka) writes and administers; kafka-python ends transactions. The user states the connection
+once, in librdkafka's words; what concerns security is translated for kafka-python here. Secrets are `tpc.env(...)`
+and are resolved in the process that connects, so that none is pickled, printed or logged.
+This module opens no connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tpc.errors import ConfigurationError
+from tpc.settings import Env, resolve
+
+logger = logging.getLogger(__name__)
+# Without a handler of its own a library's warnings go to standard error when the application configures none.
+logger.addHandler(logging.NullHandler())
+
+
+class _Librdkafka:
+    """What librdkafka writes its own log to: at DEBUG, since every failure that matters also fails a call.
+
+    Without it librdkafka writes to standard error, several lines a second for each client while a broker is down.
+    """
+
+    def log(self, _level: int, message: str, *arguments: object) -> None:
+        """Called by confluent-kafka in the place of `logging.Logger.log`."""
+        logger.debug(message, *arguments)
+
+
+librdkafka_log = _Librdkafka()
+
+SECRETS = frozenset(
+    {
+        "sasl.password",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.password",
+    }
+)
+
+OURS: Mapping[str, str] = {
+    "bootstrap.servers": "pass servers=",
+    "metadata.broker.list": "pass servers=",
+    "transactional.id": "the sink chooses its ids",
+    "transaction.timeout.ms": "pass transaction_timeout_s=",
+    "compression.type": "pass compression=",
+    "compression.codec": "pass compression=",
+    "enable.idempotence": "a transaction needs it",
+    "acks": "a transaction needs all",
+    "request.required.acks": "a transaction needs all",
+    "statistics.interval.ms": "the sink reads the producer id from the statistics",
+    "delivery.report.only.error": "the sink counts every delivery",
+    "group.id": "the sink chooses its marker groups",
+}
+"""Settings of librdkafka that the sink sets itself, and what to do instead."""
+
+_KAFKA_PYTHON: Mapping[str, str] = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+}
+_HOST_CHECK = "ssl.endpoint.identification.algorithm"
+
+
+@dataclass(frozen=True, repr=False)
+class Connection:
+    """Where a cluster is and how to log in. Raises `ConfigurationError` for what it can never use.
+
+    `client` holds further settings of librdkafka (CONFIGURATION.md of librdkafka); those of TLS and SASL also
+    reach kafka-python. A secret has to be `tpc.env(...)`.
+    """
+
+    servers: str | Env
+    client: Mapping[str, str | Env] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.client.items():
+            if name in OURS:
+                raise ConfigurationError(f"the Kafka setting {name!r} is the sink's own", remedy=f"{OURS[name]}.")
+            if name in SECRETS and not isinstance(value, Env):
+                raise ConfigurationError(
+                    f"the Kafka setting {name!r} is a secret and would be pickled with the sink",
+                    remedy=f"pass client={{{name!r}: tpc.env('VARIABLE')}} and export the variable.",
+                )
+            if name.startswith(("sasl.", "ssl.", "enable.ssl")) and name not in (*_KAFKA_PYTHON, _HOST_CHECK):
+                raise ConfigurationError(
+                    f"the Kafka setting {name!r} has no counterpart in the client that ends transactions",
+                    remedy=f"use one of {', '.join(sorted((*_KAFKA_PYTHON, _HOST_CHECK)))}.",
+                )
+
+    def __repr__(self) -> str:
+        return f"Connection({self.servers!r}, client settings: {', '.join(sorted(self.client)) or 'none'})"
+
+    def librdkafka(self) -> dict[str, Any]:
+        """The configuration of a client of confluent-kafka. Raises `ConfigurationError` for an unset variable."""
+        configuration: dict[str, Any] = {name: resolve(value) for name, value in self.client.items()}
+        configuration["bootstrap.servers"] = resolve(self.servers)
+        configuration["logger"] = librdkafka_log
+        return configuration
+
+    def kafka_python(self) -> dict[str, Any]:
+        """The same for a client of kafka-python."""
+        servers = [server.strip() for server in resolve(self.servers).split(",")]
+        configuration: dict[str, Any] = {"bootstrap_servers": servers}
+        for name, theirs in _KAFKA_PYTHON.items():
+            if name in self.client:
+                configuration[theirs] = resolve(self.client[name])
+        if _HOST_CHECK in self.client:
+            configuration["ssl_check_hostname"] = resolve(self.client[_HOST_CHECK]) != "none"
+        for theirs in ("security_protocol", "sasl_mechanism"):
+            if theirs in configuration:
+                configuration[theirs] = configuration[theirs].upper()
+        return configuration

@@ -1,0 +1,70 @@
+"""The offsets that consumer groups have committed, asked with a raw OffsetFetch.
+
+confluent-kafka can ask too, and must not be used for it: librdkafka 2.16 ends the whole process with a segmentation
+fault when the group's coordinator answers that it is loading or has moved, as after any restart of a broker
+(librdkafka#5040, reproduced).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tpc.errors import TransientError
+from tpc.sinks.kafka_answers import NONE
+from tpc.sinks.kafka_raw import GROUP, RawClient, forget, reply_of, to_coordinator
+
+_UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A committed offset of a group. `unstable`: a transaction that would change it is not ended yet."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str
+    unstable: bool = False
+
+
+def group_offsets(client: RawClient, groups: Sequence[str], *, stable: bool) -> dict[str, list[Offset]]:
+    """All committed offsets of each group; a group that has none or does not exist has an empty list.
+
+    With `stable` an offset on which a transaction is open is marked `unstable` instead of answered; without, it is
+    the one from before that transaction. Raises `TransientError`.
+    """
+    from kafka.protocol.consumer import OffsetFetchRequest
+
+    async def one(admin: Any, group: str) -> list[Offset]:
+        # Version 7 is the newest that asks for one group, and that brokers from 2.5 to 4.x know.
+        request = OffsetFetchRequest(group_id=group, topics=None, require_stable=stable, min_version=7, max_version=7)
+        response = await to_coordinator(admin, GROUP, group, request)
+        forget(admin, GROUP, group)
+        return _offsets(group, response)
+
+    async def ask(admin: Any) -> dict[str, list[Offset]]:
+        under_way = {group: admin._manager.call_soon(one, admin, group) for group in groups}
+        return {group: await answer for group, answer in under_way.items()}
+
+    found: dict[str, list[Offset]] = client.run(ask, "OffsetFetch")
+    return found
+
+
+def _offsets(group: str, response: Any) -> list[Offset]:
+    whole = reply_of(response.error_code)
+    if whole.name != NONE:
+        raise TransientError(f"Kafka did not tell the offsets of group {group}: {whole}")
+    found = []
+    for topic in response.topics:
+        for partition in topic.partitions:
+            reply = reply_of(partition.error_code)
+            if reply.name == _UNSTABLE:
+                found.append(Offset(topic.name, partition.partition_index, -1, "", unstable=True))
+            elif reply.name != NONE:
+                raise TransientError(f"Kafka did not tell the offsets of group {group}: {reply}")
+            elif partition.committed_offset >= 0:
+                metadata = (partition.metadata or "").rstrip("\0")  # confluent-kafka writes the C string's end too
+                found.append(Offset(topic.name, partition.partition_index, partition.committed_offset, metadata))
+    return found

@@ -1,0 +1,105 @@
+"""Transactional ids: how they are called, and which of them may be taken again.
+
+An id is `{pipeline prefix}{generation}~{sink}~{worker uuid}~{slot}`. A worker process has its own uuid, and no id
+crosses a generation, so two processes never share one. An id is taken again by the worker that owns it, and only
+when the driver says that the epoch it served is complete and that its branch was the winner; ids of losers and of
+failed epochs are never taken again. That saying is the hint: `{worker: {slot: epoch}}`, bounded, newest first kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tpc.errors import CorruptionError
+from tpc.handles import DELIMITER, Handle, PipelineId
+
+RELEASED_AT_MOST = 256
+"""How many released ids a hint carries: 256 are about 12 kB. An id that falls out is never taken again."""
+
+
+@dataclass(frozen=True)
+class TransactionalId:
+    """The name of one producer slot of one worker process, also that of its marker's consumer group."""
+
+    pipeline: PipelineId
+    generation: int
+    sink: str
+    worker: str
+    slot: int
+
+    def __str__(self) -> str:
+        return self.prefix_of(self.pipeline, self.generation, self.sink) + f"{self.worker}{DELIMITER}{self.slot}"
+
+    @staticmethod
+    def prefix_of(pipeline: PipelineId, generation: int, sink: str) -> str:
+        """What all ids of one sink in one generation begin with, the closing delimiter included."""
+        return f"{pipeline.prefix}{generation}{DELIMITER}{sink}{DELIMITER}"
+
+    @classmethod
+    def parse(cls, text: str) -> TransactionalId:
+        """The inverse of `str`. Raises `CorruptionError` when `text` is none of ours."""
+        parts = text.split(DELIMITER)
+        try:
+            _root, name, incarnation, generation, sink, worker, slot = parts
+            parsed = cls(PipelineId(name, int(incarnation)), int(generation), sink, worker, int(slot))
+        except ValueError as error:
+            raise CorruptionError(f"{text!r} is not a transactional id of a pipeline") from error
+        if str(parsed) != text:
+            raise CorruptionError(f"{text!r} is not a transactional id of a pipeline")
+        return parsed
+
+    @classmethod
+    def for_sink(cls, texts: Iterable[str], pipeline_name: str, sink: str) -> list[TransactionalId]:
+        """Those of `texts` that belong to any incarnation of this pipeline's sink; others are passed over."""
+        ours = []
+        prefix = PipelineId(pipeline_name).name_prefix
+        for text in texts:
+            if not text.startswith(prefix):
+                continue
+            try:
+                candidate = cls.parse(text)
+            except CorruptionError:  # somebody else's id or group that begins like ours
+                continue
+            if candidate.sink == sink:
+                ours.append(candidate)
+        return ours
+
+
+def whole_id_pattern(prefix: str) -> str:
+    """An RE2 expression for ListTransactions, which must match the whole id: `prefix`, taken literally, then any."""
+    return re.sub(r"([^A-Za-z0-9_~-])", r"\\\1", prefix) + ".*"
+
+
+class ReleasedIds:
+    """The driver's memory of ids whose latest branch won a complete epoch. Newest last, bounded."""
+
+    def __init__(self, limit: int = RELEASED_AT_MOST) -> None:
+        self._limit = limit
+        self._epochs: OrderedDict[TransactionalId, int] = OrderedDict()
+
+    def release(self, winners: Iterable[Handle], resources: Iterable[str]) -> list[TransactionalId]:
+        """Note the winners of a complete epoch; returns the ids that fell out and will never be used again."""
+        for handle, resource in zip(winners, resources, strict=True):
+            released = TransactionalId.parse(resource)
+            self._epochs[released] = handle.epoch
+            self._epochs.move_to_end(released)
+        overflow = len(self._epochs) - self._limit
+        return [self._epochs.popitem(last=False)[0] for _ in range(overflow)]
+
+    def hint(self) -> dict[str, dict[str, int]]:
+        """What the workers are told."""
+        by_worker: dict[str, dict[str, int]] = {}
+        for released, epoch in self._epochs.items():
+            by_worker.setdefault(released.worker, {})[str(released.slot)] = epoch
+        return by_worker
+
+    def __contains__(self, name: TransactionalId) -> bool:
+        return name in self._epochs
+
+
+def is_released(hint: Mapping[str, Mapping[str, int]], name: TransactionalId, epoch: int) -> bool:
+    """Whether `hint` says that what `name` wrote in `epoch` was the winner and is complete."""
+    return hint.get(name.worker, {}).get(str(name.slot)) == epoch

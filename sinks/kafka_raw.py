@@ -1,0 +1,139 @@
+"""A connection of kafka-python that asks coordinators directly; the only place that knows its private methods.
+
+kafka-python 3.0.12 can send any request to the coordinator of a transactional id or of a group, through methods it
+calls private: that version is pinned. Every question ends in time, in an answer or in a `TransientError`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from tpc.errors import TransientError
+from tpc.sinks.kafka_answers import NONE, Reply
+from tpc.sinks.kafka_client import Connection
+
+_PIPELINED = 1000  # kafka-python's default of 5 fails a sixth request at once instead of queueing it
+
+
+class _NoDebug(logging.Filter):
+    """At DEBUG kafka-python logs its configuration and the bytes of its requests: passwords, both."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno > logging.DEBUG
+
+
+_TELL_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser")
+
+
+def _silence() -> None:
+    """Keep passwords out of logs, and warnings off standard error when the application configures no logging."""
+    library = logging.getLogger("kafka")
+    if not library.handlers:
+        library.addHandler(logging.NullHandler())
+    for name in _TELL_SECRETS:
+        log = logging.getLogger(name)
+        if not any(isinstance(existing, _NoDebug) for existing in log.filters):
+            log.addFilter(_NoDebug())
+
+
+class RawClient:
+    """Connects at the first question, and again after a failure. Questions may come from one thread at a time."""
+
+    def __init__(self, connection: Connection, timeout_s: float) -> None:
+        self._connection = connection
+        self._timeout_ms = int(timeout_s * 1000)
+        self._admin: Any = None
+
+    def close(self) -> None:
+        """Let go of the connections; the next question opens new ones."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def run(self, question: Callable[[Any], Coroutine[Any, Any, Any]], what: str) -> Any:
+        """The answer to `question`. Any failure closes the connections and is a `TransientError`."""
+        from kafka.errors import KafkaError
+
+        async def bounded() -> Any:
+            manager = self._admin._manager
+            return await manager.wait_for(manager.call_soon(question, self._admin), self._timeout_ms)
+
+        try:
+            if self._admin is None:
+                self._admin = _connect(self._connection.kafka_python(), self._timeout_ms)
+            return self._admin._manager.run(bounded)
+        except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: the client's I/O thread has ended
+            self.close()
+            cause = f"{type(error).__name__}: {error}"
+            raise TransientError(f"Kafka did not answer ({what}): {cause}", cause=cause) from error
+
+
+def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
+    """A connected client. The admin client starts a thread before it can fail; a failure ends the thread."""
+    from kafka.admin import KafkaAdminClient
+
+    _silence()
+    admin: Any = KafkaAdminClient.__new__(KafkaAdminClient)
+    try:
+        admin.__init__(
+            **configuration,
+            request_timeout_ms=timeout_ms,
+            bootstrap_timeout_ms=timeout_ms,
+            max_in_flight_requests_per_connection=_PIPELINED,
+            reconnect_backoff_max_ms=1000,
+        )
+    except BaseException:
+        if hasattr(admin, "_client"):
+            admin._client.close()
+            admin._net.stop()
+        raise
+    return admin
+
+
+TRANSACTION = "TRANSACTION"
+GROUP = "GROUP"
+"""What a coordinator coordinates."""
+
+
+async def to_coordinator(admin: Any, kind: str, key: str, request: Any) -> Any:
+    """Send `request` to the coordinator of the transactional id or group `key`."""
+    coordinators = await by_coordinator(admin, kind, [key])
+    response = await admin._manager.send(request, node_id=next(iter(coordinators)))
+    forget_moved(admin, kind, {key: reply_of(response.error_code)})
+    return response
+
+
+async def by_coordinator(admin: Any, kind: str, keys: Sequence[str]) -> dict[int, list[str]]:
+    """The keys of each coordinator's node."""
+    from kafka.protocol.metadata import CoordinatorType
+
+    nodes = await admin._find_coordinator_ids(keys, key_type=CoordinatorType[kind])
+    grouped: dict[int, list[str]] = {}
+    for key, node in nodes.items():
+        grouped.setdefault(node, []).append(key)
+    return grouped
+
+
+def forget_moved(admin: Any, kind: str, answers: Mapping[str, object]) -> None:
+    """Look for a coordinator again that said that it is none."""
+    for key, answer in answers.items():
+        if isinstance(answer, Reply) and answer.name in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"):
+            forget(admin, kind, key)
+
+
+def forget(admin: Any, kind: str, key: str) -> None:
+    """The client remembers each key's coordinator for ever: one that moved, and thousands of keys that are done."""
+    from kafka.protocol.metadata import CoordinatorType
+
+    admin._manager.cluster._coordinators.pop((CoordinatorType[kind], key), None)
+
+
+def reply_of(error_code: int) -> Reply:
+    """An error code by its name in the protocol."""
+    from kafka.errors import for_code
+
+    if error_code == 0:
+        return Reply(NONE)
+    return Reply(str(getattr(for_code(error_code), "message", error_code)))
