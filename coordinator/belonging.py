@@ -65,7 +65,10 @@ def check_markers(history: History, participants: Participants) -> None:
     since = min((m.generation for m in history.manifests.values()), default=0)
     for name, marker in participants.newest_markers(since).items():
         expected = history.last_epoch_of(name, before=None if pending is None else pending.epoch)
-        allowed = {expected, *([pending.epoch] if _has_branches(pending, name) and pending is not None else [])}
+        # Some of a resolved epoch's branches may have been committed before an operator gave the others up.
+        allowed = {expected, *(r.epoch for r in history.resolutions if r.sink == name)}
+        if pending is not None and _has_branches(pending, name):
+            allowed.add(pending.epoch)
         if (None if marker is None else marker.epoch) not in allowed:
             _refuse_marker(participants, name, marker, expected)
 

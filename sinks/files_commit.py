@@ -96,7 +96,7 @@ def _gone(committer: FileCommitter, branch: Committable, target: Path) -> Outcom
         newest, expected = committer.newest_epoch(branch.handle.pipeline), branch.data.get("after")
         if newest != expected:
             what = f"{target.name} is gone and the newest manifest is of epoch {newest}, not {expected} as at prepare"
-            return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?")
+            return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?", contradiction=True)
         return Outcome(Verdict.LOST, f"{target.name} is neither staged nor renamed")
     if digest.hexdigest() != branch.data["sha256"]:
         return Outcome(Verdict.REFUSED, f"{target} is not the file that was prepared: its SHA-256 differs")

@@ -47,7 +47,9 @@ def verdict_of_evidence(
         return Outcome(Verdict.LOST, f"the broker answered {reply} to EndTxn 5: {_told(description)}")
     if _shows_abort(transaction, description):
         return Outcome(Verdict.LOST, f"the broker answered {reply}: {_told(description)}")
-    return Outcome(Verdict.UNKNOWN, f"the broker answered {reply}, no marker is there, and {_told(description)}")
+    # A description that is missing for a moment comes back; one that is there and does not fit stays.
+    told = f"the broker answered {reply}, no marker is there, and {_told(description)}"
+    return Outcome(Verdict.UNKNOWN, told, contradiction=isinstance(description, Description))
 
 
 def _shows_abort(transaction: Transaction, description: Description | Reply) -> bool:

@@ -78,7 +78,7 @@ def _judged(committer: MongoCommitter, branch: Committable, state: str) -> Outco
     newest, expected = NO_EPOCH if marker is None else marker.epoch, branch.data.get("after")
     if newest != expected:
         what = f"outbox documents are gone and the marker is at epoch {newest}, not at {expected} as at prepare"
-        return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?")
+        return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?", contradiction=True)
     if committer.sink.merge is None and _is_partly_applied(committer, branch):
         return Outcome(Verdict.REFUSED, "outbox documents are gone after a part of the branch was applied")
     return Outcome(Verdict.LOST, f"outbox documents are gone, the marker is still at epoch {newest}")

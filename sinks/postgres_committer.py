@@ -118,11 +118,13 @@ class PostgresCommitter(Committer):
         shown = newest.epoch if newest is not None else None
         facts = f"the gid and the branch's marker are absent, the newest marker is of epoch {shown}"
         if PREVIOUS_EPOCH not in committable.data:
-            return Outcome(Verdict.UNKNOWN, f"{facts}; which it was before is not recorded")
+            return Outcome(Verdict.UNKNOWN, f"{facts}; which it was before is not recorded", contradiction=True)
         before = committable.data[PREVIOUS_EPOCH]
         if shown in (before, handle.epoch):
             return Outcome(Verdict.LOST, f"{facts}, as it must be before this branch is committed")
-        return Outcome(Verdict.UNKNOWN, f"{facts}, and was {before} when the epoch began: another history")
+        return Outcome(
+            Verdict.UNKNOWN, f"{facts}, and was {before} when the epoch began: another history", contradiction=True
+        )
 
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
         """ROLLBACK PREPARED; gone already is fine."""

@@ -117,7 +117,7 @@ class ParkedError(DecidedError):
 
     remedy_by_default = (
         "remove the cause and restart (it tries once more), or record a decision: "
-        "`tpc resolve --epoch N --sink S --accept-loss|--mark-committed --reason ...`."
+        "`tpc resolve CHECKPOINT --epoch N --sink S --accept-loss|--mark-committed --reason ...`."
     )
 
 
@@ -137,7 +137,8 @@ class DeterminismError(DecidedError):
     """A replay of a decided epoch made other rows than the epoch that was decided."""
 
     remedy_by_default = (
-        "make the query deterministic; to go on with the state as it is now: `tpc resolve --accept-state N`."
+        "make the query deterministic; to go on with the state as it is now: "
+        "`tpc resolve CHECKPOINT --epoch N --accept-state --reason ...`."
     )
 
 

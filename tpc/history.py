@@ -117,7 +117,6 @@ class History:
             generation_slots=cuts,
             manifests={epoch: m for epoch, m in self.manifests.items() if epoch > oldest},
             completed={epoch: body for epoch, body in self.completed.items() if epoch > oldest},
-            resolutions=tuple(r for r in self.resolutions if r.epoch > oldest),
         )
 
 
@@ -172,7 +171,8 @@ def _generation(history: History, record: Record) -> History:
 def _begun(history: History, body: JSONObject) -> History:
     """The first record of a log whose earlier ones are pruned stands for them."""
     last_complete, pending = body["last_complete"], body["pending"]
-    history = replace(history, last_complete=last_complete, last_intent=last_complete)
+    resolutions = tuple(Resolution.from_json(resolution) for resolution in body["resolutions"])
+    history = replace(history, last_complete=last_complete, last_intent=last_complete, resolutions=resolutions)
     return history if pending is None else _decided(history, Manifest.from_json(pending))
 
 

@@ -33,6 +33,7 @@ from tpc.errors import (
     RepairNeededError,
     StateMachineError,
     TpcError,
+    UnknownOutcomeError,
 )
 from tpc.events import (
     Aborted,
@@ -56,6 +57,9 @@ from tpc.records import RecordKind
 from tpc.sink import Verdict
 from tpc.states import Phase, State
 
+CONTRADICTION_ATTEMPTS = 6
+"""How often a commit is sent before a contradiction, which time does not cure, is left to an operator."""
+
 Step: TypeAlias = "tuple[State, tuple[Effect, ...]]"
 
 
@@ -76,7 +80,6 @@ def step(state: State, event: Event) -> Step:
 
 def _opened(state: State, event: Opened) -> Step:
     history = event.history
-    accepted = frozenset(r.epoch for r in history.resolutions if r.action is Action.ACCEPT_STATE)
     state = replace(
         state,
         phase=Phase.CLAIMING,
@@ -84,7 +87,7 @@ def _opened(state: State, event: Opened) -> Step:
         last_complete=history.last_complete,
         pending=history.pending,
         unsettled=_unsettled(history),
-        accepted_states=accepted,
+        resolutions=history.resolutions,
         finishes=event.finish,
     )
     return state, (PutRecord(RecordKind.GENERATION, _claim(state)),)
@@ -109,6 +112,7 @@ def _claim(state: State) -> dict[str, Any]:
         "generation": state.generation,
         "last_complete": state.last_complete,
         "pending": None if state.pending is None else state.pending.to_json(),
+        "resolutions": [resolution.to_json() for resolution in state.resolutions],
     }
 
 
@@ -219,6 +223,9 @@ def _answered(state: State, event: Answered) -> Step:
         refused={**state.refused, **refused},
     )
     if state.unsettled:
+        doubts = {h: o.evidence for h, o in found.items() if h in state.unsettled and o.contradiction}
+        if doubts.keys() == state.unsettled and state.attempt >= CONTRADICTION_ATTEMPTS:
+            return _stopped(state, _contradicted(state, doubts))
         return _finish(state)
     if state.refused:
         return _stopped(state, _parked(state))
@@ -226,6 +233,19 @@ def _answered(state: State, event: Answered) -> Step:
         # A replay repairs it: the one that Spark makes of this batch after a restart.
         return _sweep(state) if state.epoch is None else _stopped(state, _repair_needed(state))
     return _complete(state)
+
+
+def _contradicted(state: State, doubts: Mapping[str, str]) -> TpcError:
+    assert state.pending is not None
+    handle, evidence = min(doubts.items())
+    return UnknownOutcomeError(
+        f"what became of {len(doubts)} decided branches cannot be told: {evidence}",
+        pipeline=str(state.pipeline),
+        epoch=state.pending.epoch,
+        sink=_sink_of(state.pending, handle),
+        remedy="find out whether the rows are there (was the system restored from a backup?), then record a decision: "
+        "`tpc resolve CHECKPOINT --epoch N --sink S --accept-loss|--mark-committed --reason ...`.",
+    )
 
 
 def _parked(state: State) -> TpcError:
@@ -302,7 +322,8 @@ def _difference(state: State, manifest: Manifest, event: Replayed) -> TpcError |
         if handle in state.lost and _digest(event.replacements.get(handle)) != branch.digest:
             return _other_rows(state, manifest, sink)
     differing = sorted(name for name, part in manifest.sinks.items() if event.digests.get(name) != part.digest)
-    if not differing or manifest.epoch in state.accepted_states:
+    accepted = {r.epoch for r in state.resolutions if r.action is Action.ACCEPT_STATE}
+    if not differing or manifest.epoch in accepted:
         return None
     if manifest.barrier.stateful:
         return _other_rows(state, manifest, differing[0])

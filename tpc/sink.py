@@ -84,10 +84,15 @@ class Verdict(str, Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer for one branch: the verdict, and in words without secrets what the system said."""
+    """The answer for one branch: the verdict, and in words without secrets what the system said.
+
+    `contradiction` goes with UNKNOWN: the system answers, but what it shows cannot be (a backup restored, another
+    history), and asking again will hardly change it. An operator is asked soon, instead of waiting for ever.
+    """
 
     verdict: Verdict
     evidence: str = ""
+    contradiction: bool = False
 
     @property
     def settled(self) -> bool:

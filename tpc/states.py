@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tpc.handles import PipelineId
+from tpc.history import Resolution
 from tpc.manifest import Manifest
 
 
@@ -76,8 +77,8 @@ class State:
     """Whether this coordinator commits what it finds decided, or only sweeps."""
     attempt: int = 0
     """How often the commits of the pending epoch were sent."""
-    accepted_states: frozenset[int] = frozenset()
-    """Epochs whose differing replay an operator has accepted."""
+    resolutions: tuple[Resolution, ...] = ()
+    """What operators have decided."""
     failure: Exception | None = None
     """Why an epoch is being aborted."""
 

@@ -46,6 +46,7 @@ def generation_body(generation: int, **more: object) -> dict[str, object]:
         "pending": None,
         "sinks": {"a": "id-a", "b": "id-b"},
         "markers": {},
+        "resolutions": [],
         "query_id": "q",
         "floor": 1,
     } | more

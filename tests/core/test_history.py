@@ -64,6 +64,12 @@ def test_a_generation_record_stands_for_everything_pruned_before_it() -> None:
     assert history.last_epoch_of("c") == 7
 
 
+def test_an_operator_s_decisions_are_never_pruned() -> None:
+    given_up = Resolution(7, "a", Action.ACCEPT_LOSS, "gone", "op")
+    body = generation_body(9, last_complete=41, floor=100, resolutions=[given_up.to_json()])
+    assert fold(records((RecordKind.GENERATION, body), first_slot=100)).resolutions == (given_up,)
+
+
 def test_the_log_is_cut_only_at_a_generation_record_that_leaves_enough_epochs() -> None:
     bodies = [(RecordKind.GENERATION, generation_body(1))]
     for epoch in range(10):

@@ -17,6 +17,7 @@ from tpc.errors import (
     RepairNeededError,
     StateMachineError,
     TransientError,
+    UnknownOutcomeError,
 )
 from tpc.events import (
     Aborted,
@@ -33,7 +34,7 @@ from tpc.events import (
     Verified,
 )
 from tpc.history import Action, History, Resolution
-from tpc.machine import TRANSITIONS, step
+from tpc.machine import CONTRADICTION_ATTEMPTS, TRANSITIONS, step
 from tpc.manifest import Manifest
 from tpc.records import RecordKind
 from tpc.sink import Outcome, Verdict
@@ -242,6 +243,30 @@ def test_a_refusal_parks_after_every_other_branch_was_committed() -> None:
     error = effects[0].error
     assert isinstance(error, ParkedError)
     assert (error.sink, error.epoch) == ("a", 0)
+
+
+def contradicting(made: Manifest) -> Answered:
+    return Answered({str(b.committable.handle): Outcome(Verdict.UNKNOWN, "?", True) for _, b in made.branches()})
+
+
+def test_a_contradiction_is_left_to_an_operator_after_a_few_attempts() -> None:
+    state, effects = run(*DECIDED, state=ready())
+    for _ in range(CONTRADICTION_ATTEMPTS - 1):
+        state, effects = run(contradicting(manifest(0)), state=state)
+        assert [type(e) for e in effects] == [Commit]
+    _, effects = run(contradicting(manifest(0)), state=state)
+    assert isinstance(effects[0], Stop)
+    assert isinstance(effects[0].error, UnknownOutcomeError)
+    assert "tpc resolve" in effects[0].error.remedy
+
+
+def test_a_contradiction_beside_a_server_that_is_down_goes_on_waiting() -> None:
+    state, effects = run(*DECIDED, state=ready())
+    handles = [str(b.committable.handle) for _, b in manifest(0).branches()]
+    mixed = Answered({h: Outcome(Verdict.UNKNOWN, "?", i == 0) for i, h in enumerate(handles)})
+    for _ in range(CONTRADICTION_ATTEMPTS + 3):
+        state, effects = run(mixed, state=state)
+        assert [type(e) for e in effects] == [Commit]
 
 
 def test_a_resolved_sink_is_not_committed_but_given_up() -> None:

@@ -1,0 +1,116 @@
+"""Kafka, PostgreSQL, MongoDB and files as one unit, on the real systems, killed at every step and restarted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.integration.scene import ALL, Dead, Scene, Systems, die, exit_worker
+from tpc.errors import TpcError
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+
+class DieUnless:
+    """Lets one sink commit and dies before any other does."""
+
+    def __init__(self, sink: str) -> None:
+        self.sink = sink
+
+    def __call__(self, step: str, where: Mapping[str, Any]) -> None:
+        if where["sink"] != self.sink:
+            raise Dead(f"{step} of {where['sink']}")
+
+
+def steps(sink: str | None) -> list[tuple[str, dict[str, Any], type[Exception]]]:
+    """The six steps at which a run is killed; between two commits only `sink` has committed."""
+    between = {"sink.committed": die} if sink is None else {"sink.commit": DieUnless(sink)}
+    return [
+        ("during the pass", {"pass.prepare": exit_worker}, Exception),
+        ("prepared, not decided", {"epoch.prepared": die}, Dead),
+        ("decided, nothing committed", {"epoch.decided": die}, Dead),
+        ("between two commits", between, Dead),
+        ("committed, not complete", {"epoch.committed": die}, Dead),
+        ("complete, not in Spark's log", {"epoch.completed": die}, Dead),
+    ]
+
+
+@pytest.mark.parametrize("sink", ALL)
+def test_one_sink_alone_comes_back_right_from_every_step(systems: Systems, sink: str) -> None:
+    scene = Scene(systems, [sink])
+    scene.feed()
+    scene.run()
+    for _, actions, expected in steps(None):
+        scene.feed()
+        scene.run_with(actions, expected)
+    scene.run()
+    scene.check()
+
+
+@pytest.mark.parametrize("first", ALL)
+def test_all_sinks_together_come_back_right_from_every_step_whoever_commits_first(systems: Systems, first: str) -> None:
+    scene = Scene(systems, stateful=first == "kafka")
+    scene.feed()
+    scene.run()
+    for _, actions, expected in steps(first):
+        scene.feed()
+        scene.run_with(actions, expected)
+    scene.run()
+    scene.check()
+
+
+def test_readers_see_nothing_of_an_epoch_before_it_is_decided(systems: Systems) -> None:
+    scene = Scene(systems)
+    scene.feed()
+    scene.run_with({"epoch.prepared": die}, Dead)
+    assert not scene.in_kafka()
+    assert not scene.in_postgres()
+    assert not scene.in_files()
+    assert not scene.tallies()
+    assert not scene.airports()
+    assert scene.group_offsets() == 0
+    assert len(scene.in_doubt()) >= 6, "every sink has prepared something"
+
+
+def test_commit_before_the_intent_is_noticed_by_the_checks(systems: Systems, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the commit point taken away a death between commit and intent must be seen."""
+    from tpc.coordinator.spark_pass import SparkPass
+
+    honest = SparkPass.write
+
+    def hasty(self: SparkPass, epoch: int, generation: int) -> Any:
+        manifest = honest(self, epoch, generation)
+        handles = frozenset(str(b.committable.handle) for _, b in manifest.branches())
+        self.participants.commit(manifest, handles, frozenset())
+        return manifest
+
+    scene = Scene(systems, ["kafka", "tallies"])
+    scene.feed()
+    scene.run()
+    scene.feed()
+    monkeypatch.setattr(SparkPass, "write", hasty)
+    scene.run_with({"epoch.prepared": die}, Exception)
+    monkeypatch.setattr(SparkPass, "write", honest)
+    with pytest.raises((AssertionError, TpcError)):
+        scene.run()
+        scene.check()
+
+
+def test_a_start_with_secrets_writes_them_nowhere(systems: Systems, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tpc
+    from tpc.sinks import PostgresSink
+
+    monkeypatch.setenv("SCENE_DSN", systems.postgres.dsn + " application_name=hunter2")
+    scene = Scene(systems, ["rows"])
+    scene.feed()
+    plain = Scene.sinks
+    monkeypatch.setattr(
+        Scene, "sinks", lambda self: plain(self) | {"rows": PostgresSink("rows", dsn=tpc.env("SCENE_DSN"), name="rows")}
+    )
+    scene.run()
+    scene.check()
+    texts = [path.read_bytes() for path in systems.root.rglob("*") if path.is_file()]
+    assert texts
+    assert not any(b"hunter2" in text for text in texts)
