@@ -69,7 +69,7 @@ class Scene:
         self.checkpoint = systems.root / "checkpoint"
         self.fed: list[dict[str, Any]] = []
         self.kafka_settings: dict[str, Any] = {}
-        self.dsn = systems.postgres.dsn
+        self.dsn: str | tpc.Env = systems.postgres.dsn
         systems.postgres.execute("CREATE TABLE rows (id bigint PRIMARY KEY, carrier text, delay bigint)")
         systems.postgres.execute("CREATE TABLE tallies (carrier text PRIMARY KEY, n bigint, delay bigint)")
 
