@@ -353,11 +353,12 @@ def test_the_newest_manifest_is_found_without_listing_the_history(branches: Bran
         path = layout.manifest(JOB, "files", epoch)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"{}")
-    listed: list[str] = []
+    listed: set[str] = set()
     with monkeypatch.context() as patched:
-        for name in ("scandir", "listdir"):
-            real = getattr(os, name)
-            patched.setattr(os, name, lambda path, real=real: listed.append(str(path)) or real(path))
+        # Python 3.10 lists for `iterdir` with a function of its own.
+        for owner, name in ((os, "scandir"), (os, "listdir"), (Path, "iterdir")):
+            real = getattr(owner, name)
+            patched.setattr(owner, name, lambda path, real=real: listed.add(str(path)) or real(path))
         newest = newest_manifest(layout.manifests_of(JOB, "files"))
     assert newest is not None
     assert int(newest.stem) == 19_996
