@@ -143,6 +143,7 @@ class Engine:
     def recover(self) -> None:
         """Take over: claim a generation, finish what is decided, sweep what is not. The journal must be open."""
         with self._lock:
+            self.times = EpochTimes(self.clock.wall(), last=self.clock.monotonic())
             self._drive(Opened(self.journal.history))
 
     def claim_and_sweep(self) -> int:

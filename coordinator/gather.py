@@ -27,7 +27,7 @@ _AGGREGATES = {
     MergeHow.MIN: "min",
     MergeHow.MAX: "max",
     MergeHow.KEEP: "min",  # of several new rows any will do, but always the same one
-    MergeHow.REPLACE: "last",
+    MergeHow.REPLACE: None,  # the last row's
 }
 
 
@@ -74,35 +74,70 @@ class KeyedRows:
 
 
 def reduce_by_key(table: pyarrow.Table, plan: MergePlan, sink: str) -> pyarrow.Table:
-    """One row per key. Raises `DataError` when a sum does not fit its column's type."""
+    """One row per key. Raises `DataError` when a sum does not fit its column's type.
+
+    "replace" takes from the row with the greatest order, its NULLs too: taken column by column, the result would
+    depend on how the rows are spread over the tasks.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     plan = plan.completed(table.schema.names)
-    key = list(plan.key)
-    values = [name for name in table.schema.names if name not in plan.key]
-    if plan.order_by is not None:
-        # The row with the greatest order wins; equal ones are ordered by their values, so that ties repeat.
-        order = [plan.order_by, *(v for v in values if v != plan.order_by)]
-        table = table.sort_by([(name, "ascending") for name in order])
+    table = _ordered(table, plan)
+    names = table.schema.names
+    how = {name: _aggregate(plan, name) for name in names if name not in plan.key}
+    # Columns are called by their place meanwhile: a user's may be named like an aggregate ("total_sum").
+    place = {name: str(index) for index, name in enumerate(names)}
+    columns = [_summable(table.column(name)) if how.get(name) == "sum" else table.column(name) for name in names]
+    numbered = pa.table([*columns, pa.array(range(table.num_rows), pa.int64())], names=[*place.values(), "row"])
     options = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
-    how = {name: _aggregate(plan, name) for name in values}
-    grouped = table.group_by(key, use_threads=False).aggregate([(name, how[name], options) for name in values])
-    columns = [grouped.column(name if name in plan.key else f"{name}_{how[name]}") for name in table.schema.names]
+    wanted = [(place[name], function, options) for name, function in how.items() if function is not None]
+    grouped = numbered.group_by([place[name] for name in plan.key], use_threads=False).aggregate(
+        [*wanted, ("row", "max")]
+    )
+    last = table.take(grouped.column("row_max"))
+    reduced = [grouped.column(f"{place[n]}_{how[n]}") if how.get(n) is not None else last.column(n) for n in names]
     try:
-        cast = [column.cast(field.type) for column, field in zip(columns, table.schema, strict=True)]
+        cast = [column.cast(field.type) for column, field in zip(reduced, table.schema, strict=True)]
     except pa.ArrowInvalid as error:
         raise DataError(f"a sum over one key does not fit its column's type: {error}", sink=sink) from error
     return pa.table(cast, schema=table.schema)
 
 
-def _aggregate(plan: MergePlan, column: str) -> str:
-    if column == plan.order_by and plan.columns.get(column, MergeHow.REPLACE) is MergeHow.REPLACE:
-        return "max"
-    how = plan.columns.get(column)
-    if how is None:
+def _ordered(table: pyarrow.Table, plan: MergePlan) -> pyarrow.Table:
+    """The rows by `order_by`, those without it first; ties by the values they would write, so that they repeat."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if plan.order_by is None:
+        return table
+    order = table.column(plan.order_by)
+    replaced = [
+        table.column(field.name)
+        for field in table.schema
+        if plan.columns.get(field.name) is MergeHow.REPLACE and not pa.types.is_nested(field.type)
+    ]
+    by = [order.is_valid(), order, *replaced]
+    names = [str(index) for index in range(len(by))]
+    return table.take(pc.sort_indices(pa.table(by, names=names), sort_keys=[(name, "ascending") for name in names]))
+
+
+def _summable(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    """The column as a type in which a sum cannot wrap around unseen, as Arrow's of 64-bit integers does."""
+    import pyarrow as pa
+
+    if pa.types.is_int64(column.type):
+        return column.cast(pa.decimal128(19, 0))
+    if pa.types.is_decimal128(column.type):
+        return column.cast(pa.decimal256(76, column.type.scale))
+    return column
+
+
+def _aggregate(plan: MergePlan, column: str) -> str | None:
+    """Arrow's function for a column; None: the value of the last row is taken."""
+    if column not in plan.columns and column != plan.order_by:
         raise ConfigurationError(f"the merge does not say what happens to column {column!r}", remedy="merge={...}")
-    return _AGGREGATES[how]
+    return _AGGREGATES[plan.columns.get(column, MergeHow.REPLACE)]
 
 
 def combine(parts: Sequence[bytes], plan: MergePlan, sink: str) -> pyarrow.Table | None:

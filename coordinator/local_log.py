@@ -20,6 +20,7 @@ from tpc.errors import DecisionUnknownError, TransientError
 
 _SLOT_FILE = re.compile(r"(\d{20})\.json")
 _TEMPORARY_PREFIX = ".put-"
+_TEMPORARY_FILE = re.compile(r"\.put-(\d+)-[0-9a-f]{32}")
 
 
 class LocalLog(Log):
@@ -43,17 +44,24 @@ class LocalLog(Log):
                 remedy="free space or mend the disk, then restart the pipeline.",
             ) from error
         try:
-            os.link(temporary, target)
-        except FileExistsError:
-            return target.read_bytes() == data
-        except OSError as error:
-            raise self._unknown(slot, error) from error
-        finally:
-            temporary.unlink(missing_ok=True)
-        try:
+            if not self._linked(temporary, target, data):
+                return False
             fsync_directory(self.directory)
         except OSError as error:
             raise self._unknown(slot, error) from error
+        return True
+
+    def _linked(self, temporary: Path, target: Path, data: bytes) -> bool:
+        """Whether `target` holds `data` now, put there by this link or by an earlier put of the same bytes."""
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            try:
+                return target.read_bytes() == data
+            except FileNotFoundError:
+                return False  # taken, and pruned since: somebody else is far ahead
+        finally:
+            temporary.unlink(missing_ok=True)
         return True
 
     def _unknown(self, slot: int, error: OSError) -> DecisionUnknownError:
@@ -75,9 +83,17 @@ class LocalLog(Log):
             raise KeyError(slot) from error
 
     def delete(self, slots: Sequence[int]) -> None:
-        """See `Log.delete`."""
+        """See `Log.delete`. Takes along what interrupted puts of these and lower slots have left."""
         for slot in sorted(slots):
             self._path(slot).unlink(missing_ok=True)
+        for path in self.directory.glob(f"{_TEMPORARY_PREFIX}*"):
+            left = _TEMPORARY_FILE.fullmatch(path.name)
+            if left and slots and int(left[1]) <= max(slots):
+                path.unlink(missing_ok=True)
+
+    def where(self, slot: int) -> str:
+        """See `Log.where`."""
+        return str(self._path(slot))
 
     def describe(self) -> str:
         """See `Log.describe`."""

@@ -47,6 +47,10 @@ class Log(ABC):
     def describe(self) -> str:
         """Where the log is, for people, without credentials."""
 
+    def where(self, slot: int) -> str:
+        """Where a slot is, for people, without credentials."""
+        return f"slot {slot} of {self.describe()}"
+
 
 class Journal:
     """A pipeline's records in a log, as one coordinator (or a reader) sees them."""
@@ -62,9 +66,15 @@ class Journal:
 
     def records(self) -> list[Record]:
         """All records from the floor on, in order."""
-        slots = self.log.slots()
-        if not slots:
-            return []
+        while True:
+            slots = self.log.slots()
+            try:
+                return self._read(slots)
+            except KeyError:
+                if self.log.slots()[-1:] == slots[-1:]:
+                    raise  # a slot that was listed cannot be read, though nobody has gone on and pruned it
+
+    def _read(self, slots: Sequence[int]) -> list[Record]:
         found: list[Record] = []
         floor = 1
         for slot in reversed(slots):
@@ -78,10 +88,10 @@ class Journal:
         try:
             return decode(self.log.read(slot), slot)
         except DamagedRecordError as error:
-            where = "the last record" if last else "a record with valid ones after it"
+            which = "the last record" if last else "a record with valid ones after it"
             raise CorruptionError(
-                f"{where} of the log at {self.log.describe()} is damaged: {error.what}",
-                remedy="restore the log's newest file from a mirror or a backup; nothing was committed or aborted.",
+                f"{which} of the log is damaged, {self.log.where(slot)}: {error.what}",
+                remedy="restore it from a mirror or a backup; nothing was committed or aborted.",
             ) from error
 
     def put(self, kind: RecordKind, body: JSONObject) -> Record:

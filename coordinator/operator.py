@@ -20,6 +20,7 @@ from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
 from tpc.errors import ConfigurationError
 from tpc.history import Action, History, Resolution
 from tpc.records import RecordKind
+from tpc.sink import InDoubt
 
 
 def log_of(checkpoint: Path) -> Log:
@@ -63,21 +64,32 @@ def in_doubt(pipeline: Pipeline) -> list[dict[str, Any]]:
     coordinator = pipeline.coordinator()
     try:
         history = coordinator.read()
-        pending = history.pending
-        named = {b.committable.resource for _, b in pending.branches()} if pending is not None else set()
         return [
             {
                 "sink": doubt.sink,
                 "resource": doubt.resource,
                 "generation": doubt.generation,
                 "epoch": doubt.epoch,
-                "fate": "commit: the intent names it" if doubt.resource in named else "abort: no intent names it",
+                "fate": _fate(history, doubt),
             }
             for doubts in coordinator.participants.in_doubt().values()
             for doubt in doubts
         ]
     finally:
         coordinator.close()
+
+
+def _fate(history: History, doubt: InDoubt) -> str:
+    """What the next start does with a branch in doubt."""
+    if history.pipeline is not None and doubt.pipeline != history.pipeline:
+        return f"none: it is of {doubt.pipeline}, not of {history.pipeline}"
+    pending = history.pending
+    named = {b.committable.resource: sink for sink, b in pending.branches()} if pending is not None else {}
+    if pending is None or doubt.resource not in named:
+        return "abort: no intent names it"
+    if history.resolution(pending.epoch, named[doubt.resource]) is not None:
+        return "abort: an operator has given it up"
+    return "commit: the intent names it"
 
 
 def recover(pipeline: Pipeline) -> dict[str, Any]:

@@ -74,12 +74,18 @@ class Participants:
 
     def commit(self, manifest: Manifest, handles: frozenset[str], abandoned: frozenset[str]) -> dict[str, Outcome]:
         """Commit branches of a decided epoch; those that can expire are sent first, nobody waits for them."""
-        given_up = _by_sink(manifest, abandoned)
+        given_up = self._present(_by_sink(manifest, abandoned))
         self._each(given_up, lambda name: self.committers[name].abort(given_up[name]))
         wanted = _by_sink(manifest, handles)
         order = sorted(wanted, key=lambda name: not self.sinks[name].commits_first)
         answers = self._each(order, lambda name: self._commit_one(name, manifest.epoch, wanted[name]))
         return {handle: outcome for outcomes in answers.values() for handle, outcome in outcomes.items()}
+
+    def _present(self, wanted: dict[str, list[Committable]]) -> dict[str, list[Committable]]:
+        """Without the sinks that are no part of the pipeline any more; an operator's decision lets them go."""
+        for name in wanted.keys() - self.sinks.keys():
+            logger.warning("sink %s is gone from the pipeline: its given-up branches stay in doubt there", name)
+        return {name: committables for name, committables in wanted.items() if name in self.sinks}
 
     def _commit_one(self, name: str, epoch: int, committables: Sequence[Committable]) -> dict[str, Outcome]:
         failpoints.hit("sink.commit", sink=name, epoch=epoch)
@@ -96,9 +102,8 @@ class Participants:
 
     def release(self, manifest: Manifest) -> None:
         """Tell the sinks that an epoch is complete."""
-        self._each(
-            manifest.sinks, lambda name: self.committers[name].released(manifest.committables(name), manifest.epoch)
-        )
+        present = [name for name in manifest.sinks if name in self.sinks]
+        self._each(present, lambda name: self.committers[name].released(manifest.committables(name), manifest.epoch))
 
     # What nobody decided ---------------------------------------------------------------------------------------
 
@@ -159,6 +164,8 @@ class Participants:
                 results[name] = future.result()
             except TpcError as error:
                 first_error = first_error or error.located(pipeline=str(self.pipeline), sink=name)
+            except Exception as error:  # noqa: BLE001  a driver's own error waits for the others' answers too
+                first_error = first_error or error
         if first_error is not None:
             raise first_error
         return results

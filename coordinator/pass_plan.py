@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
+_JSON = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Spark's own formats end at milliseconds."""
+
 
 @dataclass(frozen=True)
 class RoutePlan:
@@ -48,6 +54,8 @@ def compile_plan(writings: Sequence[Writing]) -> PassPlan:
     """The plan for these writings. Raises `ConfigurationError` for what cannot be one pass."""
     if not writings or not any(writing.routes for writing in writings):
         raise ConfigurationError("the pipeline writes nothing", remedy="pipeline.write(df).to(sink)")
+    if not all(writing.routes for writing in writings):
+        raise ConfigurationError("a DataFrame is written to no sink", remedy="pipeline.write(df).to(sink)")
     partitioned = any(writing.partition_by for writing in writings)
     if partitioned and len(writings) > 1:
         raise ConfigurationError(
@@ -126,6 +134,12 @@ class _Compiled:
         for item in route.select:
             names = self.source.select(item).columns
             if not isinstance(item, str):
+                if len(names) > 1:
+                    raise ConfigurationError(
+                        f"one expression stands for several columns: {names}",
+                        sink=route.sink.name,
+                        remedy="select '*' or 'column.*' as a string, or each column by itself.",
+                    )
                 expanded.append((names[0], item))
             elif item in known:
                 expanded.append((item, item))
@@ -169,7 +183,8 @@ def _when(condition: Column, expression: Column) -> Column:
 def _digest(schema: StructType, route: RoutePlan, flag: str, *, exact_floats: bool) -> Column:
     """The row's hash as the sink gets it, NULL when not routed.
 
-    xxHash skips NULLs, so their positions enter as flags; floats enter as "is there" unless they are exact.
+    xxHash skips NULLs, so their positions enter as flags, inside a value by its JSON; floats enter as "is there"
+    unless they are exact.
     """
     from pyspark.sql import functions as F
 
@@ -189,10 +204,26 @@ def _canonical(column: Column, kind: DataType, *, exact_floats: bool) -> Column:
     if not exact_floats and _contains(kind, (FloatType, DoubleType)):
         return column.isNotNull()
     if isinstance(kind, MapType):
-        return F.to_json(F.sort_array(F.map_entries(column)))
-    if _contains(kind, (MapType,)):
-        return F.to_json(column)
+        return F.to_json(F.array_sort(F.map_entries(column), _by_key), _JSON)
+    if _contains(kind, (MapType,)) or _hides_nulls(kind):
+        return F.to_json(column, _JSON)
     return column
+
+
+def _by_key(one: Column, other: Column) -> Column:
+    """Compares entries of a map; their values may be of a type without an order."""
+    from pyspark.sql import functions as F
+
+    return F.when(one["key"] < other["key"], -1).when(one["key"] > other["key"], 1).otherwise(0)
+
+
+def _hides_nulls(kind: DataType) -> bool:
+    """Whether a value may hold a NULL inside, which its hash would skip: [1, NULL] and [NULL, 1] would be one."""
+    from pyspark.sql.types import ArrayType, StructType
+
+    if isinstance(kind, ArrayType):
+        return kind.containsNull or _hides_nulls(kind.elementType)
+    return isinstance(kind, StructType) and any(f.nullable or _hides_nulls(f.dataType) for f in kind.fields)
 
 
 def _contains(kind: DataType, wanted: tuple[type[DataType], ...]) -> bool:

@@ -36,7 +36,7 @@ class SparkLog:
             return str(json.loads((self.checkpoint / "metadata").read_text())["id"])
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise HistoryMismatchError(
                 f"Spark's file {self.checkpoint / 'metadata'} is damaged",
                 remedy="restore it from a backup; the intent log's first record holds the query id.",
@@ -89,20 +89,20 @@ class SparkLog:
 
     def restore(self, kind: str, batch: int, text: str) -> None:
         """Write a file back, durably. Its old checksum file, if any, goes first."""
-        path = self.checkpoint / kind / str(batch)
-        make_durable_directory(path.parent)
-        self._checksum_file(path).unlink(missing_ok=True)
-        path.write_text(text, encoding="utf-8")
-        fsync_file(path)
-        fsync_directory(path.parent)
+        self._write(self.checkpoint / kind / str(batch), text)
 
     def restore_metadata(self, query_id: str) -> None:
         """Write the query's id back, so that Spark goes on as the same query."""
-        path = self.checkpoint / "metadata"
+        self._write(self.checkpoint / "metadata", json.dumps({"id": query_id}))
+
+    def _write(self, path: Path, text: str) -> None:
+        """Whole or not at all: a torn file would look like another decision."""
         make_durable_directory(path.parent)
         self._checksum_file(path).unlink(missing_ok=True)
-        path.write_text(json.dumps({"id": query_id}), encoding="utf-8")
-        fsync_file(path)
+        temporary = path.with_name(f".{path.name}.tpc")
+        temporary.write_text(text, encoding="utf-8")
+        fsync_file(temporary)
+        temporary.replace(path)
         fsync_directory(path.parent)
 
     def move_aside(self, kind: str, batch: int) -> None:

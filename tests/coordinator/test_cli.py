@@ -1,0 +1,126 @@
+"""The `tpc` command: what it prints, its exit codes, and errors as one readable paragraph."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.core.builders import complete, generation_body, intent, manifest
+from tpc.__main__ import app
+from tpc.coordinator.local_log import LocalLog
+from tpc.coordinator.log import Journal
+from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.history import Action
+from tpc.records import RecordKind
+
+RUNNER = CliRunner()
+COMMANDS = ["status", "in-doubt", "recover", "sweep", "resolve", "demo", "verify"]
+
+
+def command(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, as a user runs it."""
+    call = [sys.executable, "-m", "tpc", *map(str, arguments)]
+    return subprocess.run(call, capture_output=True, text=True, timeout=60, cwd=cwd, check=False)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A checkpoint whose epoch 1 is decided and not complete."""
+    journal = Journal(LocalLog(tmp_path / "checkpoint" / LOG_FOLDER))
+    for kind, body in (
+        (RecordKind.GENERATION, generation_body(1)),
+        intent(manifest(0)),
+        complete(0),
+        intent(manifest(1, {"a": 2, "b": 0})),
+    ):
+        journal.put(kind, body)
+    return tmp_path / "checkpoint"
+
+
+def test_help_names_every_command() -> None:
+    result = RUNNER.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert [name for name in COMMANDS if name not in result.output] == []
+
+
+def test_status_tells_what_is_pending(checkpoint: Path) -> None:
+    result = RUNNER.invoke(app, ["status", str(checkpoint)])
+    assert result.exit_code == 0
+    assert "pipeline job#1, generation 1" in result.output
+    assert "last decided epoch 1, last complete epoch 0" in result.output
+    assert "epoch 1 is decided and not complete; branches: a: 2" in result.output
+
+
+def test_status_can_be_had_as_json(checkpoint: Path) -> None:
+    found = json.loads(RUNNER.invoke(app, ["status", str(checkpoint), "--json"]).output)
+    assert (found["last_complete"], found["pending"]) == (0, 1)
+
+
+def test_an_error_is_one_paragraph_on_stderr_and_exit_code_1(tmp_path: Path) -> None:
+    done = command("status", tmp_path, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("tpc: no intent log in ")
+    assert "To do: name the pipeline's checkpoint directory." in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "what"),
+    [("no_such_module:pipeline", "cannot be loaded"), ("json:dumps_all", "cannot be loaded"), ("", "cannot be loaded")],
+    ids=["module", "attribute", "empty"],
+)
+def test_a_pipeline_that_cannot_be_loaded_is_one_paragraph(tmp_path: Path, target: str, what: str) -> None:
+    done = command("in-doubt", target, cwd=tmp_path)
+    assert done.returncode == 1
+    assert what in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_target_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text("def pipeline():\n    return 42\n")
+    done = command("recover", "job:pipeline", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "'job:pipeline' is a int, not a pipeline" in done.stderr
+
+
+def test_a_pipeline_is_found_in_the_current_directory_and_compared_with_its_log(
+    tmp_path: Path, checkpoint: Path
+) -> None:
+    (tmp_path / "job.py").write_text(f"import tpc\npipeline = tpc.pipeline('other', checkpoint={str(checkpoint)!r})\n")
+    done = command("in-doubt", "job:pipeline", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "belongs to pipeline job#1, not to other#1" in done.stderr
+
+
+def resolve(checkpoint: Path, *options: str) -> tuple[int, str]:
+    result = RUNNER.invoke(app, ["resolve", str(checkpoint), "--reason", "gone", *options])
+    return result.exit_code, result.output
+
+
+def test_resolve_records_the_decision_with_its_reason(checkpoint: Path) -> None:
+    code, output = resolve(checkpoint, "--epoch", "1", "--sink", "a", "--mark-committed")
+    assert code == 0
+    assert "recorded: epoch 1 a mark-committed." in output
+    [resolution] = Journal(LocalLog(checkpoint / LOG_FOLDER)).open().resolutions
+    assert (resolution.action, resolution.reason) == (Action.MARK_COMMITTED, "gone")
+    assert "resolved: epoch 1 a mark-committed (gone)" in RUNNER.invoke(app, ["status", str(checkpoint)]).output
+
+
+@pytest.mark.parametrize("choice", [(), ("--accept-loss", "--mark-committed")], ids=["no decision", "two decisions"])
+def test_resolve_wants_exactly_one_decision(checkpoint: Path, choice: tuple[str, ...]) -> None:
+    code, output = resolve(checkpoint, "--epoch", "1", "--sink", "a", *choice)
+    assert code == 2
+    assert "give one of" in output
+    assert Journal(LocalLog(checkpoint / LOG_FOLDER)).open().resolutions == ()
+
+
+def test_resolve_without_a_reason_is_refused(checkpoint: Path) -> None:
+    result = RUNNER.invoke(app, ["resolve", str(checkpoint), "--epoch", "1", "--sink", "a", "--accept-loss"])
+    assert result.exit_code == 2
+    assert "--reason" in result.output

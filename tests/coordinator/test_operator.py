@@ -1,0 +1,175 @@
+"""What an operator asks of a pipeline that does not run, on a real local log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tpc
+from tests.core.builders import branch, complete, generation_body, intent, manifest
+from tests.support.memory import MemorySink
+from tpc.coordinator import operator
+from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.local_log import LocalLog
+from tpc.coordinator.log import Journal
+from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.errors import CheckpointInUseError, ConfigurationError
+from tpc.handles import PipelineId
+from tpc.history import Action, Resolution
+from tpc.json import canonical
+from tpc.records import RecordKind
+from tpc.sink import Marker
+
+
+class Place:
+    """A checkpoint whose log ends in decided epoch 1 with branches in `a`, and its pipeline of sinks in memory."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        self.log = LocalLog(checkpoint / LOG_FOLDER)
+        self.journal = Journal(self.log)
+        self.decided = manifest(1, {"a": 2, "b": 0})
+        self.journal.put(RecordKind.GENERATION, generation_body(1, sinks={"a": "memory:a"}, query_id=None))
+        for kind, body in (intent(manifest(0)), complete(0), intent(self.decided)):
+            self.journal.put(kind, body)
+        self.sinks = {name: MemorySink(name) for name in "ab"}
+        for name, sink in self.sinks.items():
+            sink.target = f"id-{name}"
+            sink.marker = Marker(0, branch(name, 0).committable.handle)
+
+    def pipeline(self) -> Pipeline:
+        made = tpc.pipeline("job", checkpoint=self.checkpoint)
+        made.offsets_to(self.sinks["a"])  # a sink without a DataFrame: none is needed here
+        return made
+
+    def resolve(self, epoch: int = 1, sink: str = "a", action: Action = Action.ACCEPT_LOSS) -> Resolution:
+        resolution = Resolution(epoch, sink, action, "the table is gone", "anna")
+        operator.resolve(self.log, self.checkpoint, resolution)
+        return resolution
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "checkpoint")
+
+
+# Status ------------------------------------------------------------------------------------------------------------
+
+
+def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place) -> None:
+    found = operator.status(place.checkpoint)
+    assert found["pipeline"] == "job#1"
+    assert (found["generation"], found["last_decided"], found["last_complete"], found["pending"]) == (1, 1, 0, 1)
+    assert found["pending_branches"] == {"a": 2, "b": 0}
+    assert [(row["epoch"], row["status"]) for row in found["epochs"]] == [(0, "complete"), (1, "decided")]
+    canonical(found)
+
+
+def test_status_of_a_directory_without_a_log_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no intent log in"):
+        operator.status(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_status_puts_no_record_and_takes_no_lock(place: Place) -> None:
+    before = place.log.slots()
+    with CheckpointLock(place.checkpoint / "tpc"):
+        operator.status(place.checkpoint)
+    assert place.log.slots() == before
+
+
+# Resolve -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_decision_about_the_pending_epoch_is_recorded(place: Place) -> None:
+    resolution = place.resolve()
+    history = Journal(place.log).open()
+    assert history.resolutions == (resolution,)
+    assert operator.status(place.checkpoint)["resolutions"] == [resolution.to_json()]
+
+
+@pytest.mark.parametrize("epoch", [0, 2], ids=["complete", "not yet decided"])
+def test_an_epoch_that_waits_for_nothing_cannot_be_resolved(place: Place, epoch: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"epoch {epoch} does not wait for a decision; epoch 1 does"):
+        place.resolve(epoch=epoch)
+    assert Journal(place.log).open().resolutions == ()
+
+
+@pytest.mark.parametrize("sink", ["b", "unknown", ""])
+def test_a_sink_without_branches_in_the_epoch_cannot_be_resolved(place: Place, sink: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"sink '{sink}' has no branches in epoch 1") as caught:
+        place.resolve(sink=sink)
+    assert caught.value.remedy == "one of ['a']."
+
+
+def test_nothing_can_be_resolved_when_nothing_is_pending(place: Place) -> None:
+    place.journal.put(*complete(1))
+    with pytest.raises(ConfigurationError, match="no epoch does"):
+        place.resolve()
+
+
+def test_another_state_can_be_accepted_for_a_decided_epoch_only(place: Place) -> None:
+    place.resolve(epoch=0, sink="", action=Action.ACCEPT_STATE)
+    with pytest.raises(ConfigurationError, match="epoch 2 is not decided"):
+        place.resolve(epoch=2, sink="", action=Action.ACCEPT_STATE)
+
+
+def test_nothing_is_resolved_while_the_pipeline_runs(place: Place) -> None:
+    with CheckpointLock(place.checkpoint / "tpc"), pytest.raises(CheckpointInUseError):
+        place.resolve()
+    place.resolve()
+
+
+# In doubt, recover, sweep ------------------------------------------------------------------------------------------
+
+
+def prepare(place: Place) -> None:
+    """What the pending intent names stands prepared in sink a, under the names that the intent holds."""
+    for committable in place.decided.committables("a"):
+        resource = place.sinks["a"].plant(1, partition=committable.handle.partition)
+        doubt = place.sinks["a"].prepared.pop(resource)
+        place.sinks["a"].prepared[committable.resource] = type(doubt)(
+            committable.resource, doubt.pipeline, doubt.generation, doubt.sink, doubt.epoch
+        )
+
+
+def test_in_doubt_tells_the_fate_of_every_branch_and_changes_nothing(place: Place) -> None:
+    prepare(place)
+    place.sinks["a"].plant(1, partition=9)
+    place.sinks["a"].plant(1, pipeline=PipelineId("job", 7))
+    before = place.log.slots()
+    fates = [doubt["fate"].split(":")[0] for doubt in operator.in_doubt(place.pipeline())]
+    assert fates == ["commit", "commit", "abort", "none"]
+    assert place.log.slots() == before
+    assert place.sinks["a"].calls == []
+
+
+def test_in_doubt_knows_what_an_operator_has_given_up(place: Place) -> None:
+    prepare(place)
+    place.resolve()
+    assert {doubt["fate"] for doubt in operator.in_doubt(place.pipeline())} == {"abort: an operator has given it up"}
+
+
+def test_recover_finishes_the_decided_epoch_and_lets_go_of_the_checkpoint(place: Place) -> None:
+    prepare(place)
+    assert operator.recover(place.pipeline()) == {"generation": 2, "last_complete": 1, "waiting_for_repair": []}
+    assert len(place.sinks["a"].committed) == 2
+    with CheckpointLock(place.checkpoint / "tpc"):
+        assert operator.status(place.checkpoint)["pending"] is None
+
+
+def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> None:
+    prepare(place)
+    stray = place.sinks["a"].plant(1, partition=9)
+    assert operator.sweep(place.pipeline()) == 1
+    assert place.sinks["a"].aborted() == [stray]
+    assert place.sinks["a"].committed == {}
+    assert operator.status(place.checkpoint)["pending"] == 1
+
+
+def test_a_running_pipeline_is_neither_recovered_nor_swept(place: Place) -> None:
+    with CheckpointLock(place.checkpoint / "tpc"):
+        for ask in (operator.recover, operator.sweep):
+            with pytest.raises(CheckpointInUseError):
+                ask(place.pipeline())
