@@ -23,19 +23,20 @@ from tpc.records import RecordKind
 from tpc.sink import InDoubt
 
 
-def log_of(checkpoint: Path) -> Log:
-    """The log in a checkpoint directory. Raises `ConfigurationError` when there is none."""
-    log = LocalLog(checkpoint / LOG_FOLDER)
+def log_of(checkpoint: Path, directory: Path | None = None) -> Log:
+    """The log of a checkpoint, or in another `directory`. Raises `ConfigurationError` when there is none."""
+    log = LocalLog(directory or checkpoint / LOG_FOLDER)
     if not log.slots():
         raise ConfigurationError(
-            f"no intent log in {log.directory}", remedy="name the pipeline's checkpoint directory."
+            f"no intent log in {log.directory}",
+            remedy="name the pipeline's checkpoint directory, and with --log its log if that lies elsewhere.",
         )
     return log
 
 
-def status(checkpoint: Path) -> dict[str, Any]:
+def status(log: Log) -> dict[str, Any]:
     """Who leads, which epoch is decided and complete, what is pending; and the newest epochs."""
-    history = Journal(log_of(checkpoint)).open()
+    history = Journal(log).open()
     pending = history.pending
     return {
         "pipeline": str(history.pipeline),

@@ -25,6 +25,7 @@ app = typer.Typer(
 
 Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline, e.g. my_job:pipeline")]
 Checkpoint = Annotated[Path, typer.Argument(help="the pipeline's checkpoint directory")]
+LogDirectory = Annotated[Path | None, typer.Option("--log", help="the intent log, if not in the checkpoint")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -53,11 +54,11 @@ def _print(value: Any, *, as_json: bool, text: Callable[[Any], str]) -> None:
 
 
 @app.command()
-def status(checkpoint: Checkpoint, *, as_json: AsJson = False) -> None:
+def status(checkpoint: Checkpoint, *, log: LogDirectory = None, as_json: AsJson = False) -> None:
     """Who leads, what is decided, what is pending."""
     from tpc.coordinator import operator
 
-    _print(operator.status(checkpoint), as_json=as_json, text=_status_text)
+    _print(operator.status(operator.log_of(checkpoint, log)), as_json=as_json, text=_status_text)
 
 
 def _status_text(found: dict[str, Any]) -> str:
@@ -119,6 +120,7 @@ def resolve(
     epoch: Annotated[int, typer.Option(help="the decided epoch")],
     reason: Annotated[str, typer.Option(help="why, for the record")],
     sink: Annotated[str, typer.Option(help="the sink that refuses it")] = "",
+    log: LogDirectory = None,
     accept_loss: Annotated[bool, typer.Option("--accept-loss", help="the sink never gets the epoch's rows")] = False,
     mark_committed: Annotated[
         bool, typer.Option("--mark-committed", help="you have put the rows there by hand")
@@ -143,7 +145,7 @@ def resolve(
     if len(chosen) != 1:
         raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
     resolution = Resolution(epoch, sink, chosen[0], reason, operator.operator_name())
-    operator.resolve(operator.log_of(checkpoint), checkpoint, resolution)
+    operator.resolve(operator.log_of(checkpoint, log), checkpoint, resolution)
     typer.echo(f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`.")
 
 

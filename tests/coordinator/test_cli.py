@@ -66,7 +66,7 @@ def test_an_error_is_one_paragraph_on_stderr_and_exit_code_1(tmp_path: Path) -> 
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.startswith("tpc: no intent log in ")
-    assert "To do: name the pipeline's checkpoint directory." in done.stderr
+    assert "To do: name the pipeline's checkpoint directory" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

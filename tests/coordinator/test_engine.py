@@ -196,7 +196,7 @@ def test_a_branch_lost_in_a_running_query_asks_for_a_restart() -> None:
     assert caught.value.sink == "b"
 
 
-def test_branches_that_an_operator_gave_up_are_aborted_and_the_epoch_is_completed() -> None:
+def test_branches_that_an_operator_gave_up_are_aborted_before_the_epoch_is_completed() -> None:
     pipeline = started()
     pipeline.sinks[0].answers = [REFUSED]
     with pytest.raises(ParkedError):
@@ -204,7 +204,7 @@ def test_branches_that_an_operator_gave_up_are_aborted_and_the_epoch_is_complete
     [resource] = pipeline.sinks[0].prepared
     resolve(pipeline, "a")
     engine = pipeline.restarted()
-    assert pipeline.sinks[0].aborted() == [resource]
+    assert pipeline.sinks[0].calls[1:] == [("abort", [resource]), ("released", 0)]
     assert (engine.state.last_complete, pipeline.sinks[0].committed) == (0, {})
 
 
@@ -331,6 +331,14 @@ def test_a_branch_of_its_own_running_epoch_is_left_alone() -> None:
     running = pipeline.sinks[0].plant(1)
     sweep(pipeline)
     assert list(pipeline.sinks[0].prepared) == [running]
+
+
+def test_a_branch_of_its_own_whose_epoch_the_system_does_not_tell_is_swept_between_the_passes() -> None:
+    pipeline = started()
+    pipeline.run(0)
+    unknown = pipeline.sinks[0].plant(None)
+    sweep(pipeline)
+    assert pipeline.sinks[0].aborted() == [unknown]
 
 
 def test_a_branch_of_a_higher_generation_means_fenced_and_nothing_is_aborted() -> None:

@@ -58,7 +58,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place) -> None:
-    found = operator.status(place.checkpoint)
+    found = operator.status(operator.log_of(place.checkpoint))
     assert found["pipeline"] == "job#1"
     assert (found["generation"], found["last_decided"], found["last_complete"], found["pending"]) == (1, 1, 0, 1)
     assert found["pending_branches"] == {"a": 2, "b": 0}
@@ -68,14 +68,14 @@ def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place
 
 def test_status_of_a_directory_without_a_log_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no intent log in"):
-        operator.status(tmp_path)
+        operator.status(operator.log_of(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_status_puts_no_record_and_takes_no_lock(place: Place) -> None:
     before = place.log.slots()
     with CheckpointLock(place.checkpoint / "tpc"):
-        operator.status(place.checkpoint)
+        operator.status(operator.log_of(place.checkpoint))
     assert place.log.slots() == before
 
 
@@ -86,7 +86,7 @@ def test_a_decision_about_the_pending_epoch_is_recorded(place: Place) -> None:
     resolution = place.resolve()
     history = Journal(place.log).open()
     assert history.resolutions == (resolution,)
-    assert operator.status(place.checkpoint)["resolutions"] == [resolution.to_json()]
+    assert operator.status(operator.log_of(place.checkpoint))["resolutions"] == [resolution.to_json()]
 
 
 @pytest.mark.parametrize("epoch", [0, 2], ids=["complete", "not yet decided"])
@@ -156,7 +156,7 @@ def test_recover_finishes_the_decided_epoch_and_lets_go_of_the_checkpoint(place:
     assert operator.recover(place.pipeline()) == {"generation": 2, "last_complete": 1, "waiting_for_repair": []}
     assert len(place.sinks["a"].committed) == 2
     with CheckpointLock(place.checkpoint / "tpc"):
-        assert operator.status(place.checkpoint)["pending"] is None
+        assert operator.status(operator.log_of(place.checkpoint))["pending"] is None
 
 
 def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> None:
@@ -165,7 +165,7 @@ def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> 
     assert operator.sweep(place.pipeline()) == 1
     assert place.sinks["a"].aborted() == [stray]
     assert place.sinks["a"].committed == {}
-    assert operator.status(place.checkpoint)["pending"] == 1
+    assert operator.status(operator.log_of(place.checkpoint))["pending"] == 1
 
 
 def test_a_running_pipeline_is_neither_recovered_nor_swept(place: Place) -> None:
