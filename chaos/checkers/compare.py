@@ -1,0 +1,136 @@
+"""The rules of the checks: pure comparisons of what systems show, with the first differences by key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+SHOWN = 10
+"""How many differences a check names."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One statement and whether it holds. `differences` names the first keys where it does not."""
+
+    name: str
+    passed: bool
+    detail: str
+    differences: tuple[str, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the verdict file."""
+        return {
+            "check": self.name,
+            "passed": self.passed,
+            "detail": self.detail,
+            "differences": list(self.differences),
+            "numbers": dict(self.numbers),
+        }
+
+
+def multisets_equal(name: str, expected: Iterable[tuple[Any, ...]], found: Iterable[tuple[Any, ...]]) -> Check:
+    """The same rows, each as often. The first field of a row is its key; rows with one key are compared field by
+    field, so that a difference says missing, extra (how often) or other values.
+    """
+    wanted, seen = Counter(expected), Counter(found)
+    missing, extra = wanted - seen, seen - wanted
+    differences = [] if wanted == seen else _row_differences(missing, extra)
+    numbers = {"rows": sum(seen.values()), "missing": sum(missing.values()), "extra": sum(extra.values())}
+    if not differences:
+        return Check(name, True, f"{numbers['rows']:,} rows, each exactly once", numbers=numbers)
+    detail = f"{numbers['missing']:,} rows are missing, {numbers['extra']:,} are too many"
+    return Check(name, False, detail, tuple(differences[:SHOWN]), numbers)
+
+
+def _row_differences(missing: Counter[tuple[Any, ...]], extra: Counter[tuple[Any, ...]]) -> list[str]:
+    """One line for each key that differs, in the order of the keys, at most as many as are shown."""
+    missing_by_key = _by_key(missing)
+    extra_by_key = _by_key(extra)
+    lines = []
+    for key in sorted(missing_by_key.keys() | extra_by_key.keys(), key=str)[:SHOWN]:
+        wanted, found = missing_by_key.get(key), extra_by_key.get(key)
+        if found is None:
+            lines.append(f"{key}: missing")
+        elif wanted is None:
+            lines.append(f"{key}: {extra[found]} too many" if found else f"{key}: too many")
+        else:
+            pairs = ", ".join(f"{a!r} instead of {b!r}" for a, b in zip(found, wanted, strict=True) if a != b)
+            lines.append(f"{key}: {pairs}")
+    return lines
+
+
+def _by_key(rows: Mapping[tuple[Any, ...], int]) -> dict[Any, tuple[Any, ...]]:
+    return {row[0]: row for row in rows}
+
+
+def tallies_equal(
+    name: str, expected: Mapping[Key, Any], found: Mapping[Key, Any], *, detail: str = "{} keys, equal to the unit"
+) -> Check:
+    """The same keys with the same values, to the unit. `detail` says so; `{}` in it is the number of keys."""
+    lines = []
+    for key in sorted(expected.keys() | found.keys(), key=str):
+        if key not in found:
+            lines.append(f"{key}: missing")
+        elif key not in expected:
+            lines.append(f"{key}: is there and should not be")
+        elif expected[key] != found[key]:
+            lines.append(f"{key}: {found[key]} instead of {expected[key]}")
+    if not lines:
+        return Check(name, True, detail.format(f"{len(found):,}"), numbers={"keys": len(found)})
+    return Check(
+        name, False, f"{len(lines)} of {len(expected)} keys differ", tuple(lines[:SHOWN]), {"keys": len(found)}
+    )
+
+
+def sets_equal(name: str, expected: Iterable[Key], found: Iterable[Key], *, detail: str) -> Check:
+    """The same members. `detail` says what was compared when it holds; `{}` in it is the number of members."""
+    wanted, seen = set(expected), set(found)
+    lines = [f"{key}: missing" for key in sorted(wanted - seen, key=str)]
+    lines += [f"{key}: is there and should not be" for key in sorted(seen - wanted, key=str)]
+    numbers = {"members": len(seen)}
+    if not lines:
+        return Check(name, True, detail.format(f"{len(seen):,}"), numbers=numbers)
+    return Check(name, False, f"{len(lines):,} members differ", tuple(lines[:SHOWN]), numbers)
+
+
+def one_place_each(name: str, records: Mapping[Key, int], places: Mapping[str, set[Key]], late: set[Key]) -> Check:
+    """Every record is in exactly one place, or known to be late; its further copies are duplicates.
+
+    `records` counts how often each key was sent. A key in no place that is not in `late` is lost; a late one that
+    is in a place was not late. The numbers add up to all that was sent.
+    """
+    lines: list[str] = []
+    numbers = dict.fromkeys(places, 0) | {"duplicate": 0, "late": 0, "lost": 0}
+    for key, copies in records.items():
+        found = [place for place, members in places.items() if key in members]
+        if not found:
+            numbers["late" if key in late else "lost"] += copies
+            if key not in late:
+                lines.append(f"{key}: in no place, and not late")
+            continue
+        numbers[found[0]] += 1
+        numbers["duplicate"] += copies - 1
+        if len(found) > 1:
+            lines.append(f"{key}: at once {' and '.join(found)}")
+        if key in late:
+            lines.append(f"{key}: late, and yet {found[0]}")
+    for place, members in places.items():
+        lines += [f"{key}: {place}, and never sent" for key in members - records.keys()]
+    total = sum(records.values())
+    parts = ", ".join(f"{count:,} {place}" for place, count in numbers.items() if count or place != "lost")
+    detail = f"{total:,} records sent: {parts}"
+    return Check(name, not lines, detail, tuple(sorted(lines)[:SHOWN]), {"sent": total, **numbers})
+
+
+def nothing_left(name: str, left: Mapping[str, Sequence[str]]) -> Check:
+    """No system holds anything of an epoch that is neither committed nor aborted. `left` names it by place."""
+    lines = [f"{place}: {what}" for place, things in left.items() for what in things]
+    if lines:
+        return Check(name, False, f"{len(lines)} things are left behind", tuple(lines[:SHOWN]), {"left": len(lines)})
+    return Check(name, True, f"nothing in {', '.join(left)}", numbers={"left": 0})

@@ -1,0 +1,102 @@
+"""What a Kafka broker shows to a reader of committed records, read with a plain consumer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tpc.chaos.quiet import quiet
+from tpc.errors import LocalStackError
+
+READ_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class KafkaRecord:
+    """A record with its place; `headers` holds the last value of each name, as text."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, str]
+
+
+def read_topic(servers: str, topic: str) -> Iterator[KafkaRecord]:
+    """Every committed record of a topic, up to where it ends now. Raises `LocalStackError` after a minute's silence."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "tpc-checker",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 20,
+            "queued.max.messages.kbytes": 65536,
+        },
+        logger=quiet,
+    )
+    try:
+        known = consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
+        open_partitions = set(known.partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in open_partitions])
+        heard = time.monotonic()
+        while open_partitions:
+            for message in consumer.consume(10_000, timeout=1.0):
+                heard = time.monotonic()
+                error = message.error()
+                if error is None:
+                    yield _record(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    open_partitions.discard(message.partition())
+                elif not error.retriable():
+                    raise LocalStackError(f"topic {topic} cannot be read: {error}")
+            if time.monotonic() - heard > READ_TIMEOUT_S:
+                raise LocalStackError(f"topic {topic} cannot be read to its end: silence for {READ_TIMEOUT_S:g} s")
+    finally:
+        consumer.close()
+
+
+def _record(message: Any) -> KafkaRecord:
+    headers = {name: (value or b"").decode() for name, value in message.headers() or ()}
+    return KafkaRecord(message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers)
+
+
+def ongoing_transactions(servers: str) -> list[str]:
+    """The transactional ids of everything that is open, or prepared to commit or abort, on the broker."""
+    from kafka.admin import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=servers.split(","), request_timeout_ms=int(ANSWER_TIMEOUT_S * 1000))
+    try:
+        per_broker = admin.list_transactions(state_filters=["Ongoing", "PrepareCommit", "PrepareAbort"])
+    finally:
+        admin.close()
+    listings = [listing for of_one_broker in per_broker.values() for listing in of_one_broker]
+    return sorted(f"{listing.transactional_id} ({listing.state.value})" for listing in listings)
+
+
+def group_lag(servers: str, group: str, topics: tuple[str, ...]) -> dict[str, tuple[int | None, int]]:
+    """For each partition of `topics`: the group's committed offset (None if it has none) and the partition's end."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False}, logger=quiet)
+    try:
+        places = [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic].partitions
+        ]
+        found = {}
+        for place in consumer.committed(places, timeout=ANSWER_TIMEOUT_S):
+            _, end = consumer.get_watermark_offsets(place, timeout=ANSWER_TIMEOUT_S)
+            found[f"{place.topic}/{place.partition}"] = (place.offset if place.offset >= 0 else None, end)
+        return found
+    finally:
+        consumer.close()

@@ -1,0 +1,119 @@
+"""What a stopped query keeps in its state stores, read by a Spark session of its own in a process of its own.
+
+`python -m tpc.chaos.checkers.state_store CHECKPOINT OPERATOR STORE COLUMN...` prints the columns of a store's values,
+one JSON object a line. Spark 4.0's reader of state (`spark.read.format("statestore")`) opens a join's stores only in
+checkpoint format v1: "... 1.changelog does not exist" is what it says of v2, whose file names carry a unique id. The
+two formats differ in names alone, and `commits/N` says which ids were committed: `as_format_v1` makes a view of the
+checkpoint with v1's names, out of hard links, and changes nothing in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tpc.errors import LocalStackError
+
+READ_TIMEOUT_S = 120.0
+
+JOIN_STORES = ("left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue")
+"""The stores of a stream-stream join, in the order in which `commits/N` lists their ids."""
+
+
+def read_state(checkpoint: Path, operator: int, store: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The values of a store after the last committed epoch. Raises `LocalStackError` with what Spark said."""
+    module = "tpc.chaos.checkers.state_store"
+    command = [sys.executable, "-m", module, str(checkpoint), str(operator), store, *columns]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=READ_TIMEOUT_S, check=True)
+    except subprocess.TimeoutExpired as error:
+        raise LocalStackError(f"the state store was not read within {READ_TIMEOUT_S:g} s") from error
+    except subprocess.CalledProcessError as error:
+        last_lines = "\n".join(error.stderr.splitlines()[-8:])
+        raise LocalStackError(f"the state store of {checkpoint} could not be read: {last_lines}") from error
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def join_operator(checkpoint: Path) -> int:
+    """The number of the query's stream-stream join. Raises `LocalStackError` unless there is exactly one."""
+    found = [path.parts[-3] for path in (checkpoint / "state").glob(f"*/0/{JOIN_STORES[0]}")]
+    if len(found) != 1:
+        raise LocalStackError(f"the checkpoint {checkpoint} has {len(found)} stream-stream joins, expected one")
+    return int(found[0])
+
+
+def as_format_v1(checkpoint: Path, operator: int, view: Path) -> None:
+    """Make `view` a checkpoint in format v1 with the state of one operator. Raises `LocalStackError` where files
+    are missing (older than what Spark keeps, or never written).
+    """
+    commits = _commits(checkpoint)
+    shutil.copytree(checkpoint / "offsets", view / "offsets")
+    shutil.copy(checkpoint / "metadata", view / "metadata")
+    (view / "commits").mkdir()
+    for batch, commit in commits.items():
+        body = {"nextBatchWatermarkMs": commit["nextBatchWatermarkMs"]}
+        (view / "commits" / str(batch)).write_text(f"v1\n{json.dumps(body)}")
+    source, target = checkpoint / "state" / str(operator), view / "state" / str(operator)
+    shutil.copytree(source / "_metadata", target / "_metadata")
+    for batch, commit in commits.items():
+        for partition, ids in enumerate(commit["stateUniqueIds"][str(operator)]):
+            stores = JOIN_STORES if len(ids) == len(JOIN_STORES) else ("",)
+            for store, unique_id in zip(stores, ids, strict=True):
+                _link_version(source / str(partition) / store, target / str(partition) / store, batch + 1, unique_id)
+
+
+def _link_version(source: Path, target: Path, version: int, unique_id: str) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    if (source / "_metadata").exists():
+        shutil.copytree(source / "_metadata", target / "_metadata", dirs_exist_ok=True)
+    changelog = source / f"{version}_{unique_id}.changelog"
+    if not changelog.exists():
+        raise LocalStackError(f"{changelog} is missing: the state cannot be rebuilt from its first version on")
+    os.link(changelog, target / f"{version}.changelog")
+
+
+def _commits(checkpoint: Path) -> Mapping[int, dict[str, Any]]:
+    """Spark's commit records by batch, the first to the last; each is a version line and a line of JSON."""
+    found = {}
+    for path in (checkpoint / "commits").iterdir():
+        if path.name.isdigit():  # checksum files lie beside them
+            found[int(path.name)] = json.loads(path.read_text().split("\n", 1)[1])
+    if sorted(found) != list(range(len(found))):
+        raise LocalStackError(f"{checkpoint / 'commits'} does not begin with batch 0: older ones are gone")
+    return dict(sorted(found.items()))
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the values of a store."""
+    checkpoint, operator, store, *columns = arguments
+    with tempfile.TemporaryDirectory(dir=checkpoint, prefix=".state-view-") as place:
+        from tpc.chaos.spark_session import spark_session
+
+        view = Path(place) / "checkpoint"
+        view.mkdir()
+        as_format_v1(Path(checkpoint), int(operator), view)
+        session = spark_session(
+            "state reader",
+            directory=Path(place) / "spark",
+            extra={
+                "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it lives for seconds
+            },
+        )
+        try:
+            reader = session.read.format("statestore").option("operatorId", operator).option("storeName", store)
+            rows = reader.load(str(view)).select([f"value.{column}" for column in columns]).toJSON().collect()
+        finally:
+            session.stop()
+    sys.stdout.write("".join(f"{row}\n" for row in rows))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,293 @@
+"""Kills a pipeline, all its processes at once, at the steps of a plan; and sees all its epochs go by.
+
+The pipeline runs under `exposed`: at every step of the protocol it tells this server and waits. The answer is
+"go on", or SIGKILL to the driver, its JVM and its Python workers. A kill is made, and counts, only after an epoch
+that began after the last restart is complete. It never touches a process that is not the pipeline's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import psutil
+
+from tpc.chaos.kill_plan import Kill, Step, StepKill, TimedKill
+from tpc.errors import LocalStackError
+
+logger = logging.getLogger(__name__)
+
+DEATH_TIMEOUT_S = 20.0
+
+STEP_OF_FAILPOINT: Mapping[str, Step] = {
+    "pass.prepare": Step.DURING_PASS,
+    "epoch.prepared": Step.BEFORE_INTENT,
+    "epoch.decided": Step.BEFORE_COMMITS,
+    "sink.committed": Step.BETWEEN_COMMITS,
+    "epoch.committed": Step.BEFORE_COMPLETE,
+    "epoch.completed": Step.BEFORE_SPARK_COMMIT,
+}
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A kill that was carried out. Times are seconds since 1970; `last_hit` is the last step reported before it."""
+
+    number: int
+    planned: str
+    step: str | None
+    epoch: int | None
+    epochs_since_restart: int
+    at: float
+    processes: int
+    last_hit: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For the verdict file."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A failpoint that was reached: when, by which process, at which step, where."""
+
+    at: float
+    pid: int
+    step: str
+    where: Mapping[str, Any]
+
+
+@dataclass
+class _Life:
+    """What has been seen since the last restart."""
+
+    pid: int
+    passed: set[int] = field(default_factory=set)
+    """Epochs whose pass ended in this life: an epoch that recovery merely finishes is not one of them."""
+    complete: int = 0
+    allowed: set[str] = field(default_factory=set)
+    """Sinks that may commit in the epoch which is to be killed between two commits."""
+    committed: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    branches: int = 0
+    """Branches of the running pass about to be prepared."""
+    timer: threading.Timer | None = None
+    dying: bool = False
+
+
+class Killer:
+    """A server on 127.0.0.1 that the pipeline's failpoints ask; a context manager.
+
+    `on_hit` and `on_kill` are called for everything that happens, from several threads, one at a time.
+    """
+
+    def __init__(
+        self,
+        plan: Sequence[Kill],
+        *,
+        on_hit: Callable[[Hit], None] = lambda _hit: None,
+        on_kill: Callable[[Killed], None] = lambda _kill: None,
+    ) -> None:
+        self.plan = tuple(plan)
+        self.kills: list[Killed] = []
+        self._on_hit = on_hit
+        self._on_kill = on_kill
+        self._lock = threading.RLock()
+        self._life: _Life | None = None
+        self._last_hit = "start"
+        self._closing = threading.Event()
+        self._server = _Server(("127.0.0.1", 0), self._answer)
+
+    @property
+    def address(self) -> str:
+        """What `exposed` takes as its first argument."""
+        host, port = self._server.server_address[:2]
+        return f"{host!s}:{port}"
+
+    def __enter__(self) -> Killer:
+        threading.Thread(target=self._server.serve_forever, name="killer", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._closing.set()
+            if self._life is not None and self._life.timer is not None:
+                self._life.timer.cancel()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def watch(self, pid: int) -> None:
+        """A new life begins: the pipeline's driver is process `pid`."""
+        with self._lock:
+            self._life = _Life(pid)
+
+    def _answer(self, report: dict[str, Any]) -> bool:
+        """Whether the process that reports may go on; if not, it is being killed, and this returns when it is."""
+        step, pid = report.pop("step"), report.pop("pid")
+        with self._lock:
+            life = self._life
+            if life is None or life.dying or self._closing.is_set():
+                return False
+            self._last_hit = step
+            self._on_hit(Hit(time.time(), pid, step, report))
+            self._count(life, step, report)
+            if not self._is_due(life, step, report):
+                return not self._is_held(life, step, report)
+            self._kill(life, STEP_OF_FAILPOINT[step], report.get("epoch"))
+        return False
+
+    @property
+    def _next(self) -> Kill | None:
+        done = len(self.kills)
+        return self.plan[done] if done < len(self.plan) else None
+
+    def _count(self, life: _Life, step: str, where: Mapping[str, Any]) -> None:
+        if step == "epoch.prepared":
+            life.passed.add(where["epoch"])
+        elif step == "epoch.decided":
+            life.allowed, life.committed, life.held = set(), set(), set()
+        elif step == "pass.prepare":
+            life.branches += 1
+
+    def _is_due(self, life: _Life, step: str, where: Mapping[str, Any]) -> bool:
+        """Whether the next kill of the plan comes here. Counts a complete epoch only afterwards."""
+        plan = self._next
+        due = (
+            isinstance(plan, StepKill)
+            and STEP_OF_FAILPOINT.get(step) is plan.step
+            and life.complete >= plan.epochs
+            and self._is_nth(life, plan, step, where)
+        )
+        if step == "epoch.prepared":
+            life.branches = 0
+        if step == "epoch.completed" and where["epoch"] in life.passed and not due:
+            life.complete += 1
+            if isinstance(plan, TimedKill) and life.timer is None:
+                life.timer = threading.Timer(plan.delay_s, self._time_is_up, (life,))
+                life.timer.daemon = True
+                life.timer.start()
+        return due
+
+    def _is_nth(self, life: _Life, plan: StepKill, step: str, where: Mapping[str, Any]) -> bool:
+        if step == "pass.prepare":
+            return life.branches >= plan.nth
+        if step == "sink.committed":
+            life.committed.add(where["sink"])
+            return len(life.committed) >= min(plan.nth, len(life.allowed)) and bool(life.held)
+        return where["epoch"] in life.passed
+
+    def _is_held(self, life: _Life, step: str, where: Mapping[str, Any]) -> bool:
+        """Whether a sink's commit must wait, so that the kill falls between its commit and another sink's."""
+        plan = self._next
+        if not (isinstance(plan, StepKill) and plan.step is Step.BETWEEN_COMMITS and life.complete >= plan.epochs):
+            return False
+        if step != "sink.commit" or where["epoch"] not in life.passed:
+            return False
+        if where["sink"] in life.allowed or len(life.allowed) < plan.nth:
+            life.allowed.add(where["sink"])
+            return False
+        life.held.add(where["sink"])
+        if len(life.committed) >= plan.nth:
+            self._kill(life, Step.BETWEEN_COMMITS, where["epoch"])
+        return True
+
+    def _time_is_up(self, life: _Life) -> None:
+        with self._lock:
+            if life is self._life and not life.dying and not self._closing.is_set():
+                self._kill(life, None, None)
+
+    def _kill(self, life: _Life, step: Step | None, epoch: int | None) -> None:
+        life.dying = True
+        at = time.time()
+        victims = strike(life.pid)
+        killed = Killed(
+            number=len(self.kills) + 1,
+            planned=str(self._next),
+            step=step.value if step else None,
+            epoch=epoch,
+            epochs_since_restart=life.complete,
+            at=at,
+            processes=len(victims),
+            last_hit=self._last_hit,
+        )
+        self.kills.append(killed)
+        self._on_kill(killed)
+        await_death(victims)
+
+
+def strike(pid: int) -> list[psutil.Process]:
+    """SIGKILL to process `pid`, everything it started, and their process groups; the processes that there were.
+
+    PySpark's worker daemon makes a process group of its own, so the driver's group alone would leave the workers
+    to find out by themselves.
+    """
+    try:
+        driver = psutil.Process(pid)
+        family = [driver, *driver.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+    groups = set()
+    for process in family:
+        with suppress(ProcessLookupError):
+            groups.add(os.getpgid(process.pid))
+    groups.discard(os.getpgrp())
+    for group in groups:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    return family
+
+
+def await_death(processes: Sequence[psutil.Process]) -> None:
+    """Returns when all are gone; raises `LocalStackError` if they do not go."""
+    deadline = time.monotonic() + DEATH_TIMEOUT_S
+    while any(map(lives, processes)):
+        if time.monotonic() > deadline:
+            raise LocalStackError(f"processes outlive SIGKILL: {list(processes)}")
+        time.sleep(0.005)
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether a process is there and is no zombie: the driver is one until its supervisor collects it."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    """One short connection for each report; a thread each, since an answer may never come."""
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], answer: Callable[[dict[str, Any]], bool]) -> None:
+        super().__init__(address, _Connection)
+        self.answer = answer
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        line = self.rfile.readline()
+        if not line:
+            return
+        assert isinstance(self.server, _Server)
+        if self.server.answer(json.loads(line)):
+            with suppress(OSError):  # whoever asked was killed meanwhile
+                self.wfile.write(b".")
+        else:
+            with suppress(OSError):
+                self.rfile.read(1)  # held until it is dead, which closes the connection

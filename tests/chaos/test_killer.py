@@ -1,0 +1,108 @@
+"""The killer strikes where the plan says, only after a complete epoch, and leaves nothing alive."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tpc.chaos.kill_plan import Kill, Step, StepKill, TimedKill, kill_plan
+from tpc.chaos.killer import Hit, Killed, Killer, lives
+from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Run:
+    """What a killed toy pipeline left."""
+
+    code: int
+    kills: list[Killed]
+    hits: list[Hit] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+
+
+def run(directory: Path, plan: tuple[Kill, ...], epochs: int) -> Run:
+    hits: list[Hit] = []
+    done = directory / "done"
+
+    def on_event(event: SupervisorEvent) -> None:
+        if event.kind == "started":
+            killer.watch(event.process)
+
+    with Killer(plan, on_hit=hits.append) as killer:
+        program = ["tests.chaos.toy_pipeline", str(done), str(epochs)]
+        code = supervise(
+            [sys.executable, "-m", "tpc.chaos.exposed", killer.address, *program],
+            strategy=FixedDelay(0.01, limit=len(plan) + 1),
+            on_event=on_event,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.DEVNULL,
+        )
+    return Run(code, killer.kills, hits, done.read_text().split())
+
+
+@pytest.mark.parametrize("step", Step)
+def test_a_kill_comes_at_its_step_after_a_complete_epoch(step: Step, tmp_path: Path) -> None:
+    result = run(tmp_path, (StepKill(step, epochs=2),), epochs=5)
+    assert result.code == 0
+    assert [(kill.step, kill.epoch, kill.epochs_since_restart) for kill in result.kills] == [(step.value, 2, 2)]
+    assert result.done == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("sinks", [1, 2])
+def test_between_two_commits_some_sinks_have_committed_and_others_have_not(sinks: int, tmp_path: Path) -> None:
+    result = run(tmp_path, (StepKill(Step.BETWEEN_COMMITS, epochs=1, nth=sinks),), epochs=3)
+    at_the_kill = [hit for hit in result.hits if hit.where.get("epoch") == 1 and hit.at <= result.kills[0].at]
+    committed = [hit.where["sink"] for hit in at_the_kill if hit.step == "sink.committed"]
+    assert len(committed) == sinks
+
+
+def test_more_sinks_than_there_are_is_a_kill_that_waits_for_no_one_and_never_comes(tmp_path: Path) -> None:
+    result = run(tmp_path, (StepKill(Step.BETWEEN_COMMITS, epochs=1, nth=3),), epochs=3)
+    assert (result.code, result.kills) == (0, [])
+
+
+def test_a_timed_kill_comes_after_a_complete_epoch(tmp_path: Path) -> None:
+    result = run(tmp_path, (TimedKill(0.0),), epochs=200)
+    assert [kill.step for kill in result.kills] == [None]
+    assert result.kills[0].epochs_since_restart >= 1
+
+
+def test_every_kill_of_a_plan_is_carried_out_in_order(tmp_path: Path) -> None:
+    plan = tuple(kill for kill in kill_plan(2) if isinstance(kill, StepKill))
+    result = run(tmp_path, plan, epochs=40)
+    assert [kill.step for kill in result.kills] == [kill.step.value for kill in plan]
+    assert all(kill.epochs_since_restart >= 1 for kill in result.kills)
+
+
+def test_a_kill_takes_processes_in_other_groups_along(tmp_path: Path) -> None:
+    result = run(tmp_path, (StepKill(Step.BEFORE_INTENT),), epochs=2)
+    children = [int(path.name.split("-")[1]) for path in tmp_path.glob("child-*")]
+    assert result.kills[0].processes == 2
+    assert len(children) == 2
+    assert not any(lives(psutil.Process(child)) for child in children if psutil.pid_exists(child))
+
+
+def test_a_program_whose_killer_is_gone_ends(tmp_path: Path) -> None:
+    with Killer(()) as killer:
+        address = killer.address
+    program = ["tests.chaos.toy_pipeline", str(tmp_path / "done"), "1"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "tpc.chaos.exposed", address, *program],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    for path in tmp_path.glob("child-*"):
+        psutil.Process(int(path.name.split("-")[1])).kill()
+    assert ended.returncode != 0
+    assert "nobody answers" in ended.stderr
