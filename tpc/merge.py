@@ -19,6 +19,9 @@ class MergeHow(str, Enum):
     KEEP = "keep"
 
 
+_ORDERING = (MergeHow.REPLACE, MergeHow.MAX)
+
+
 @dataclass(frozen=True)
 class MergePlan:
     """A keyed merge: `key` columns, and for every other column what happens when the key is there.
@@ -44,6 +47,13 @@ class MergePlan:
             raise ConfigurationError(
                 "merge 'replace' needs an order column: rows of one key arrive in no order",
                 remedy="pass order_by='column': the row with its greatest value wins.",
+            )
+
+        if self.order_by is not None and self.columns.get(self.order_by, MergeHow.MAX) not in _ORDERING:
+            raise ConfigurationError(
+                f"the order column {self.order_by!r} cannot be merged with '{self.columns[self.order_by].value}': "
+                "which row is the newest would depend on how rows are spread over tasks",
+                remedy="merge it with 'replace' or 'max', or leave it out of merge.",
             )
 
     def completed(self, names: Sequence[str]) -> MergePlan:

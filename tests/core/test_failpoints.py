@@ -62,3 +62,9 @@ def test_the_table_is_carried_to_another_process_by_value() -> None:
     carried = pickle.loads(pickle.dumps(failpoints.installed()))
     failpoints.install({})
     assert carried == {"pass.write": note}
+
+
+def test_the_table_that_is_carried_is_a_copy() -> None:
+    failpoints.install({"pass.write": note})
+    failpoints.installed().clear()
+    assert set(failpoints.installed()) == {"pass.write"}

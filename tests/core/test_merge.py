@@ -23,6 +23,13 @@ def test_replace_needs_an_order(merge: str | dict[str, str]) -> None:
     assert merge_plan(["k"], merge, "at").order_by == "at"
 
 
+@pytest.mark.parametrize("how", ["add", "min", "keep"])
+def test_the_order_column_keeps_its_meaning(how: str) -> None:
+    with pytest.raises(ConfigurationError, match="the order column 'at' cannot be merged with"):
+        merge_plan(["k"], {"a": "replace", "at": how}, "at")
+    assert merge_plan(["k"], {"a": "replace", "at": "max"}, "at").columns["at"] is MergeHow.MAX
+
+
 @pytest.mark.parametrize(
     ("key", "merge", "what"),
     [
