@@ -39,7 +39,7 @@ from tpc.errors import ConfigurationError, LocalStackError
 DIRECTORY = Path("tpc-demo")
 INTERRUPTED = 130
 """The exit code that shells know for Ctrl-C."""
-EPOCHS = 28
+EPOCHS = 20
 """How many epochs the input is cut into, unless the kills need more."""
 MIN_EPOCHS = 8
 SPARE_RECORDS = 5

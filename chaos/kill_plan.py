@@ -16,7 +16,7 @@ KILLS = 9
 TIMED_SHARE = 3
 """Every third kill comes at a random wall time instead of at a step."""
 
-MAX_DELAY_S = 4.0
+MAX_DELAY_S = 3.0
 
 
 class Step(str, Enum):
@@ -67,7 +67,7 @@ def kill_plan(seed: int, kills: int = KILLS) -> tuple[Kill, ...]:
     rng = random.Random(seed)
     plan: list[Kill] = []
     while len(plan) < kills:
-        nine: list[Kill] = [StepKill(step, rng.randint(1, 2), rng.randint(1, 3)) for step in Step]
+        nine: list[Kill] = [StepKill(step, nth=rng.randint(1, 3)) for step in Step]
         nine += [TimedKill(rng.uniform(0.0, MAX_DELAY_S)) for _ in range(len(nine) // (TIMED_SHARE - 1))]
         rng.shuffle(nine)
         plan += nine
@@ -77,4 +77,4 @@ def kill_plan(seed: int, kills: int = KILLS) -> tuple[Kill, ...]:
 def epochs_needed(plan: tuple[Kill, ...]) -> int:
     """How many epochs a run must have so that every kill of the plan finds its epoch, with a few to spare."""
     # A timed kill may come a few epochs later than its restart; the epoch it hits may be repeated.
-    return sum(kill.epochs + 1 if isinstance(kill, StepKill) else 4 for kill in plan) + 3
+    return sum(kill.epochs + 1 if isinstance(kill, StepKill) else 3 for kill in plan) + 2

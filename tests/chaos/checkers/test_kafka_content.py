@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.kafka_topics import SILENT, KafkaTopics
+from tests.support.processes import eventually
 from tpc.chaos.checkers.kafka_content import group_lag, ongoing_transactions, read_topic
 
 pytestmark = pytest.mark.stack
@@ -37,7 +38,7 @@ def test_an_open_transaction_is_named_and_its_rows_are_not_seen(kafka: KafkaTopi
         assert f"{transaction} (Ongoing)" in ongoing_transactions(kafka.bootstrap)
     finally:
         producer.abort_transaction(20)
-    assert transaction not in " ".join(ongoing_transactions(kafka.bootstrap))
+    eventually(lambda: transaction not in " ".join(ongoing_transactions(kafka.bootstrap)), "the abort is through")
 
 
 def test_a_group_that_is_behind_shows_how_far(kafka: KafkaTopics) -> None:
