@@ -18,7 +18,8 @@ from tpc.chaos.killer import Hit, Killed
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.local_log import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
-from tpc.history import History, advanced
+from tpc.fold import advanced
+from tpc.history import History
 from tpc.records import DamagedRecordError, decode
 
 

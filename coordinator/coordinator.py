@@ -6,27 +6,44 @@ nobody decided swept. `tpc recover`, `tpc sweep` and `tpc in-doubt` use the same
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 
-from tpc.coordinator.belonging import check_bound_sinks, check_markers, check_pipeline
+from tpc.belonging import (
+    check_bound_sinks,
+    check_damage,
+    check_markers,
+    check_pipeline,
+    check_removed_sinks,
+    check_unknown_to_sinks,
+)
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.clock import Clock, SystemClock
 from tpc.coordinator.engine import Engine, EngineSettings
 from tpc.coordinator.log import Journal, Log
 from tpc.coordinator.participants import Participants
-from tpc.coordinator.reconcile import check_identity
+from tpc.coordinator.reconcile import check_decided, check_identity, check_undecided, reconcile
 from tpc.coordinator.spark_log import SparkLog
+from tpc.errors import FencedError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import History
-from tpc.sink import CheckContext, Sink
+from tpc.manifest import Barrier
+from tpc.sink import CheckContext, Limit, Sink
+
+logger = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """The driver's half of a pipeline. `lock`, then `take_over` once, then `engine.run_batch` per epoch."""
+    """The driver's half of a pipeline. `lock`, then `take_over` once, then `engine.run_batch` per epoch.
+
+    The keyword arguments are for simulations: other time, another way to run the sinks' calls, another Spark.
+    """
 
     def __init__(
         self,
@@ -37,12 +54,15 @@ class Coordinator:
         settings: EngineSettings,
         *,
         clock: Clock | None = None,
+        journal: Journal | None = None,
+        pool: Executor | None = None,
+        spark_log: SparkLog | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.checkpoint = checkpoint
-        self.spark_log = SparkLog(checkpoint)
-        self.journal = Journal(log)
-        self.participants = Participants(pipeline, sinks)
+        self.spark_log = spark_log or SparkLog(checkpoint)
+        self.journal = journal or Journal(log)
+        self.participants = Participants(pipeline, sinks, pool)
         self.engine = Engine(self.journal, self.participants, clock or SystemClock(), settings)
         self._lock = CheckpointLock(checkpoint / "tpc")
 
@@ -61,40 +81,108 @@ class Coordinator:
         history = self.read()
         check_identity(history, self.spark_log)
         self.participants.check(contexts)
-        self._claim(history)
+        self._claim(self.engine.recover)
 
-    def finish(self) -> None:
-        """Finish what is decided and sweep what is not; no epoch will follow. Sinks are not checked for one."""
-        self._claim(self.read())
+    def finish(self) -> int:
+        """Finish what is decided and sweep what is not; no epoch will follow. Sinks are not checked for one.
 
-    def _claim(self, history: History) -> None:
-        self._prepare_claim(history)
-        self.engine.recover()
+        Returns how many branches were aborted.
+        """
+        return self._claim(self.engine.recover)
 
-    def _prepare_claim(self, history: History) -> None:
+    def sweep_only(self) -> int:
+        """Abort what no intent names, under a new generation; the decided epoch stays as it is."""
+        return self._claim(self.engine.claim_and_sweep)
+
+    def _claim(self, begin: Callable[[], int]) -> int:
+        self._prepare_claim()
+        try:
+            swept = begin()
+        except FencedError:
+            if not self._may_claim_again():
+                raise
+            logger.warning("a late record took the slot of the claim, and nobody leads: claiming again")
+            self._prepare_claim()
+            swept = begin()
+        # Only now: somebody who lost the claim must not leave an id of his own behind.
+        check_identity(self.journal.history, self.spark_log)
+        return swept
+
+    def _may_claim_again(self) -> bool:
+        """Whether the slot of the claim holds no newer term: a dead coordinator's put may arrive late."""
+        return self.read().generation < self.engine.state.generation and self.engine.begin_again()
+
+    def _prepare_claim(self) -> None:
+        """Do log and sinks belong together? Sinks are asked after the log was read, so it may have gone on."""
         identities = self.participants.identities()
-        check_bound_sinks(history, identities)
-        check_markers(history, self.participants)
+        while True:
+            history = self.read()
+            try:
+                check_bound_sinks(history, identities)
+                check_removed_sinks(history, identities)
+                self._check_sinks(history)
+                break
+            except HistoryMismatchError:
+                if max(self.journal.log.slots(), default=0) == history.next_slot - 1:
+                    raise
+                logger.info("the log has gone on while the sinks were asked: reading it again")
         self.engine.claim = {
             "sinks": identities,
-            "query_id": history.query_id or self._query_id(),
+            "query_id": history.query_id or self.spark_log.query_id() or str(uuid.uuid4()),
             "host": socket.gethostname(),
             "process": os.getpid(),
         }
 
-    def _query_id(self) -> str:
-        """Spark's query id; given by us on a new checkpoint, so that the log's first record can name it."""
-        found = self.spark_log.query_id()
-        if found is None:
-            found = str(uuid.uuid4())
-            self.spark_log.restore_metadata(found)
-        return found
+    def _check_sinks(self, history: History) -> None:
+        """What the sinks show must be what the log says; where markers expire, a missing one proves nothing."""
+        participants = self.participants
+        since = min((m.generation for m in history.manifests.values()), default=0)
+        markers = participants.newest_markers(since)
+        if history.damaged:
+            where = self.journal.log.where(history.damaged[0].slot)
+            check_damage(history, markers, participants.owners(), where)
+        if history.pipeline is None:
+            check_unknown_to_sinks(self.pipeline, markers, participants.owners(), participants.in_doubt())
+            return
+        expiring = [name for name, sink in participants.sinks.items() if Limit.MARKERS_EXPIRE in sink.limits]
+        for name in check_markers(history, markers, expiring):
+            logger.warning("sink %s shows no epoch any more; its markers expire, so this proves nothing", name)
 
-    def sweep_only(self) -> int:
-        """Abort what no intent names, under a new generation; the decided epoch stays as it is."""
-        history = self.read()
-        self._prepare_claim(history)
-        return self.engine.claim_and_sweep()
+    # Spark's log -----------------------------------------------------------------------------------------------
+
+    def reconcile(self, run_one_batch: Callable[[], None]) -> None:
+        """Bring Spark's log up to the intent log; `run_one_batch` runs the query for exactly one batch."""
+        with self._fenced_first():
+            self._require_leading()
+            reconcile(self.journal.history, self.spark_log, run_one_batch, self._require_leading)
+
+    def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
+        """The cut of `epoch` as Spark has planned it, after it was compared with the log; undecided ones made durable.
+
+        Raises `HistoryMismatchError` before anything was done for the epoch.
+        """
+        history = self.journal.history
+        with self._fenced_first():
+            barrier = self.spark_log.barrier(epoch, stateful=stateful)
+            decided = history.manifests.get(epoch)
+            if decided is not None:
+                check_decided(decided, barrier.offsets_file)
+            else:
+                check_undecided(history.manifests.get(epoch - 1), epoch, barrier.start)
+                self.spark_log.make_durable(epoch)
+        return barrier
+
+    def _require_leading(self) -> None:
+        self.journal.require_highest(self.journal.history.last_slot)
+
+    @contextmanager
+    def _fenced_first(self) -> Iterator[None]:
+        """What looks like a contradiction to a fenced coordinator is the work of the one that leads."""
+        try:
+            yield
+        except HistoryMismatchError:
+            self._require_leading()
+            raise
 
     def close(self) -> None:
         """Let go of connections and of the checkpoint's lock. Idempotent."""

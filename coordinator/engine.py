@@ -28,11 +28,20 @@ from tpc.effects import (
     Return,
     Stop,
     Sweep,
+    TakeOwnership,
     Verify,
     Warn,
     WriteEpoch,
 )
-from tpc.errors import FencedError, StateMachineError, TpcError, TransientError, UnknownOutcomeError
+from tpc.errors import (
+    DecisionUnknownError,
+    FencedError,
+    PutUnknownError,
+    StateMachineError,
+    TpcError,
+    TransientError,
+    UnknownOutcomeError,
+)
 from tpc.events import (
     Aborted,
     Answered,
@@ -40,6 +49,7 @@ from tpc.events import (
     Event,
     Failed,
     Opened,
+    Owned,
     Prepared,
     RenewalDue,
     Replayed,
@@ -51,9 +61,10 @@ from tpc.events import (
 )
 from tpc.machine import step
 from tpc.manifest import Manifest
-from tpc.records import RecordKind
-from tpc.sink import Outcome, Verdict
+from tpc.records import Record, RecordKind
+from tpc.sink import Outcome, Owner, Verdict
 from tpc.states import Phase, State
+from tpc.sweeping import Sweeper
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +97,10 @@ class EngineSettings:
     sweep_interval_s: float = 30.0
     keep_epochs: int = 200
     renew_after_epochs: int = 200
+    renew_after_s: float = 6 * 3600.0
+    """A new term begins at least so often: `tpc orphans` takes a pipeline for dead that was silent for a day."""
+    log_timeout_s: float = 300.0
+    """How long a put of the log whose answer was lost is repeated before the process gives up."""
 
 
 @dataclass
@@ -118,14 +133,16 @@ class Engine:
         self.times = EpochTimes(clock.wall())
         self._lock = threading.RLock()
         self._runner: EpochRunner | None = None
-        self._swept_at = self._finishing_since = clock.monotonic()
+        self._swept_at = self._owned_at = self._finishing_since = clock.monotonic()
         self._last_complete: dict[str, Any] | None = None
         """How long the last complete record took; it can only stand in the next one."""
+        self._has_led = False
         self._swept_count = 0
         self._may_sweep_later = False
         self._last_unknown: dict[str, Outcome] = {}
         self._performers: Mapping[type[Any], Callable[[Any], Event | None]] = {
             PutRecord: self._put,
+            TakeOwnership: self._own,
             Commit: self._commit,
             Sweep: self._sweep,
             WriteEpoch: self._write,
@@ -140,17 +157,28 @@ class Engine:
 
     # What others ask for ---------------------------------------------------------------------------------------
 
-    def recover(self) -> None:
-        """Take over: claim a generation, finish what is decided, sweep what is not. The journal must be open."""
+    def recover(self) -> int:
+        """Take over: claim a generation, finish what is decided, sweep what is not. The journal must be open.
+
+        Returns how many branches were aborted.
+        """
         with self._lock:
             self.times = EpochTimes(self.clock.wall(), last=self.clock.monotonic())
             self._drive(Opened(self.journal.history))
+            return self._swept_count
 
     def claim_and_sweep(self) -> int:
         """Take over and sweep, leaving the decided epoch as it is; how many branches were aborted."""
         with self._lock:
             self._drive(Opened(self.journal.history, finish=False))
             return self._swept_count
+
+    def begin_again(self) -> bool:
+        """Forget a claim that was not stored; False when this coordinator has led already."""
+        if self.state.phase is not Phase.STOPPED or self._has_led:
+            return False
+        self.state = State(self.participants.pipeline)
+        return True
 
     def run_batch(self, epoch: int, runner: EpochRunner) -> None:
         """One call of Spark's batch function. Returns when the epoch is complete; raises what stopped it."""
@@ -183,12 +211,18 @@ class Engine:
                 self._drive(SweepDue())
             finally:
                 self._may_sweep_later = False
+        if self._term_is_old():
+            self._drive(RenewalDue())
+
+    def _term_is_old(self) -> bool:
+        """Whether the generation record holds up pruning, or the sinks have not heard of this term for long."""
+        if self.clock.monotonic() - self._owned_at >= self.settings.renew_after_s:
+            return True
         history = self.journal.history
         claimed_after = history.generation_slots[-1][1]
-        if history.last_complete is not None and (
+        return history.last_complete is not None and (
             history.last_complete - (-1 if claimed_after is None else claimed_after) > self.settings.renew_after_epochs
-        ):
-            self._drive(RenewalDue())
+        )
 
     # The loop --------------------------------------------------------------------------------------------------
 
@@ -209,11 +243,8 @@ class Engine:
     def _put(self, effect: PutRecord) -> Event:
         body = dict(effect.body)
         if effect.kind is RecordKind.GENERATION:
-            body |= self.claim | {
-                "started_at": self.clock.wall(),
-                "floor": self.journal.history.cut(self.settings.keep_epochs),
-                "markers": self._expected_markers(),
-            }
+            body |= self.claim | {"started_at": self.clock.wall()}
+            body |= self.journal.history.carried(self.participants.sinks, self.settings.keep_epochs)
         elif effect.kind is RecordKind.INTENT:
             self.clock_phase("verify")
             failpoints.hit("epoch.prepared", epoch=body["epoch"])
@@ -222,21 +253,41 @@ class Engine:
             failpoints.hit("epoch.committed", epoch=body["epoch"])
             body |= self._complete_body()
         try:
-            self.journal.put(effect.kind, body)
+            self._put_until_known(self.journal.next_record(effect.kind, body))
         except FencedError as error:
             return Superseded(error.what)
         except TpcError as error:
-            return Failed(error.located(pipeline=str(self.state.pipeline), epoch=self.state.epoch))
+            return Failed(self._located(error))
         self._after_put(effect.kind, body)
         return Stored()
 
-    def _expected_markers(self) -> dict[str, int | None]:
-        """What each sink shows before the pending epoch is committed in it."""
+    def _put_until_known(self, record: Record) -> None:
+        """Put the identical record until the log says what became of it, or for `log_timeout_s`."""
+        settings, started = self.settings, self.clock.monotonic()
+        delay_s = settings.retry_delay_s
+        while True:
+            try:
+                return self.journal.put(record)
+            except PutUnknownError as error:
+                if self.clock.monotonic() - started + delay_s > settings.log_timeout_s:
+                    raise
+                logger.warning("slot %d of the log: %s. Putting the same record again.", record.slot, error.what)
+            if self.clock.wait(self.stopping, delay_s):
+                raise DecisionUnknownError(f"slot {record.slot} of the log: stopped before its put was answered")
+            delay_s = min(settings.retry_delay_max_s, 2 * delay_s)
+
+    def _own(self, effect: TakeOwnership) -> Event:
         history = self.journal.history
-        before = None if history.pending is None else history.pending.epoch
-        decided = {name for manifest in history.manifests.values() for name in manifest.sinks}
-        names = sorted({*self.participants.sinks, *history.markers, *decided})
-        return {name: history.last_epoch_of(name, before=before) for name in names}
+        owner = Owner(effect.generation, history.owners[effect.generation], self.clock.wall())
+        try:
+            self.participants.take_ownership(owner, history, self._still_leading)
+        except FencedError as error:
+            return Superseded(error.what)
+        except TpcError as error:
+            return Failed(self._located(error))
+        self._owned_at = self.clock.monotonic()
+        failpoints.hit("recovery.owned", generation=effect.generation)
+        return Owned()
 
     def _complete_body(self) -> dict[str, Any]:
         return {
@@ -252,6 +303,7 @@ class Engine:
 
     def _after_put(self, kind: RecordKind, body: Mapping[str, Any]) -> None:
         if kind is RecordKind.GENERATION:
+            self._has_led = True
             self.journal.prune()
             failpoints.hit("recovery.claimed", generation=body["generation"])
         elif kind is RecordKind.INTENT:
@@ -310,9 +362,7 @@ class Engine:
     def _sweep(self, effect: Sweep) -> Event:
         self._swept_at = self.clock.monotonic()
         try:
-            count = self.participants.sweep(
-                effect.generation, self.state.last_complete, effect.manifest, self._still_leading
-            )
+            count = self.participants.sweep(self._sweeper(effect.manifest), self._still_leading)
         except TransientError as error:
             if not self._may_sweep_later:
                 return Failed(error.located(pipeline=str(self.state.pipeline)))
@@ -324,10 +374,12 @@ class Engine:
         failpoints.hit("recovery.swept", generation=effect.generation, count=count)
         return Swept(count)
 
+    def _sweeper(self, named: Manifest | None, *, failed_epoch: int | None = None) -> Sweeper:
+        state = self.state
+        return Sweeper(state.pipeline, state.generation, state.last_complete, named, failed_epoch)
+
     def _still_leading(self) -> None:
-        highest = self.journal.log.slots()[-1]
-        if highest != self.journal.history.last_slot:
-            raise FencedError(f"the log has gone on to slot {highest}", pipeline=str(self.state.pipeline))
+        self.journal.require_highest(self.journal.history.last_slot)
 
     def _write(self, effect: WriteEpoch) -> Event:
         try:
@@ -360,9 +412,7 @@ class Engine:
 
     def _abort(self, effect: AbortEpoch) -> Event:
         try:
-            self.participants.sweep(
-                effect.generation, self.state.last_complete, effect.spare, self._still_leading, effect.epoch
-            )
+            self.participants.sweep(self._sweeper(effect.spare, failed_epoch=effect.epoch), self._still_leading)
         except FencedError as error:
             return Failed(self._located(error))
         except TpcError:

@@ -7,13 +7,15 @@ notices when somebody else does.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tpc.errors import CorruptionError, FencedError
-from tpc.history import History, advanced, fold
+from tpc.fold import advanced, fold
+from tpc.history import DamagedSlot, History
 from tpc.json import JSONObject
 from tpc.records import DamagedRecordError, Record, RecordKind, decode
 
@@ -27,8 +29,10 @@ class Log(ABC):
     def put(self, slot: int, data: bytes) -> bool:
         """Make `data` the content of `slot` if nobody has put anything there.
 
-        True: `data` is durable in `slot`. False: the slot holds something else. Raises `DecisionUnknownError` when
-        neither is certain (a failed fsync, a lost reply): whoever put must not act on either.
+        True: `data` is durable in `slot`, by this put or an earlier one of the same bytes. False: the slot holds
+        something else. Raises `TransientError` when nothing was put for certain; `PutUnknownError` when neither is
+        certain and the same put may be repeated (a lost reply); `DecisionUnknownError` when it may not (a failed
+        fsync: the process must end). Whoever put must act on neither.
         """
 
     @abstractmethod
@@ -53,19 +57,26 @@ class Log(ABC):
 
 
 class Journal:
-    """A pipeline's records in a log, as one coordinator (or a reader) sees them."""
+    """A pipeline's records in a log, as one coordinator (or a reader) sees them. `nonces` makes one for each record."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, nonces: Callable[[], str] = lambda: uuid.uuid4().hex) -> None:
         self.log = log
+        self._nonces = nonces
         self.history = History()
 
     def open(self) -> History:
-        """Read the log from its floor to its end. Raises `CorruptionError` where the records contradict."""
-        self.history = fold(self.records())
+        """Read the log from its floor to its end. Raises `CorruptionError` where the records contradict.
+
+        Damage at the end is in the history (`damaged`); whether it may be voided is for `tpc.belonging` to say.
+        """
+        self.history = fold(*self._records_and_damage())
         return self.history
 
     def records(self) -> list[Record]:
-        """All records from the floor on, in order."""
+        """All whole records from the floor on, in order."""
+        return self._records_and_damage()[0]
+
+    def _records_and_damage(self) -> tuple[list[Record], list[DamagedSlot]]:
         while True:
             slots = self.log.slots()
             try:
@@ -74,40 +85,61 @@ class Journal:
                 if self.log.slots()[-1:] == slots[-1:]:
                     raise  # a slot that was listed cannot be read, though nobody has gone on and pruned it
 
-    def _read(self, slots: Sequence[int]) -> list[Record]:
+    def _read(self, slots: Sequence[int]) -> tuple[list[Record], list[DamagedSlot]]:
+        """From the end back to the floor. Damage at the end is told, voided damage passed over, other is corruption."""
         found: list[Record] = []
+        damaged: list[DamagedSlot] = []
+        voids: dict[str, str] = {}
         floor = 1
         for slot in reversed(slots):
             if slot < floor:
                 break
-            found.append(self._decoded(slot, last=slot == slots[-1]))
-            floor = max(floor, found[-1].body.get("floor", 1))
-        return found[::-1]
+            if str(slot) in voids:
+                continue  # whatever became of its bytes since
+            data = self.log.read(slot)
+            try:
+                record = decode(data, slot)
+            except DamagedRecordError as error:
+                if found:
+                    raise self._corrupt(slot, error) from error
+                damaged.append(DamagedSlot(slot, hashlib.sha256(data).hexdigest(), error.what))
+                continue
+            found.append(record)
+            floor = max(floor, record.body.get("floor", 1))
+            voids |= record.body.get("voids", {})
+        return found[::-1], damaged[::-1]
 
-    def _decoded(self, slot: int, *, last: bool) -> Record:
-        try:
-            return decode(self.log.read(slot), slot)
-        except DamagedRecordError as error:
-            which = "the last record" if last else "a record with valid ones after it"
-            raise CorruptionError(
-                f"{which} of the log is damaged, {self.log.where(slot)}: {error.what}",
-                remedy="restore it from a mirror or a backup; nothing was committed or aborted.",
-            ) from error
+    def _corrupt(self, slot: int, error: DamagedRecordError) -> CorruptionError:
+        return CorruptionError(
+            f"a record with valid ones after it is damaged, {self.log.where(slot)}: {error.what}",
+            remedy="restore it from a mirror or a backup; nothing was committed or aborted.",
+        )
 
-    def put(self, kind: RecordKind, body: JSONObject) -> Record:
-        """Put a record into the next slot.
+    def next_record(self, kind: RecordKind, body: JSONObject) -> Record:
+        """The record that would follow the last one, with a nonce of its own."""
+        return Record(self.history.next_slot, kind, self._nonces(), body)
 
-        Raises `FencedError` when the slot is taken or higher slots exist, and `DecisionUnknownError`.
+    def put(self, record: Record) -> None:
+        """Put a record into its slot, where `next_record` has placed it.
+
+        After a `PutUnknownError` the same record may be put again. Raises `FencedError` when the slot is taken or
+        higher slots exist, and what `Log.put` raises.
         """
-        slot = self.history.last_slot + 1
-        record = Record(slot, kind, uuid.uuid4().hex, body)
+        slot = record.slot
         if not self.log.put(slot, record.encode()):
             raise FencedError(f"slot {slot} of the log belongs to another coordinator")
+        self.require_highest(slot)
+        self.history = advanced(self.history, record)
+
+    def append(self, kind: RecordKind, body: JSONObject) -> None:
+        """Put one record after the last; for whoever leaves an unknown put to a person."""
+        self.put(self.next_record(kind, body))
+
+    def require_highest(self, slot: int) -> None:
+        """Raises `FencedError` when the log goes on after `slot`: whoever thinks it is the last is fenced."""
         highest = self.log.slots()[-1]
         if highest > slot:
-            raise FencedError(f"slot {slot} lies in a hole of the log, which goes on to slot {highest}")
-        self.history = advanced(self.history, record)
-        return record
+            raise FencedError(f"the log goes on to slot {highest}, after slot {slot}")
 
     def prune(self) -> None:
         """Delete what lies below the floor. What is pruned is never read as "was not committed"."""

@@ -17,8 +17,9 @@ from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.local_log import LocalLog
 from tpc.coordinator.log import Journal, Log
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
-from tpc.errors import ConfigurationError
+from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
 from tpc.history import Action, History, Resolution
+from tpc.json import JSONObject
 from tpc.records import RecordKind
 from tpc.sink import InDoubt
 
@@ -45,6 +46,8 @@ def status(log: Log) -> dict[str, Any]:
         "last_complete": history.last_complete,
         "pending": None if pending is None else pending.epoch,
         "pending_branches": {} if pending is None else {n: len(p.branches) for n, p in pending.sinks.items()},
+        "damaged_slots": [damaged.slot for damaged in history.damaged],
+        "removed_sinks": dict(history.removed),
         "resolutions": [resolution.to_json() for resolution in history.resolutions],
         "epochs": epoch_rows(history)[-10:],
     }
@@ -118,9 +121,112 @@ def resolve(log: Log, checkpoint: Path, resolution: Resolution) -> History:
     """
     with CheckpointLock(checkpoint / "tpc"):
         journal = Journal(log)
-        _check_resolution(journal.open(), resolution)
-        journal.put(RecordKind.RESOLUTION, resolution.to_json())
+        _check_resolution(_undamaged(journal), resolution)
+        journal.append(RecordKind.RESOLUTION, resolution.to_json())
         return journal.history
+
+
+def remove_sink(pipeline: Pipeline, sink: str, reason: str) -> int:
+    """Finish what is decided, sweep everything, then put on the record that `sink` leaves the pipeline.
+
+    `pipeline` has the old settings, the sink among them. Returns how many branches were aborted. Raises
+    `RepairNeededError` while a lost branch of the decided epoch waits for its replay.
+    """
+    if sink not in {part.name for part in pipeline.sinks}:
+        raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy="name the sink with the old settings.")
+    with _held(pipeline) as coordinator:
+        swept = coordinator.finish()
+        history = coordinator.journal.history
+        if history.pending is not None:
+            raise RepairNeededError(
+                f"sink {sink!r} cannot be removed: branches of a decided epoch wait for their repair",
+                epoch=history.pending.epoch,
+                remedy="start the pipeline once with the old settings; then remove the sink.",
+            )
+        coordinator.journal.append(RecordKind.REMOVAL, _removal(history, sink, swept, reason))
+        return swept
+
+
+def remove_lost_sink(log: Log, checkpoint: Path, sink: str, reason: str) -> None:
+    """Put on the record that `sink` leaves the pipeline, although nobody could sweep it: its system is gone."""
+    with CheckpointLock(checkpoint / "tpc"):
+        journal = Journal(log)
+        history = _undamaged(journal)
+        if sink not in history.sinks:
+            names = ", ".join(sorted(history.sinks)) or "none"
+            raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy=f"its sinks are: {names}.")
+        pending = history.pending
+        if pending is not None and pending.waits_for(sink) and history.resolution(pending.epoch, sink) is None:
+            raise ConfigurationError(
+                f"decided epoch {pending.epoch} waits for sink {sink!r}",
+                epoch=pending.epoch,
+                sink=sink,
+                remedy="record a decision about that epoch first: `tpc resolve`.",
+            )
+        journal.append(RecordKind.REMOVAL, _removal(history, sink, None, reason))
+
+
+def _removal(history: History, sink: str, swept: int | None, reason: str) -> JSONObject:
+    return {
+        "sink": sink,
+        "marker": history.last_epoch_of(sink),
+        "swept": swept,
+        "reason": reason,
+        "operator": operator_name(),
+    }
+
+
+def _undamaged(journal: Journal) -> History:
+    history = journal.open()
+    if history.damaged:
+        raise CorruptionError(
+            f"the last record of the log is damaged, {journal.log.where(history.damaged[0].slot)}",
+            remedy="start the pipeline or `tpc recover`: it asks the sinks whether the record may be voided.",
+        )
+    return history
+
+
+def orphans(pipeline: Pipeline, *, silent_for_s: float, now_s: float, abort: bool) -> list[dict[str, Any]]:
+    """Branches that other pipelines have left in this pipeline's systems, and abort them if told to.
+
+    An orphan's pipeline has an owner entry in that sink which nobody has changed for `silent_for_s`; a pipeline that
+    runs changes it at least every six hours. Branches without an owner entry are listed and never aborted. Keys:
+    `sink`, `pipeline`, `resource`, `silent_for_s` (None without an owner entry), `fate`.
+    """
+    coordinator = pipeline.coordinator()
+    try:
+        found = []
+        for name, committer in coordinator.participants.committers.items():
+            doomed = []
+            for doubt, owner in committer.all_in_doubt():
+                if doubt.pipeline == pipeline.id:
+                    continue
+                silence_s = None if owner is None else now_s - owner.since
+                is_orphan = silence_s is not None and silence_s >= silent_for_s
+                if is_orphan:
+                    doomed.append(doubt)
+                found.append(
+                    {
+                        "sink": name,
+                        "pipeline": str(doubt.pipeline),
+                        "resource": doubt.resource,
+                        "silent_for_s": silence_s,
+                        "fate": _orphans_fate(is_orphan, silence_s, abort=abort),
+                    }
+                )
+            if abort and doomed:
+                committer.abort(doomed)
+        return found
+    finally:
+        coordinator.close()
+
+
+def _orphans_fate(is_orphan: bool, silence_s: float | None, *, abort: bool) -> str:
+    if silence_s is None:
+        return "left alone: it has no owner entry"
+    if not is_orphan:
+        return "left alone: its pipeline is alive"
+    return "aborted" if abort else "orphan"
 
 
 def operator_name() -> str:

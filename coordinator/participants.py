@@ -1,7 +1,7 @@
 """The sinks of a pipeline as the driver sees them: their committers, asked in parallel.
 
 Turns the machine's wishes (commit these handles, sweep what no intent names) into calls of the sink contract, one
-thread a sink. Which branches may be aborted by whom is decided here, in `_may_abort`; when, by the machine.
+thread a sink. Which branches may be aborted by whom stands in `tpc.sweeping`; when, in the machine.
 """
 
 from __future__ import annotations
@@ -9,29 +9,33 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from tpc import failpoints
-from tpc.errors import FencedError, TpcError
+from tpc.belonging import knows_owner, unknown_owner
+from tpc.errors import TpcError, TransientError
 from tpc.handles import PipelineId
+from tpc.history import History
 from tpc.json import JSONObject
 from tpc.manifest import Manifest
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Sink, Verdict
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Sink, Verdict
+from tpc.sweeping import Sweeper
 
 logger = logging.getLogger(__name__)
+_OWNER_ATTEMPTS = 3
 Result = TypeVar("Result")
 
 
 class Participants:
-    """All sinks of one pipeline, by name, with their committers."""
+    """All sinks of one pipeline, by name, with their committers. `pool` runs the calls; by default a thread a sink."""
 
-    def __init__(self, pipeline: PipelineId, sinks: Iterable[Sink]) -> None:
+    def __init__(self, pipeline: PipelineId, sinks: Iterable[Sink], pool: Executor | None = None) -> None:
         self.pipeline = pipeline
         self.sinks: dict[str, Sink] = {sink.name: sink for sink in sinks}
         self.committers: dict[str, Committer] = {name: sink.committer(pipeline) for name, sink in self.sinks.items()}
         self.commit_seconds: dict[str, float] = {}
-        self._pool = ThreadPoolExecutor(max_workers=max(1, len(self.sinks)), thread_name_prefix="tpc-sink")
+        self._pool = pool or ThreadPoolExecutor(max_workers=max(1, len(self.sinks)), thread_name_prefix="tpc-sink")
 
     def close(self) -> None:
         """Let go of every connection."""
@@ -60,6 +64,28 @@ class Participants:
             name: [doubt for doubt in doubts if doubt.sink == name or doubt.sink not in self.sinks]
             for name, doubts in listed.items()
         }
+
+    def owners(self) -> dict[str, Owner | None]:
+        """The owner entry of each sink."""
+        return self._each(self.sinks, lambda name: self.committers[name].owner())
+
+    def take_ownership(self, owner: Owner, history: History, still_leading: Callable[[], None]) -> None:
+        """Let every sink know the term `owner`, after it was seen that it knows none but terms of this log.
+
+        Raises `HistoryMismatchError` for a sink that has met another log's coordinator, `FencedError` when that is
+        only this log's next one, `TransientError`.
+        """
+        self._each(self.sinks, lambda name: self._own(name, owner, history, still_leading))
+
+    def _own(self, name: str, owner: Owner, history: History, still_leading: Callable[[], None]) -> None:
+        for _ in range(_OWNER_ATTEMPTS):
+            found = self.committers[name].owner()
+            if found is not None and not knows_owner(history, found):
+                still_leading()
+                raise unknown_owner(history, name, found)
+            if self.committers[name].take_ownership(owner, found):
+                return
+        raise TransientError(f"the owner entry of the sink keeps changing (tried {_OWNER_ATTEMPTS} times)", sink=name)
 
     # An epoch --------------------------------------------------------------------------------------------------
 
@@ -107,30 +133,17 @@ class Participants:
 
     # What nobody decided ---------------------------------------------------------------------------------------
 
-    def sweep(
-        self,
-        generation: int,
-        last_complete: int | None,
-        named: Manifest | None,
-        still_leading: Callable[[], None],
-        running_epoch: int | None = None,
-    ) -> int:
-        """Abort every branch in doubt that this coordinator may abort and `named` does not name; says how many.
+    def sweep(self, sweeper: Sweeper, still_leading: Callable[[], None]) -> int:
+        """Abort every branch in doubt that `sweeper` may abort; says how many.
 
         `still_leading` raises when the log has gone on without this coordinator; it is asked between the listing
-        and the first abort. `running_epoch` is this generation's own epoch whose pass has failed.
+        and the first abort.
         """
         listed = self.in_doubt()
-        spared = {b.committable.resource for _, b in named.branches()} if named is not None else frozenset()
-        doomed = {
-            name: [
-                doubt
-                for doubt in doubts
-                if doubt.resource not in spared and self._may_abort(doubt, generation, last_complete, running_epoch)
-            ]
-            for name, doubts in listed.items()
-        }
-        doomed = {name: doubts for name, doubts in doomed.items() if doubts}
+        for doubts in listed.values():
+            for stranger in sweeper.strangers(doubts):
+                logger.warning("%s holds a branch of %s; it is left alone", stranger.sink, stranger.pipeline)
+        doomed = {name: found for name, doubts in listed.items() if (found := sweeper.doomed(doubts))}
         if not doomed:
             return 0
         still_leading()
@@ -138,21 +151,6 @@ class Participants:
             logger.info("sink %s: aborting %d branches that no intent names", name, len(doubts))
         self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))
         return sum(map(len, doomed.values()))
-
-    def _may_abort(self, doubt: InDoubt, generation: int, last_complete: int | None, running_epoch: int | None) -> bool:
-        """Whether a branch that no intent names is this coordinator's to abort; raises when it proves a takeover."""
-        if doubt.pipeline != self.pipeline:
-            logger.warning("%s holds a branch of %s; it is left alone", doubt.sink, doubt.pipeline)
-            return False
-        if doubt.generation > generation:
-            raise FencedError(
-                f"a branch of generation {doubt.generation} exists, this coordinator is generation {generation}",
-                pipeline=str(self.pipeline),
-                sink=doubt.sink,
-            )
-        if doubt.generation < generation or doubt.epoch is None:
-            return True
-        return doubt.epoch == running_epoch or (last_complete is not None and doubt.epoch <= last_complete)
 
     def _each(self, names: Iterable[str], ask: Callable[[str], Result]) -> dict[str, Result]:
         """`ask` every sink in a thread of its own; raises the first error in order, after all have answered."""

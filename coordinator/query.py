@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.pass_plan import PassPlan
-from tpc.coordinator.reconcile import check_decided, check_undecided, reconcile
 from tpc.coordinator.spark_pass import SparkPass
 from tpc.coordinator.spark_plan import LateRows
 from tpc.coordinator.spark_settings import stateful_settings
@@ -68,7 +67,7 @@ class PipelineQuery:
         coordinator = self._coordinator
         query_id = coordinator.engine.claim["query_id"]
         self._late_rows = LateRows(self._session, query_id, stateful=self._stateful)
-        reconcile(coordinator.journal.history, coordinator.spark_log, self._run_one_batch)
+        coordinator.reconcile(self._run_one_batch)
         self._query = self._start_spark(trigger)
         threading.Thread(target=self._watch, name=f"tpc-{coordinator.pipeline.name}", daemon=True).start()
 
@@ -128,14 +127,7 @@ class PipelineQuery:
 
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self._coordinator
-        history = coordinator.journal.history
-        barrier = coordinator.spark_log.barrier(epoch, stateful=self._stateful)
-        decided = history.manifests.get(epoch)
-        if decided is not None:
-            check_decided(decided, barrier.offsets_file)
-        else:
-            check_undecided(history.manifests.get(epoch - 1), epoch, barrier.start)
-            coordinator.spark_log.make_durable(epoch)
+        barrier = coordinator.barrier(epoch, stateful=self._stateful)
         assert self._late_rows is not None
         runner = SparkPass(
             frame,

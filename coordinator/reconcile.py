@@ -21,10 +21,17 @@ logger = logging.getLogger(__name__)
 _RESTORE = "restore the checkpoint and the intent log from one moment, or start a new incarnation on a new checkpoint."
 
 
-def reconcile(history: History, spark: SparkLog, run_one_batch: Callable[[], None]) -> None:
+def reconcile(
+    history: History,
+    spark: SparkLog,
+    run_one_batch: Callable[[], None],
+    still_leading: Callable[[], None] = lambda: None,
+) -> None:
     """Bring Spark's log up to the intent log, before the query starts.
 
-    `run_one_batch` starts the query for exactly one batch and waits for it. Raises `HistoryMismatchError`.
+    `run_one_batch` starts the query for exactly one batch and waits for it. `still_leading` raises when the log has
+    gone on without this coordinator; it is asked before Spark's files are changed, which are then the new one's.
+    Raises `HistoryMismatchError`.
     """
     check_identity(history, spark)
     last = history.last_intent
@@ -38,6 +45,12 @@ def reconcile(history: History, spark: SparkLog, run_one_batch: Callable[[], Non
     check_offsets(history, spark)
     committed = _last_usable_commit(history, spark, commits)
     check_state(history, spark, committed)
+    if committed == last:
+        restore_offsets(history, spark, last)
+        return
+    still_leading()
+    _move_commits_aside(spark, committed)
+    _forget_plans(spark, last)
     if committed >= last - 1:
         restore_offsets(history, spark, last)
         return
@@ -101,25 +114,36 @@ def _unknown_commits(newest: int, last: int | None) -> HistoryMismatchError:
 
 
 def _last_usable_commit(history: History, spark: SparkLog, commits: list[int]) -> int:
-    """The newest batch whose `commits/N` is there, whole, and the one the next manifest rests on; -1 for none."""
+    """The newest batch whose `commits/N` is whole and the one the next manifest rests on; -1 for none.
+
+    Those after it cannot be gone on from: torn ones, and those of a catch-up that was interrupted, which name the
+    state stores that it made anew. Raises when a stateful query has commits and none is usable.
+    """
+    usable, foreign = -1, None
     for batch in reversed(commits):
         text = spark.read("commits", batch)
         after = history.manifests.get(batch + 1)
-        whole = text is not None and text.startswith("v") and text.rstrip().endswith("}")
-        if whole and (after is None or after.barrier.base_commit == fingerprint(text or "")):
-            return batch
-        if whole and after is not None and after.barrier.stateful:
-            raise HistoryMismatchError(
-                f"Spark's commits/{batch} names other state than epoch {batch + 1} was computed from",
-                pipeline=str(after.pipeline),
-                epoch=batch + 1,
-                remedy=_RESTORE,
-            )
-        if whole:
-            return batch
-        logger.warning("Spark's commits/%d is damaged and is moved aside", batch)
-        spark.move_aside("commits", batch)
-    return -1
+        if text is None or not text.startswith("v") or not text.rstrip().endswith("}"):
+            continue
+        if after is None or not after.barrier.stateful or after.barrier.base_commit == fingerprint(text):
+            usable = batch
+            break
+        foreign = foreign or after
+    if foreign is not None and usable < 0:
+        raise HistoryMismatchError(
+            f"Spark's commits/{foreign.epoch - 1} names other state than epoch {foreign.epoch} was computed from",
+            pipeline=str(foreign.pipeline),
+            epoch=foreign.epoch,
+            remedy=_RESTORE,
+        )
+    return usable
+
+
+def _move_commits_aside(spark: SparkLog, usable: int) -> None:
+    for batch in spark.batches("commits"):
+        if batch > usable:
+            logger.warning("Spark's commits/%d cannot be gone on from and is moved aside", batch)
+            spark.move_aside("commits", batch)
 
 
 def restore_offsets(history: History, spark: SparkLog, epoch: int) -> None:
@@ -129,6 +153,13 @@ def restore_offsets(history: History, spark: SparkLog, epoch: int) -> None:
         if manifest is not None and spark.read("offsets", batch) is None:
             logger.warning("Spark's offsets/%d is missing: written back from the intent log", batch)
             spark.restore("offsets", batch, manifest.barrier.offsets_file)
+
+
+def _forget_plans(spark: SparkLog, batch: int) -> None:
+    """Move `offsets/N` after `batch` aside: Spark would go on with the newest plan, past a batch that is to be run."""
+    for planned in spark.batches("offsets"):
+        if planned > batch:
+            spark.move_aside("offsets", planned)
 
 
 def _catch_up(history: History, spark: SparkLog, committed: int, last: int, run_one_batch: Callable[[], None]) -> None:
@@ -141,9 +172,7 @@ def _catch_up(history: History, spark: SparkLog, committed: int, last: int, run_
             remedy=_RESTORE,
         )
     logger.warning("Spark's log ends at batch %d, epoch %d is decided: catching up", committed, last)
-    for batch in spark.batches("offsets"):
-        if batch > committed:
-            spark.move_aside("offsets", batch)
+    _forget_plans(spark, committed)
     for epoch in range(committed + 1, last + 1):
         restore_offsets(history, spark, epoch)
         if epoch < last:

@@ -10,19 +10,21 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tpc.errors import ConfigurationError, TransientError
+from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
 from tpc.sinks.files_commit import NO_EPOCH, commit_epoch
 from tpc.sinks.files_disk import in_words, make_directories, put_if_absent, remove, sync, within
 from tpc.sinks.files_formats import check_schema
 from tpc.sinks.files_layout import EXTENSIONS, Layout, handle_of, newest_manifest
 from tpc.sinks.files_manifest import FileManifest, read_manifest
+from tpc.sinks.files_owners import Owners
+from tpc.sinks.owner_entry import ANY_PIPELINE
 
 if TYPE_CHECKING:
     from tpc.sinks.files import FileSink
@@ -42,13 +44,7 @@ class FileCommitter(Committer):
 
     def check(self, context: CheckContext) -> None:
         """Refuse remote paths, columns without a form in the format, and directories that cannot do what it takes."""
-        if "://" in self.sink.path:
-            raise ConfigurationError(
-                f"{self.sink.path} is not on a local file system",
-                sink=self.sink.name,
-                remedy="give a directory that driver and executors mount under one path; object stores and HDFS "
-                "are not supported.",
-            )
+        self._refuse_remote()
         try:
             check_schema(self.sink.format, context.schema)
             within(self.sink.timeout_s, self._try_out)
@@ -61,6 +57,15 @@ class FileCommitter(Committer):
                 sink=self.sink.name,
                 remedy="give a directory on one POSIX file system that this user may write, with hard links.",
             ) from error
+
+    def _refuse_remote(self) -> None:
+        if "://" in self.sink.path:
+            raise ConfigurationError(
+                f"{self.sink.path} is not on a local file system",
+                sink=self.sink.name,
+                remedy="give a directory that driver and executors mount under one path; object stores and HDFS "
+                "are not supported.",
+            )
 
     def _try_out(self) -> None:
         """Make the directories, and do once what a commit does: write, rename, link, fsync."""
@@ -131,34 +136,63 @@ class FileCommitter(Committer):
     def in_doubt(self) -> list[InDoubt]:
         """The files of this pipeline's name that are staged, or renamed and not in a manifest."""
         handles = self._ask("listing", lambda: sorted(self._undecided()))
-        return [InDoubt(str(h), h.pipeline, h.generation, h.sink, h.epoch) for h in handles]
+        return [_in_doubt(handle) for handle in handles]
 
     def _undecided(self) -> Iterator[Handle]:
         published = _Published(self.layout)
-        yield from self._of_this_pipeline(self.layout.staging)
-        for handle in self._of_this_pipeline(self.layout.root):
+        yield from _handles(self.layout.staging, self.pipeline.name_prefix)
+        for handle in _handles(self.layout.root, self.pipeline.name_prefix):
             if not published.settles(handle):
                 yield handle
 
-    def _of_this_pipeline(self, directory: Path) -> Iterator[Handle]:
-        if not directory.is_dir():
-            return
-        with os.scandir(directory) as entries:
-            names = [entry.name for entry in entries if entry.name.startswith(self.pipeline.name_prefix)]
-        yield from (handle for name in names if (handle := handle_of(name)) is not None)
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        """The same for every pipeline that writes here.
+
+        Left out: what is no branch's file, and branches whose manifest or owner entry cannot be read.
+        """
+        return self._ask("listing", self._undecided_of_all)
+
+    def _undecided_of_all(self) -> list[tuple[InDoubt, Owner | None]]:
+        published, staged = _Published(self.layout), set(_handles(self.layout.staging, ANY_PIPELINE))
+        found = []
+        for handle in sorted(staged | set(_handles(self.layout.root, ANY_PIPELINE))):
+            with suppress(CorruptionError):
+                if handle in staged or not published.settles(handle):
+                    owner = Owners(self.layout.owners_of(handle.pipeline, handle.sink)).read()
+                    found.append((_in_doubt(handle), owner))
+        return found
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest manifest of this sink and incarnation. Raises `CorruptionError` when it is damaged."""
         manifest = self._ask("reading the newest manifest", self._newest)
-        return None if manifest is None else Marker(manifest.epoch, manifest.files[0].handle)
+        return None if manifest is None else Marker(manifest.epoch, max(file.handle for file in manifest.files))
 
     def _newest(self) -> FileManifest | None:
         path = newest_manifest(self.layout.manifests_of(self.pipeline, self.sink.name))
         return None if path is None else read_manifest(path, self.layout.root)
 
+    def owner(self) -> Owner | None:
+        """The newest file in this sink's owner directory. Raises `CorruptionError` when it is damaged."""
+        return self._ask("reading the owner entry", self._owners.read)
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        """Put the next file if it is absent; makes the directory. Raises `CorruptionError` as `owner` does."""
+        self._refuse_remote()
+        return self._ask("writing the owner entry", lambda: self._owners.replace(owner, before))
+
+    @property
+    def _owners(self) -> Owners:
+        return Owners(self.layout.owners_of(self.pipeline, self.sink.name))
+
     def _ask(self, doing: str, call: Callable[[], Result]) -> Result:
+        def answer() -> Result:
+            # A mount that failed and left something else in its place must not look like a target without history.
+            with suppress(FileNotFoundError), os.scandir(self.layout.root):
+                pass
+            return call()
+
         with self._failing_as(doing):
-            return within(self.sink.timeout_s, call)
+            return within(self.sink.timeout_s, answer)
 
     @contextmanager
     def _failing_as(self, doing: str) -> Iterator[None]:
@@ -168,6 +202,19 @@ class FileCommitter(Committer):
             raise TransientError(
                 f"{doing} in {self.layout.root} failed: {in_words(error)}", sink=self.sink.name
             ) from error
+
+
+def _in_doubt(handle: Handle) -> InDoubt:
+    return InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
+
+
+def _handles(directory: Path, prefix: str) -> Iterator[Handle]:
+    """The branches that have a file in a directory and begin with `prefix`."""
+    if not directory.is_dir():
+        return
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(prefix)]
+    yield from (handle for name in names if (handle := handle_of(name)) is not None)
 
 
 class _Published:

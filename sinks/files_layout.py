@@ -4,6 +4,7 @@
     <path>/_tpc/identity                                             the uuid of this directory
     <path>/_tpc/staging/<handle>.<extension>                         a branch that is being written or prepared
     <path>/_tpc/manifests/tpc~<pipeline>~<incarnation>~<sink>/<millions>/<thousands>/<epoch>.json
+    <path>/_tpc/owners/tpc~<pipeline>~<incarnation>~<sink>/<number>.json
 
 Manifests lie a thousand to a directory, so that the newest is found by three short listings however long the
 history is. Spark and others pass over names that begin with '_'.
@@ -43,6 +44,10 @@ class Layout:
     def identity(self) -> Path:
         """The file with the directory's uuid."""
         return self.root / OWN / "identity"
+
+    def owners_of(self, pipeline: PipelineId, sink: str) -> Path:
+        """The owner entries of one sink of one incarnation."""
+        return self.root / OWN / "owners" / f"{pipeline.prefix}{sink}"
 
     def manifests_of(self, pipeline: PipelineId, sink: str) -> Path:
         """The manifests of one sink of one incarnation."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.settings import Env
-from tpc.sink import Committer, Sink, Writer
+from tpc.sink import Committer, Limit, Sink, Writer
 from tpc.sinks.kafka_client import Connection
+from tpc.sinks.kafka_limits import KAFKA_LIMITS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,14 +38,21 @@ class KafkaSink(Sink):
       (`transaction.max.timeout.ms`). A decided branch that expires is produced again from the source.
     - `timeout_s`: deadline of every call to the cluster.
     - `marker_topic`: a topic whose partition 0 the markers name; by default the topic itself, or that of a branch's
-      first row. Nothing is written to it; the user needs Read on it.
+      first row. The owner entry names it too; for a sink without any topic it is `__consumer_offsets`.
+      Nothing is written to it; the user needs Read on it.
 
     Readers must use `isolation.level=read_committed`; they see all of a branch or nothing.
     """
 
     kind = "kafka"
     commits_first = True
-    markers_expire = True  # with offsets.retention.minutes, 7 days by default
+    limits: Mapping[Limit, str] = MappingProxyType(
+        {
+            **KAFKA_LIMITS,
+            Limit.APPEARS_GRADUALLY: "Kafka ends a transaction partition by partition: a read_committed reader of"
+            " several partitions may see a branch in one of them milliseconds before it does in another.",
+        }
+    )
 
     def __init__(
         self,

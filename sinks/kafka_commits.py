@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import HistoryMismatchError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Verdict
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Verdict
 from tpc.sinks.kafka_answers import (
     ENDING,
     NONE,
@@ -23,7 +23,6 @@ from tpc.sinks.kafka_answers import (
     RETRIABLE,
     UNANSWERED,
     Description,
-    Listing,
     Reply,
     Transaction,
 )
@@ -31,10 +30,11 @@ from tpc.sinks.kafka_check import check_reachable
 from tpc.sinks.kafka_cluster import KafkaCluster
 from tpc.sinks.kafka_endtxn import TransactionClient
 from tpc.sinks.kafka_facts import Facts, find_facts
-from tpc.sinks.kafka_ids import ReleasedIds, TransactionalId, whole_id_pattern
+from tpc.sinks.kafka_ids import ReleasedIds
 from tpc.sinks.kafka_markers import Markers
+from tpc.sinks.kafka_open import OpenTransactions
+from tpc.sinks.kafka_owners import Owners
 from tpc.sinks.kafka_patience import patiently, until
-from tpc.sinks.kafka_probe import require_all_transactions
 from tpc.sinks.kafka_transaction import transaction_of
 from tpc.sinks.kafka_verdicts import verdict_of_evidence, verdict_of_reply
 
@@ -62,6 +62,8 @@ class TransactionCommitter(Committer):
         self._cluster = KafkaCluster(sink.connection, sink.timeout_s)
         self._client = TransactionClient(sink.connection, sink.timeout_s)
         self._markers = Markers(self._cluster, self._client, pipeline, sink.name)
+        self._open = OpenTransactions(self._cluster, self._client, sink.timeout_s)
+        self._owners = Owners(self._cluster, self._client, sink.marker_topic)
         self._released = ReleasedIds()
         self._to_delete: list[str] = []
         self._epochs_until_listing = 0
@@ -209,21 +211,29 @@ class TransactionCommitter(Committer):
             )
 
     def in_doubt(self) -> list[InDoubt]:
-        """The open transactions of this sink, of any incarnation of the pipeline's name.
+        """The open transactions of this sink, of any incarnation of the pipeline's name."""
+        return self._open.of_sink(self._pipeline, self._sink.name)
 
-        Only Ongoing ones: one that is being committed or aborted has its outcome already. Their epoch is not in the
-        id, so it is None.
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        """The open transactions of every Kafka sink of every pipeline on this cluster.
+
+        Left out: ids that are none of ours, and branches whose owner entry cannot be read.
         """
-        listed = patiently(self._list_open, self._sink.timeout_s)
-        producers = {row.transactional_id: row.producer_id for row in listed if row.state == "Ongoing"}
-        return [
-            InDoubt(str(name), name.pipeline, name.generation, name.sink, None, {"producer_id": producers[str(name)]})
-            for name in TransactionalId.for_sink(producers, self._pipeline.name, self._sink.name)
-        ]
+        branches = self._open.of_all()
+        keys = {(branch.pipeline, branch.sink) for branch in branches}
+        owners = patiently(lambda: self._owners.read_all(keys), self._sink.timeout_s)
+        found = [(branch, (branch.pipeline, branch.sink)) for branch in branches]
+        return [(branch, owners[key]) for branch, key in found if key in owners]
 
-    def _list_open(self) -> list[Listing]:
-        require_all_transactions(self._cluster, self._client)
-        return self._client.list_transactions(whole_id_pattern(self._pipeline.name_prefix), ["Ongoing"])
+    def owner(self) -> Owner | None:
+        """The entry in the sink's owner group."""
+        return patiently(lambda: self._owners.read(self._pipeline, self._sink.name), self._sink.timeout_s)
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        """Read, then write the entry; nothing fences another writer in between. The sink's topic must exist."""
+        return patiently(
+            lambda: self._owners.replace(self._pipeline, self._sink.name, owner, before), self._sink.timeout_s
+        )
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The highest epoch among the markers. Brokers forget them after offsets.retention.minutes without a change."""

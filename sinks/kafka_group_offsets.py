@@ -1,4 +1,4 @@
-"""The offsets that consumer groups have committed, asked with a raw OffsetFetch.
+"""The offsets that consumer groups have committed, asked with a raw OffsetFetch and written with a raw OffsetCommit.
 
 confluent-kafka can ask too, and must not be used for it: librdkafka 2.16 ends the whole process with a segmentation
 fault when the group's coordinator answers that it is loading or has moved, as after any restart of a broker
@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tpc.errors import TransientError
-from tpc.sinks.kafka_answers import NONE
-from tpc.sinks.kafka_raw import GROUP, RawClient, forget, reply_of, to_coordinator
+from tpc.errors import ConfigurationError, TransientError
+from tpc.sinks.kafka_answers import NONE, Reply
+from tpc.sinks.kafka_raw import GROUP, RawClient, by_coordinator, forget, reply_of, to_coordinator
 
 _UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
+_REFUSALS = ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,44 @@ def group_offsets(client: RawClient, groups: Sequence[str], *, stable: bool) -> 
 
     found: dict[str, list[Offset]] = client.run(ask, "OffsetFetch")
     return found
+
+
+def commit_offset(client: RawClient, group: str, offset: Offset) -> None:
+    """Commit one offset, outside of any transaction, for a group without members; it is replicated on return.
+
+    Raises `ConfigurationError` when the user may not, `TransientError` for any other answer.
+    """
+    from kafka.protocol.consumer import OffsetCommitRequest
+
+    topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition = topic_type.OffsetCommitRequestPartition(
+        partition_index=offset.partition, committed_offset=offset.offset, committed_metadata=offset.metadata
+    )
+    # Brokers from 2.3 to 4.x know version 7; 10 no longer names topics.
+    request = OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[topic_type(name=offset.topic, partitions=[partition])],
+        min_version=7,
+        max_version=7,
+    )
+
+    async def ask(admin: Any) -> Reply:
+        coordinators = await by_coordinator(admin, GROUP, [group])
+        response = await admin._manager.send(request, node_id=next(iter(coordinators)))
+        forget(admin, GROUP, group)
+        return reply_of(response.topics[0].partitions[0].error_code)
+
+    reply: Reply = client.run(ask, "OffsetCommit")
+    if reply.name in _REFUSALS:
+        raise ConfigurationError(
+            f"this user may not commit an offset of topic {offset.topic} to group {group}: {reply}",
+            remedy="grant it Read on the topic, and Read and Describe on groups that begin with 'tpc~'.",
+        )
+    if reply.name != NONE:
+        raise TransientError(f"Kafka did not take the offset of group {group}: {reply}")
 
 
 def _offsets(group: str, response: Any) -> list[Offset]:

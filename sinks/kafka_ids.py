@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-from tpc.errors import CorruptionError
+from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import DELIMITER, Handle, PipelineId
 
 RELEASED_AT_MOST = 256
@@ -45,27 +46,25 @@ class TransactionalId:
         try:
             _root, name, incarnation, generation, sink, worker, slot = parts
             parsed = cls(PipelineId(name, int(incarnation)), int(generation), sink, worker, int(slot))
-        except ValueError as error:
+        except (ValueError, ConfigurationError) as error:
             raise CorruptionError(f"{text!r} is not a transactional id of a pipeline") from error
         if str(parsed) != text:
             raise CorruptionError(f"{text!r} is not a transactional id of a pipeline")
         return parsed
 
     @classmethod
+    def parsed(cls, texts: Iterable[str]) -> list[TransactionalId]:
+        """Those of `texts` that are ids of any pipeline; others are passed over."""
+        ours = []
+        for text in texts:
+            with suppress(CorruptionError):  # somebody else's id or group that begins like ours, or an owner group
+                ours.append(cls.parse(text))
+        return ours
+
+    @classmethod
     def for_sink(cls, texts: Iterable[str], pipeline_name: str, sink: str) -> list[TransactionalId]:
         """Those of `texts` that belong to any incarnation of this pipeline's sink; others are passed over."""
-        ours = []
-        prefix = PipelineId(pipeline_name).name_prefix
-        for text in texts:
-            if not text.startswith(prefix):
-                continue
-            try:
-                candidate = cls.parse(text)
-            except CorruptionError:  # somebody else's id or group that begins like ours
-                continue
-            if candidate.sink == sink:
-                ours.append(candidate)
-        return ours
+        return [one for one in cls.parsed(texts) if one.pipeline.name == pipeline_name and one.sink == sink]
 
 
 def whole_id_pattern(prefix: str) -> str:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.settings import Env
-from tpc.sink import Sink, Writer
+from tpc.sink import Limit, Sink, Writer
 from tpc.sinks.kafka_client import Connection
+from tpc.sinks.kafka_limits import KAFKA_LIMITS
 
 if TYPE_CHECKING:
     import pyarrow
@@ -31,8 +32,9 @@ class KafkaOffsetsSink(Sink):
 
     kind = "kafka-offsets"
     commits_first = True
-    markers_expire = True  # with offsets.retention.minutes, 7 days by default
+    limits: Mapping[Limit, str] = KAFKA_LIMITS
     topic = None
+    marker_topic = None
     compression = "none"
 
     def __init__(

@@ -19,6 +19,7 @@ the row's own if there is a column `_id`: one that exists already is then refuse
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
@@ -26,13 +27,13 @@ from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan, merge_plan
 from tpc.settings import Env
-from tpc.sink import Committer, Sink, Writer
+from tpc.sink import Committer, Limit, Sink, Writer
 
 if TYPE_CHECKING:
     import pyarrow
 
 MODES = ("auto", "transaction", "guarded")
-OWN_COLLECTIONS = ("tpc_outbox", "tpc_markers")
+OWN_COLLECTIONS = ("tpc_outbox", "tpc_markers", "tpc_owners")
 
 
 class MongoSink(Sink):
@@ -41,7 +42,7 @@ class MongoSink(Sink):
     Args:
         collection: the target; it is made if it does not exist.
         uri: a connection string, or `tpc.env(...)`, which keeps the password out of every pickle.
-        database: by default the one that the connection string names. Outbox and markers are in it too.
+        database: by default the one that the connection string names. Outbox, markers and owner entries are in it too.
         name: the sink's name; by default `mongo-<collection>`.
         key: the column or columns that make the `_id` of a merged document.
         merge: what happens to a column when its key is there: 'add' (`$inc`), 'min', 'max', 'replace' or 'keep', by
@@ -56,6 +57,12 @@ class MongoSink(Sink):
     """
 
     kind = "mongo"
+    limits: Mapping[Limit, str] = MappingProxyType(
+        {
+            Limit.APPEARS_GRADUALLY: "On a standalone server, with mode='guarded', and in mode 'auto' for an epoch of"
+            " more than 10,000 operations, readers see an epoch arrive document by document."
+        }
+    )
 
     def __init__(
         self,
@@ -79,6 +86,8 @@ class MongoSink(Sink):
         self.mode = mode
         self.timeout_s = timeout_s
         self._refuse_names()
+        if mode == "transaction":
+            self.limits = {}
         if (merge is None) != (not self.key) or (order_by is not None and merge is None):
             raise ConfigurationError(
                 "key=, merge= and order_by= belong together",

@@ -14,6 +14,7 @@ from tpc.sink import CheckContext
 from tpc.sinks.mongo_client import DocumentDatabase, in_words, runs_transactions
 from tpc.sinks.mongo_markers import MARKERS
 from tpc.sinks.mongo_outbox import OUTBOX
+from tpc.sinks.mongo_owners import OWNERS
 from tpc.sinks.mongo_values import GUARDS, fault_of_name, fault_of_type, is_number, is_scalar
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def _make_collections(sink: MongoSink, database: DocumentDatabase) -> None:
     from pymongo.errors import CollectionInvalid
 
     there = set(database.list_collection_names())
-    for name in (OUTBOX, MARKERS, sink.collection):
+    for name in (OUTBOX, MARKERS, OWNERS, sink.collection):
         if name not in there:
             try:
                 database.create_collection(name)
@@ -164,7 +165,7 @@ def _make_collections(sink: MongoSink, database: DocumentDatabase) -> None:
 
 def _try_to_write(sink: MongoSink, database: DocumentDatabase) -> None:
     """Use the privileges that an epoch needs, on documents that do not exist afterwards."""
-    for name in (OUTBOX, MARKERS):
+    for name in (OUTBOX, MARKERS, OWNERS):
         database[name].update_one({"_id": PROBE}, {"$set": {"by": sink.name}}, upsert=True)
         database[name].delete_one({"_id": PROBE})
     database[sink.collection].find_one({"_id": PROBE})

@@ -6,13 +6,14 @@ An outbox document of an epoch that the marker settles is garbage.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tpc.errors import ConfigurationError
+from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
 from tpc.sinks.mongo_client import (
     Client,
     DocumentCollection,
@@ -24,6 +25,8 @@ from tpc.sinks.mongo_client import (
 from tpc.sinks.mongo_commit import NO_EPOCH, commit_epoch
 from tpc.sinks.mongo_markers import MARKERS, EpochMarker, Markers, marker_id_of
 from tpc.sinks.mongo_outbox import OUTBOX, Outbox
+from tpc.sinks.mongo_owners import OWNERS, Owners, owner_of
+from tpc.sinks.owner_entry import ANY_PIPELINE
 
 if TYPE_CHECKING:
     from tpc.sinks.mongo import MongoSink
@@ -57,6 +60,11 @@ class MongoCommitter(Committer):
     def outbox(self) -> Outbox:
         """The outbox of this database."""
         return Outbox(self.database[OUTBOX])
+
+    @property
+    def owners(self) -> Owners:
+        """The owner entries of this database."""
+        return Owners(self.database[OWNERS])
 
     @property
     def markers(self) -> Markers:
@@ -133,21 +141,54 @@ class MongoCommitter(Committer):
     def in_doubt(self) -> list[InDoubt]:
         """The branches in the outbox, less those that a marker settles: these are applied and are removed."""
         with transient("listing the MongoDB outbox", sink=self.sink.name):
-            handles = self.outbox.branches(self.pipeline)
-            markers = self.markers.read_all(self.pipeline) if handles else {}
+            handles = sorted(map(Handle.parse, self.outbox.branches(self.pipeline.name_prefix)))
+            markers = self.markers.read_all(self.pipeline.name_prefix) if handles else {}
             settled = [handle for handle in handles if _settled(markers, handle)]
             self.outbox.delete_branches([str(handle) for handle in settled])
-        return [
-            InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
-            for handle in handles
-            if handle not in settled
-        ]
+        return [_in_doubt(handle) for handle in handles if handle not in settled]
+
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        """The branches of every pipeline in the outbox, less those that a marker settles; nothing is removed.
+
+        Left out too: what is no branch's name, and branches whose owner entry cannot be read.
+        """
+        with transient("listing the MongoDB outbox", sink=self.sink.name):
+            handles = sorted(_parsed(self.outbox.branches(ANY_PIPELINE)))
+            markers = self.markers.read_all(ANY_PIPELINE) if handles else {}
+            owners = self.owners.read_all() if handles else {}
+        found = []
+        for handle in handles:
+            if not _settled(markers, handle):
+                with suppress(CorruptionError):
+                    found.append((_in_doubt(handle), owner_of(owners.get(marker_id_of(handle)))))
+        return found
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
-        """The marker document of this sink and incarnation."""
+        """The marker document of this sink and incarnation; it names the branches of the newest epoch."""
         with transient("reading the MongoDB marker", sink=self.sink.name):
             marker = self.markers.read(self.pipeline, self.sink.name)
-        return None if marker is None else Marker(marker.epoch, Handle.parse(min(marker.handles)))
+        return None if marker is None else Marker(marker.epoch, max(map(Handle.parse, marker.handles)))
+
+    def owner(self) -> Owner | None:
+        """The document of this sink and incarnation in `tpc_owners`."""
+        with transient("reading the MongoDB owner entry", sink=self.sink.name):
+            return self.owners.read(self.pipeline, self.sink.name)
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        """Compare and set that document; the first write makes the collection."""
+        with transient("writing the MongoDB owner entry", sink=self.sink.name):
+            return self.owners.replace(self.pipeline, self.sink.name, owner, before)
+
+
+def _in_doubt(handle: Handle) -> InDoubt:
+    return InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
+
+
+def _parsed(names: Iterable[str]) -> Iterator[Handle]:
+    """Those of `names` that are a branch's."""
+    for name in names:
+        with suppress(CorruptionError):
+            yield Handle.parse(name)
 
 
 def _settled(markers: Mapping[str, EpochMarker], handle: Handle) -> bool:

@@ -56,9 +56,9 @@ class Markers:
         )
         return None if found is None else _marker(found)
 
-    def read_all(self, pipeline: PipelineId) -> dict[str, EpochMarker]:
-        """The markers of every sink of every incarnation of this name, by `marker_id`."""
-        wanted = {"_id": {"$regex": "^" + re.escape(pipeline.name_prefix)}}
+    def read_all(self, prefix: str) -> dict[str, EpochMarker]:
+        """The markers whose `_id` begins so, e.g. with a pipeline's `name_prefix`, by `marker_id`."""
+        wanted = {"_id": {"$regex": "^" + re.escape(prefix)}}
         found = retried(lambda: list(self.collection.find(wanted)))
         return {document["_id"]: _marker(document) for document in found}
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tpc.errors import CorruptionError
-from tpc.handles import DELIMITER, Handle, PipelineId
+from tpc.handles import DELIMITER, Handle
 from tpc.sink import Committable
 from tpc.sinks.mongo_client import Document, DocumentCollection, retried
 
@@ -115,11 +115,11 @@ class Outbox:
             requests = [DeleteMany({"_id": {"$regex": beginning_with(h + DELIMITER)}}) for h in handles]
             retried(self.collection.bulk_write, requests, ordered=False)
 
-    def branches(self, pipeline: PipelineId) -> list[Handle]:
-        """The branches of any incarnation of this pipeline's name that have parts here."""
-        wanted = {"_id": {"$regex": beginning_with(pipeline.name_prefix)}}
+    def branches(self, prefix: str) -> list[str]:
+        """The names of the branches that have parts here and begin so, e.g. with a pipeline's `name_prefix`."""
+        wanted = {"_id": {"$regex": beginning_with(prefix)}}
         found = retried(lambda: [part["_id"] for part in self.collection.find(wanted, {"_id": 1})])
-        return sorted({Handle.parse(identifier.rpartition(DELIMITER)[0]) for identifier in found})
+        return sorted({identifier.rpartition(DELIMITER)[0] for identifier in found})
 
 
 def part_id(handle: Handle | str, sequence: int) -> str:

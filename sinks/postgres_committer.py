@@ -1,26 +1,29 @@
 """The driver's half of the PostgreSQL sink: COMMIT PREPARED, ROLLBACK PREPARED, what is in doubt, markers.
 
 Needs nothing of the process that wrote a branch: a gid is enough. What is refused before the first epoch stands in
-`postgres_check`.
+`postgres_check`, the statements about owner entries in `postgres_owners`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
-from tpc.errors import ConfigurationError, TransientError
+from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Verdict
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Verdict
 from tpc.sinks import postgres_tables as tables
+from tpc.sinks.owner_entry import ANY_PIPELINE
 from tpc.sinks.postgres_check import check, identity
 from tpc.sinks.postgres_connection import BoundedConnection, borrowed, close_idle
 from tpc.sinks.postgres_errors import BUSY_GID, MISSING_GID, said
+from tpc.sinks.postgres_owners import read_all_owners, read_owner, replace_owner
 from tpc.sinks.postgres_writer import PREVIOUS_EPOCH
 
 if TYPE_CHECKING:
@@ -154,8 +157,28 @@ class PostgresCommitter(Committer):
                 gids = connection.execute(_IN_DOUBT, [self._pipeline.name_prefix]).fetchall()
         except psycopg.Error as error:
             raise self._transient("could not list the prepared branches", error) from error
-        named = [(gid, tables.handle_of(gid)) for (gid,) in gids]
-        return [InDoubt(gid, h.pipeline, h.generation, h.sink, h.epoch) for gid, h in named]
+        return [_in_doubt(gid) for (gid,) in gids]
+
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        """Prepared transactions of every pipeline in this database, those whose name is no branch's left out."""
+        try:
+            with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
+                gids = connection.execute(_IN_DOUBT, [ANY_PIPELINE]).fetchall()
+                owners = read_all_owners(connection)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise ConfigurationError(
+                f"the owner entries of other pipelines cannot be read: {said(error)}",
+                sink=self._sink.name,
+                remedy=f"GRANT SELECT ON every table {tables.OWNERS} of this database, and USAGE ON its schema.",
+            ) from error
+        except psycopg.Error as error:
+            raise self._transient("could not list the prepared branches of all pipelines", error) from error
+        found = []
+        for (gid,) in gids:
+            with suppress(CorruptionError):
+                branch = _in_doubt(gid)
+                found.append((branch, owners.get((branch.pipeline, branch.sink))))
+        return found
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest row of `tpc_markers`; None also when the table is not there yet."""
@@ -173,6 +196,24 @@ class PostgresCommitter(Committer):
             return None
         handle = Handle.parse(row[0])
         return Marker(handle.epoch, handle)
+
+    def owner(self) -> Owner | None:
+        """The row of `tpc_owners`; None also when the table is not there yet."""
+        try:
+            with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
+                return read_owner(connection, self._sink, self._pipeline)
+        except psycopg.errors.UndefinedTable:
+            return None
+        except psycopg.Error as error:
+            raise self._transient("could not read the owner entry", error) from error
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        """Compare and set the row of `tpc_owners`; makes the table. Raises `ConfigurationError` when it cannot."""
+        try:
+            with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
+                return replace_owner(connection, self._sink, self._pipeline, owner, before)
+        except psycopg.Error as error:
+            raise self._transient("could not write the owner entry", error) from error
 
     def hint(self) -> JSONObject:
         """What the newest marker shows before the epoch: the evidence for `LOST` later on."""
@@ -198,6 +239,11 @@ class PostgresCommitter(Committer):
 
     def _transient(self, what: str, error: psycopg.Error) -> TransientError:
         return TransientError(f"{what}: {said(error)}", pipeline=str(self._pipeline), sink=self._sink.name)
+
+
+def _in_doubt(gid: str) -> InDoubt:
+    handle = tables.handle_of(gid)
+    return InDoubt(gid, handle.pipeline, handle.generation, handle.sink, handle.epoch)
 
 
 def _finish(connection: BoundedConnection, statement: psycopg.sql.Composed) -> None:

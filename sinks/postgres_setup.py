@@ -35,6 +35,7 @@ class OwnTable:
     ddl: sql.Composed
     columns: Sequence[str]
     types: Mapping[str, str] | None = None
+    rights: tuple[str, ...] = ("INSERT", "SELECT", "DELETE")
 
     def is_there(self, found: Table | None) -> bool:
         """Whether `found` is this table."""
@@ -43,13 +44,24 @@ class OwnTable:
         return all(found.columns[name].type.text == text for name, text in (self.types or {}).items())
 
 
+def owners_table(sink: PostgresSink) -> OwnTable:
+    """The table of owner entries, which a coordinator needs before it asks `check`."""
+    rights = ("INSERT", "SELECT", "UPDATE")
+    return OwnTable(tables.OWNERS, tables.create_owners(sink), tables.OWNER_COLUMNS, rights=rights)
+
+
 def set_up(connection: BoundedConnection, sink: PostgresSink, target: Table, written: Sequence[str]) -> None:
-    """Make markers and staging, or see that those there fit. Raises `ConfigurationError`; psycopg's for the rest."""
-    wanted = [OwnTable(tables.MARKERS, tables.create_markers(sink), tables.MARKER_COLUMNS)]
+    """Make owners, markers and staging, or see that those there fit. Raises as `make_tables` does."""
+    wanted = [owners_table(sink), OwnTable(tables.MARKERS, tables.create_markers(sink), tables.MARKER_COLUMNS)]
     if sink.merge is not None:
         types = {name: target.columns[name].type.text for name in written}
         ddl = tables.create_staging(sink, types)
         wanted.append(OwnTable(tables.staging_name(sink, written), ddl, [tables.HANDLE_COLUMN, *types], types))
+    make_tables(connection, sink, wanted)
+
+
+def make_tables(connection: BoundedConnection, sink: PostgresSink, wanted: Sequence[OwnTable]) -> None:
+    """Make what is not there, see that the rest fits. Raises `ConfigurationError`; psycopg's for the rest."""
     try:
         for own in wanted:
             _make(connection, sink, own)
@@ -84,12 +96,12 @@ def _make(connection: BoundedConnection, sink: PostgresSink, own: OwnTable) -> N
             sink=sink.name,
             remedy="rename or drop it, or pass schema= to keep the sink's tables elsewhere.",
         )
-    lacking = lacks_privilege(connection, there, ("INSERT", "SELECT", "DELETE"))
+    lacking = lacks_privilege(connection, there, own.rights)
     if lacking is not None:
         raise ConfigurationError(
             f"role {connection.info.user!r} has no {lacking} privilege on the sink's table {own.name!r}",
             sink=sink.name,
-            remedy=f"GRANT INSERT, SELECT, DELETE ON {regclass} TO {connection.info.user}.",
+            remedy=f"GRANT {', '.join(own.rights)} ON {regclass} TO {connection.info.user}.",
         )
 
 
@@ -101,5 +113,5 @@ def _create(connection: BoundedConnection, sink: PostgresSink, own: OwnTable) ->
         raise ConfigurationError(
             f"the sink's own table cannot be made: {said(error)}",
             sink=sink.name,
-            remedy=f"let somebody who may run: {ddl}; and grant INSERT, SELECT, DELETE on it.",
+            remedy=f"let somebody who may run: {ddl}; and grant {', '.join(own.rights)} on it.",
         ) from error

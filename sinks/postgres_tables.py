@@ -1,4 +1,4 @@
-"""The tables of the sink and the statements on them: target, `tpc_markers`, staging.
+"""The tables of the sink and the statements on them: target, `tpc_markers`, staging; what `tpc_owners` looks like.
 
 Only composes SQL, the values included: psycopg's placeholders would meet a % in somebody's column name.
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 MARKERS = "tpc_markers"
 MARKER_COLUMNS = ("pipeline", "incarnation", "sink", "epoch", "handle", "generation", "prepared_at")
+OWNERS = "tpc_owners"
+OWNER_COLUMNS = ("pipeline", "incarnation", "sink", "generation", "nonce", "since")
 HANDLE_COLUMN = "tpc_handle"
 """Of a staging table; filled by a column default from the transaction's own setting, so COPY need not carry it."""
 HANDLE_SETTING = "tpc.handle"
@@ -59,6 +61,15 @@ def create_markers(sink: PostgresSink) -> sql.Composed:
         " prepared_at timestamptz NOT NULL DEFAULT now(),"
         " PRIMARY KEY (pipeline, incarnation, sink, epoch, handle))"
     ).format(table(sink, MARKERS))
+
+
+def create_owners(sink: PostgresSink) -> sql.Composed:
+    """The table of owner entries. `since` is seconds since 1970, as in `Owner`."""
+    return sql.SQL(
+        "CREATE TABLE {} (pipeline text NOT NULL, incarnation integer NOT NULL, sink text NOT NULL,"
+        " generation bigint NOT NULL, nonce text NOT NULL, since double precision NOT NULL,"
+        " PRIMARY KEY (pipeline, incarnation, sink))"
+    ).format(table(sink, OWNERS))
 
 
 def create_staging(sink: PostgresSink, types: Mapping[str, str]) -> sql.Composed:
@@ -207,14 +218,14 @@ def rollback_prepared(gid: str) -> sql.Composed:
 def marker_of(sink: PostgresSink, handle: Handle) -> sql.Composed:
     """A row if the branch is committed."""
     return sql.SQL("SELECT 1 FROM {} WHERE {} AND epoch = {} AND handle = {}").format(
-        table(sink, MARKERS), _own(sink, handle.pipeline), sql.Literal(handle.epoch), sql.Literal(str(handle))
+        table(sink, MARKERS), own(sink, handle.pipeline), sql.Literal(handle.epoch), sql.Literal(str(handle))
     )
 
 
 def newest_marker(sink: PostgresSink, pipeline: PipelineId) -> sql.Composed:
-    """The handle of a branch of the newest committed epoch."""
-    return sql.SQL("SELECT handle FROM {} WHERE {} ORDER BY epoch DESC, handle DESC LIMIT 1").format(
-        table(sink, MARKERS), _own(sink, pipeline)
+    """The handle of a branch of the newest committed epoch, one of the highest generation: a repair shows."""
+    return sql.SQL("SELECT handle FROM {} WHERE {} ORDER BY epoch DESC, generation DESC, handle DESC LIMIT 1").format(
+        table(sink, MARKERS), own(sink, pipeline)
     )
 
 
@@ -223,10 +234,11 @@ def prune_markers(sink: PostgresSink, pipeline: PipelineId, epoch: int) -> sql.C
     return sql.SQL(
         "BEGIN; SET LOCAL synchronous_commit = off; {limits}; DELETE FROM {markers} WHERE {own} AND epoch < {epoch};"
         " COMMIT"
-    ).format(limits=limits(sink), markers=table(sink, MARKERS), own=_own(sink, pipeline), epoch=sql.Literal(epoch))
+    ).format(limits=limits(sink), markers=table(sink, MARKERS), own=own(sink, pipeline), epoch=sql.Literal(epoch))
 
 
-def _own(sink: PostgresSink, pipeline: PipelineId) -> sql.Composed:
+def own(sink: PostgresSink, pipeline: PipelineId) -> sql.Composed:
+    """The rows of this sink and incarnation, in `tpc_markers` and `tpc_owners`."""
     return sql.SQL("pipeline = {} AND incarnation = {} AND sink = {}").format(
         sql.Literal(pipeline.name), sql.Literal(pipeline.incarnation), sql.Literal(sink.name)
     )

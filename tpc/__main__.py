@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,6 +72,8 @@ def _status_text(found: dict[str, Any]) -> str:
     else:
         branches = ", ".join(f"{name}: {count}" for name, count in found["pending_branches"].items() if count)
         lines.append(f"epoch {found['pending']} is decided and not complete; branches: {branches or 'none'}")
+    lines += [f"slot {slot} at the end of the log is damaged" for slot in found["damaged_slots"]]
+    lines += [f"sink {sink} was removed after epoch {epoch}" for sink, epoch in found["removed_sinks"].items()]
     lines += [f"resolved: epoch {r['epoch']} {r['sink']} {r['action']} ({r['reason']})" for r in found["resolutions"]]
     lines += [
         f"  epoch {e['epoch']:>6}  {e['status']:<8}  {e['rows']:>9} rows  {1000 * sum(e['seconds'].values()):>8.0f} ms"
@@ -147,6 +150,46 @@ def resolve(
     resolution = Resolution(epoch, sink, chosen[0], reason, operator.operator_name())
     operator.resolve(operator.log_of(checkpoint, log), checkpoint, resolution)
     typer.echo(f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`.")
+
+
+@app.command()
+def remove(
+    target: Target,
+    sink: Annotated[str, typer.Argument(help="the sink that leaves the pipeline")],
+    *,
+    reason: Annotated[str, typer.Option(help="why, for the record")],
+    without_sweep: Annotated[
+        bool, typer.Option("--without-sweep", help="its system is gone for good; nothing is asked of it")
+    ] = False,
+) -> None:
+    """Sweep a sink and put its removal on the record; afterwards the pipeline starts without it."""
+    from tpc.coordinator import operator
+
+    pipeline = _load(target)
+    if without_sweep:
+        operator.remove_lost_sink(pipeline.log, pipeline.checkpoint, sink, reason)
+        typer.echo(f"recorded: sink {sink} is removed. Prepared branches that it still holds stay there.")
+    else:
+        swept = operator.remove_sink(pipeline, sink, reason)
+        typer.echo(f"recorded: sink {sink} is removed; {swept} branches were aborted. Take it out of the pipeline now.")
+
+
+@app.command()
+def orphans(
+    target: Target,
+    *,
+    silent_hours: Annotated[float, typer.Option(min=7.0, help="how long the other pipeline must be silent")] = 24.0,
+    abort: Annotated[bool, typer.Option("--abort", help="abort the orphans")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Branches that other pipelines have left in this pipeline's systems, and whether anybody still owns them."""
+    from tpc.coordinator import operator
+
+    def text(found: list[dict[str, Any]]) -> str:
+        return "\n".join(f"{o['sink']}  {o['resource']}  {o['fate']}" for o in found) or "no branches of others"
+
+    found = operator.orphans(_load(target), silent_for_s=3600 * silent_hours, now_s=time.time(), abort=abort)
+    _print(found, as_json=as_json, text=text)
 
 
 DemoDirectory = Annotated[Path, typer.Option("--dir", help="where the demo keeps servers, data and results")]

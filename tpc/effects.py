@@ -6,7 +6,8 @@ The rules of order that make the protocol safe stand on the effects they bind:
   intent was read from the log and a generation record was stored).
 - `PutRecord` of a complete record is asked for only when every branch of the epoch is settled.
 - `AbortEpoch` is asked for only while no put of that epoch's intent was attempted.
-- `Sweep` is asked for only after a generation record of this coordinator was stored, and while no pass runs.
+- `TakeOwnership` is asked for right after the `Stored` of a generation record, before any `Commit` or `Sweep`.
+- `Sweep` is asked for only when every sink has taken this coordinator for its owner, and while no pass runs.
 - `Return` is asked for only when the epoch is complete, so Spark's own commit is always behind the log.
 """
 
@@ -22,10 +23,21 @@ from tpc.records import RecordKind
 
 @dataclass(frozen=True)
 class PutRecord:
-    """Put a record into the next slot. Answered by `Stored` or `Superseded`; an unknown put ends the process."""
+    """Put a record into the next slot.
+
+    Answered by `Stored` or `Superseded`. An unknown put is repeated, the identical record each time, until the answer
+    is definite; what cannot be repeated is answered by `Failed`, and the process must end.
+    """
 
     kind: RecordKind
     body: JSONObject
+
+
+@dataclass(frozen=True)
+class TakeOwnership:
+    """Make sure that every sink knows this log, and let it know this term. Answered by `Owned` or `Failed`."""
+
+    generation: int
 
 
 @dataclass(frozen=True)
@@ -116,5 +128,16 @@ class Stop:
 
 
 Effect: TypeAlias = (
-    PutRecord | Commit | Sweep | WriteEpoch | ReplayEpoch | Verify | AbortEpoch | Release | Warn | Return | Stop
+    PutRecord
+    | TakeOwnership
+    | Commit
+    | Sweep
+    | WriteEpoch
+    | ReplayEpoch
+    | Verify
+    | AbortEpoch
+    | Release
+    | Warn
+    | Return
+    | Stop
 )

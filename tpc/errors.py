@@ -149,6 +149,10 @@ class DecisionUnknownError(DecidedError):
     remedy_by_default = "mend the log's disk or server, then restart."
 
 
+class PutUnknownError(DecisionUnknownError):
+    """As its parent, but the very same record may be put again, and the answer to that will be definite."""
+
+
 class FencedError(TpcError):
     """Another coordinator has taken over this pipeline. Final: do not restart this process."""
 

@@ -32,6 +32,11 @@ class Superseded:
 
 
 @dataclass(frozen=True)
+class Owned:
+    """Every sink knew an earlier term of this log, or none, and takes this one for its owner now."""
+
+
+@dataclass(frozen=True)
 class Swept:
     """Everything that no intent names and this coordinator may abort is aborted; `count` branches were."""
 
@@ -102,6 +107,7 @@ Event: TypeAlias = (
     Opened
     | Stored
     | Superseded
+    | Owned
     | Swept
     | BatchStarted
     | Prepared

@@ -24,6 +24,7 @@ STEPS: Mapping[str, str] = {
     "epoch.committed": "on the driver, every branch committed, the complete record not yet attempted",
     "epoch.completed": "on the driver, the epoch complete, before Spark writes its own commit",
     "recovery.claimed": "on the driver, the generation record durable, nothing committed or swept",
+    "recovery.owned": "on the driver, every sink has taken this term for its owner, nothing committed or swept",
     "recovery.swept": "on the driver, everything that no intent names aborted",
 }
 

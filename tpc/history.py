@@ -1,20 +1,24 @@
 """What the records of a log mean together: who leads, what is decided, what is complete.
 
-`History` is a fold over the records in the order of their slots. Reading it is the only way in which anybody,
-the coordinator at start as much as `tpc status`, learns the state of a pipeline.
+`History` is what `tpc.fold` makes of the records in the order of their slots. Reading it is the only way in which
+anybody, the coordinator at start as much as `tpc status`, learns the state of a pipeline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from tpc.errors import CorruptionError
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
-from tpc.manifest import Branch, Manifest
-from tpc.records import Record, RecordKind
+from tpc.manifest import Manifest
+
+OWNERS_KEPT = 8
+"""How many terms before the last one that is known to own every sink are remembered as owners.
+
+A fenced coordinator may write its entry late where a sink cannot compare and set.
+"""
 
 
 class Action(str, Enum):
@@ -55,6 +59,15 @@ class Resolution:
 
 
 @dataclass(frozen=True)
+class DamagedSlot:
+    """A slot at the end of the log whose bytes are no whole record; `digest` is their SHA-256 in hexadecimal."""
+
+    slot: int
+    digest: str
+    what: str = ""
+
+
+@dataclass(frozen=True)
 class History:
     """The state of a pipeline as its log tells it. Epochs whose records are pruned are only in the numbers."""
 
@@ -72,6 +85,26 @@ class History:
     markers: Mapping[str, int | None] = field(default_factory=dict)
     generation_slots: tuple[tuple[int, int | None], ...] = ()
     """Slot of every generation record with the last complete epoch before it: where the log may be cut."""
+    owners: Mapping[int, str] = field(default_factory=dict)
+    """Generation -> nonce of its record, for every term that an owner entry in a sink may name."""
+    owning_generation: int = 0
+    """The newest generation that is known to own every sink: it decided or completed something."""
+    damaged: tuple[DamagedSlot, ...] = ()
+    """The end of the log that cannot be read; the next generation record voids it, or the start is refused."""
+    voids: Mapping[int, str] = field(default_factory=dict)
+    """Damaged slots that a generation record has voided, with the digest of their bytes: they never were."""
+    removed: Mapping[str, int | None] = field(default_factory=dict)
+    """Sinks taken out of the pipeline after a sweep of them, with the epoch that their marker shows."""
+
+    @property
+    def next_slot(self) -> int:
+        """Where the next record goes. A damaged slot is not written again."""
+        return (self.damaged[-1].slot if self.damaged else self.last_slot) + 1
+
+    @property
+    def next_generation(self) -> int:
+        """The number of the next term. Every damaged record may have been a term of its own."""
+        return self.generation + 1 + len(self.damaged)
 
     @property
     def pending(self) -> Manifest | None:
@@ -100,6 +133,22 @@ class History:
                 return part.previous_epoch
         return self.markers.get(sink)
 
+    def carried(self, sinks: Iterable[str], keep_epochs: int) -> JSONObject:
+        """What a generation record takes along from the records before it, which may be pruned then."""
+        before = None if self.pending is None else self.pending.epoch
+        decided = {name for manifest in self.manifests.values() for name in manifest.sinks}
+        names = sorted({*sinks, *self.markers, *decided})
+        floor = self.cut(keep_epochs)
+        voids = {**self.voids, **{damaged.slot: damaged.digest for damaged in self.damaged}}
+        return {
+            "floor": floor,
+            "markers": {name: self.last_epoch_of(name, before=before) for name in names},
+            "owners": {str(g): n for g, n in self.owners.items() if g >= self.owning_generation - OWNERS_KEPT},
+            "owning_generation": self.owning_generation,
+            "voids": {str(slot): digest for slot, digest in voids.items() if slot >= floor},
+            "removed": dict(self.removed),
+        }
+
     def cut(self, keep_epochs: int) -> int:
         """The floor that keeps at least `keep_epochs` epochs: the slot of a generation record, or today's floor."""
         kept_from = -1 if self.last_complete is None else self.last_complete - keep_epochs
@@ -118,113 +167,3 @@ class History:
             manifests={epoch: m for epoch, m in self.manifests.items() if epoch > oldest},
             completed={epoch: body for epoch, body in self.completed.items() if epoch > oldest},
         )
-
-
-def fold(records: Iterable[Record]) -> History:
-    """The history that `records`, in the order of their slots and from the floor on, tell.
-
-    Raises `CorruptionError` when they contradict each other: a gap, a complete without its intent, an intent that
-    skips an epoch or belongs to another pipeline.
-    """
-    history = History()
-    for record in records:
-        history = advanced(history, record)
-    return history
-
-
-def advanced(history: History, record: Record) -> History:
-    """`history` with one more record. Raises `CorruptionError` when the record contradicts it."""
-    return _FOLDS[record.kind](_placed(history, record), record)
-
-
-def _placed(history: History, record: Record) -> History:
-    if not history.last_slot and record.kind is not RecordKind.GENERATION:
-        raise _contradiction(record, "a log begins with a generation record")
-    if history.last_slot and record.slot != history.last_slot + 1:
-        raise CorruptionError(
-            f"the log has a gap: slot {record.slot} follows slot {history.last_slot}",
-            remedy="a record above the floor is missing: restore the log's files from a backup or a mirror.",
-        )
-    return replace(history, last_slot=record.slot, floor=max(history.floor, record.body.get("floor", 1)))
-
-
-def _generation(history: History, record: Record) -> History:
-    body = record.body
-    pipeline = PipelineId(body["pipeline"], body["incarnation"])
-    if history.pipeline not in (None, pipeline):
-        raise _contradiction(record, f"it belongs to pipeline {pipeline}, the log to {history.pipeline}")
-    if body["generation"] <= history.generation:
-        raise _contradiction(record, f"generation {body['generation']} follows {history.generation}")
-    if history.pipeline is None:
-        history = _begun(history, body)
-    return replace(
-        history,
-        pipeline=pipeline,
-        generation=body["generation"],
-        query_id=body.get("query_id") or history.query_id,
-        sinks=body["sinks"],
-        markers=body["markers"],
-        generation_slots=(*history.generation_slots, (record.slot, body["last_complete"])),
-    )
-
-
-def _begun(history: History, body: JSONObject) -> History:
-    """The first record of a log whose earlier ones are pruned stands for them."""
-    last_complete, pending = body["last_complete"], body["pending"]
-    resolutions = tuple(Resolution.from_json(resolution) for resolution in body["resolutions"])
-    history = replace(history, last_complete=last_complete, last_intent=last_complete, resolutions=resolutions)
-    return history if pending is None else _decided(history, Manifest.from_json(pending))
-
-
-def _intent(history: History, record: Record) -> History:
-    manifest = Manifest.from_json(record.body)
-    if history.pipeline not in (None, manifest.pipeline):
-        raise _contradiction(record, f"it belongs to pipeline {manifest.pipeline}, the log to {history.pipeline}")
-    if history.pending is not None:
-        raise _contradiction(record, f"epoch {manifest.epoch} is decided before {history.last_intent} is complete")
-    if history.last_intent is not None and manifest.epoch != history.last_intent + 1:
-        raise _contradiction(record, f"epoch {manifest.epoch} is decided after epoch {history.last_intent}")
-    return _decided(history, manifest)
-
-
-def _decided(history: History, manifest: Manifest) -> History:
-    return replace(history, last_intent=manifest.epoch, manifests={**history.manifests, manifest.epoch: manifest})
-
-
-def _repair(history: History, record: Record) -> History:
-    pending = history.pending
-    if pending is None or pending.epoch != record.body["epoch"]:
-        raise _contradiction(record, f"it repairs epoch {record.body['epoch']}, which is not pending")
-    replacements = {old: Branch.from_json(new) for old, new in record.body["replacements"].items()}
-    return _decided(history, pending.repaired(replacements))
-
-
-def _complete(history: History, record: Record) -> History:
-    epoch = record.body["epoch"]
-    if epoch != history.last_intent:
-        raise _contradiction(record, f"epoch {epoch} is complete, the last decided one is {history.last_intent}")
-    return replace(
-        history,
-        last_complete=epoch,
-        completed={**history.completed, epoch: record.body},
-    )
-
-
-def _resolution(history: History, record: Record) -> History:
-    return replace(history, resolutions=(*history.resolutions, Resolution.from_json(record.body)))
-
-
-def _contradiction(record: Record, what: str) -> CorruptionError:
-    return CorruptionError(
-        f"slot {record.slot} of the log ({record.kind.value}) contradicts the slots before it: {what}",
-        remedy="two logs were mixed or a file was changed by hand: restore the log from a backup or a mirror.",
-    )
-
-
-_FOLDS: Mapping[RecordKind, Callable[[History, Record], History]] = {
-    RecordKind.GENERATION: _generation,
-    RecordKind.INTENT: _intent,
-    RecordKind.REPAIR: _repair,
-    RecordKind.COMPLETE: _complete,
-    RecordKind.RESOLUTION: _resolution,
-}

@@ -21,6 +21,7 @@ from tpc.effects import (
     Return,
     Stop,
     Sweep,
+    TakeOwnership,
     Verify,
     Warn,
     WriteEpoch,
@@ -42,6 +43,7 @@ from tpc.events import (
     Event,
     Failed,
     Opened,
+    Owned,
     Prepared,
     RenewalDue,
     Replayed,
@@ -83,7 +85,7 @@ def _opened(state: State, event: Opened) -> Step:
     state = replace(
         state,
         phase=Phase.CLAIMING,
-        generation=history.generation + 1,
+        generation=history.next_generation,
         last_complete=history.last_complete,
         pending=history.pending,
         unsettled=_unsettled(history),
@@ -117,10 +119,15 @@ def _claim(state: State) -> dict[str, Any]:
 
 
 def _claimed(state: State, _: Stored) -> Step:
+    return replace(state, phase=Phase.OWNING), (TakeOwnership(state.generation),)
+
+
+def _owned(state: State, _: Owned) -> Step:
     if state.pending is None or not state.finishes:
         return _sweep(state)
-    named = frozenset(str(branch.committable.handle) for _, branch in state.pending.branches())
-    return _finish(state, abandoned=named - state.unsettled)
+    given_up = {r.sink for r in state.resolutions if r.epoch == state.pending.epoch}
+    handles = (str(branch.committable.handle) for sink, branch in state.pending.branches() if sink in given_up)
+    return _finish(state, abandoned=frozenset(handles))
 
 
 def _sweep(state: State) -> Step:
@@ -132,6 +139,8 @@ def _swept(state: State, _: Swept) -> Step:
 
 
 def _renewed(state: State, _: RenewalDue) -> Step:
+    if state.pending is not None:
+        return state, ()  # it waits for a repair, which belongs to this term
     state = replace(state, phase=Phase.CLAIMING, generation=state.generation + 1)
     return state, (PutRecord(RecordKind.GENERATION, _claim(state)),)
 
@@ -378,12 +387,14 @@ TRANSITIONS: Mapping[tuple[Phase, type[Any]], Callable[[State, Any], Step]] = {
     (Phase.CLAIMING, Stored): _claimed,
     (Phase.CLAIMING, Superseded): _fenced,
     (Phase.CLAIMING, Failed): _failed,
+    (Phase.OWNING, Owned): _owned,
+    (Phase.OWNING, Superseded): _fenced,
+    (Phase.OWNING, Failed): _failed,
     (Phase.SWEEPING, Swept): _swept,
     (Phase.SWEEPING, Failed): _failed,
     (Phase.READY, BatchStarted): _batch_started,
     (Phase.READY, SweepDue): lambda state, _: _sweep(state),
     (Phase.READY, RenewalDue): _renewed,
-    (Phase.READY, Failed): _failed,
     (Phase.WRITING, Prepared): _prepared,
     (Phase.WRITING, Failed): _undo,
     (Phase.VERIFYING, Verified): _verified,

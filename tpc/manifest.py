@@ -118,6 +118,11 @@ class Manifest:
             for branch in part.branches:
                 yield sink, branch
 
+    def waits_for(self, sink: str) -> bool:
+        """Whether the sink has branches in this epoch."""
+        part = self.sinks.get(sink)
+        return part is not None and bool(part.branches)
+
     def committables(self, sink: str) -> tuple[Committable, ...]:
         """The committables of one sink."""
         return tuple(branch.committable for branch in self.sinks[sink].branches)

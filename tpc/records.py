@@ -21,7 +21,8 @@ class RecordKind(str, Enum):
     """What a record decides."""
 
     GENERATION = "generation"
-    """A coordinator's term begins: {pipeline, incarnation, generation, sinks, pending, query_id, floor}."""
+    """A coordinator's term begins: {pipeline, incarnation, generation, sinks, pending, query_id}, and what it takes
+    along from older records (`History.carried`)."""
     INTENT = "intent"
     """An epoch is decided: the manifest."""
     REPAIR = "repair"
@@ -30,6 +31,8 @@ class RecordKind(str, Enum):
     """Every branch of an epoch is committed: {epoch, generation, floor, seconds}."""
     RESOLUTION = "resolution"
     """An operator's decision: {epoch, sink, action, reason, operator}."""
+    REMOVAL = "removal"
+    """A sink leaves the pipeline, swept: {sink, marker, swept, reason, operator}."""
 
 
 @dataclass(frozen=True)

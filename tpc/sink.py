@@ -16,6 +16,10 @@ What a sink must promise:
 3. *Prepare promises commit.* All that can be refused is refused by `check`, `write` or `prepare`.
 4. A branch without rows prepares nothing (`prepare` returns None).
 5. Every call has a deadline and ends in an error of `tpc.errors`. Secrets are in no repr, committable or error.
+6. An owner entry per pipeline and incarnation tells which coordinator the system has met last.
+
+What a system cannot do, its sink declares (`Sink.limits`); the declaration is part of its documented guarantee.
+`tpc.testing.SinkConformance` tries all of it.
 
 This module only says what the calls mean; when they are made stands in `machine.py`.
 """
@@ -26,6 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tpc.handles import Handle, PipelineId, checked_name
@@ -125,6 +130,34 @@ class Marker:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """The coordinator that a sink has met last for a pipeline: its generation, and its generation record's nonce.
+
+    Two copies of a checkpoint give the same number to two terms; the nonce tells them apart. `since` is seconds since
+    1970 by that coordinator's clock, for people and for `tpc orphans`.
+    """
+
+    generation: int
+    nonce: str
+    since: float
+
+
+class Limit(str, Enum):
+    """A part of the contract that a system cannot keep, declared by its sink."""
+
+    MARKERS_EXPIRE = "markers-expire"
+    """The system forgets markers by itself, so that a missing one proves nothing."""
+    OWNER_NOT_FENCED = "owner-not-fenced"
+    """The owner entry cannot be compared and set: of two coordinators at one moment the later writer stays."""
+    LOSS_IS_UNKNOWN = "loss-is-unknown"
+    """A branch that is gone is answered UNKNOWN, never LOST: an operator decides, nothing is repaired by itself."""
+    APPEARS_GRADUALLY = "appears-gradually"
+    """Readers may see a part of a branch while it is being committed."""
+    ORPHANS_NOT_LISTED = "orphans-not-listed"
+    """Branches of other pipelines cannot be listed, so `tpc orphans` passes the sink over."""
+
+
+@dataclass(frozen=True)
 class CheckContext:
     """What `check` may rely on: who asks, the Arrow schema of the rows, how many branches an epoch may have."""
 
@@ -147,8 +180,8 @@ class Sink(ABC):
     commits_first: bool = False
     """True where a prepared branch can expire: its commits are sent before the others'."""
 
-    markers_expire: bool = False
-    """True where the system forgets markers by itself, so that a missing one proves nothing."""
+    limits: Mapping[Limit, str] = MappingProxyType({})
+    """What of this contract the system cannot keep, each with the reason in a sentence for users."""
 
     def __init__(self, name: str) -> None:
         self.name = checked_name(name, "sink")
@@ -216,9 +249,28 @@ class Committer(ABC):
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest epoch this sink shows as committed for this pipeline and incarnation; None if it shows none.
 
-        `since_generation` is the generation that decided the newest epoch with branches in this sink; a sink
-        may leave out markers of older ones.
+        Of several branches of that epoch it is one of the highest generation: a repair shows. `since_generation` is
+        the generation that decided the newest epoch with branches in this sink; a sink may leave out markers of
+        older ones.
         """
+
+    @abstractmethod
+    def owner(self) -> Owner | None:
+        """The owner entry this sink holds for the pipeline and incarnation; None if it never had one."""
+
+    @abstractmethod
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        """Put `owner` in the place of `before`, by compare and set; False when the sink holds another than `before`.
+
+        True when it holds `owner` already. Durable when it returns. May come before `check` has made anything.
+        """
+
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        """What the system holds prepared for any pipeline of this library, with that pipeline's owner entry here.
+
+        For `tpc orphans`; `abort` takes what it lists. A sink that cannot tell declares `ORPHANS_NOT_LISTED`.
+        """
+        return []
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
         """The epoch is complete and these were its winners: names may be used again, old markers pruned."""

@@ -5,7 +5,7 @@ The phases of an epoch, in the order of a run without faults:
     READY -> WRITING -> VERIFYING -> DECIDING -> FINISHING -> COMPLETING -> READY
                                      (intent)    (commits)    (complete)
 
-and of a start: NEW -> CLAIMING (generation record) -> FINISHING -> COMPLETING (the pending epoch, if any)
+and of a start: NEW -> CLAIMING (generation record) -> OWNING -> FINISHING -> COMPLETING (the pending epoch, if any)
 -> SWEEPING -> READY.
 """
 
@@ -27,6 +27,8 @@ class Phase(str, Enum):
     """Nothing has happened; the log is about to be read."""
     CLAIMING = "claiming"
     """The put of a generation record."""
+    OWNING = "owning"
+    """Every sink's word that it knows this log and takes this coordinator for its owner."""
     SWEEPING = "sweeping"
     """The abort of everything in doubt that no intent names."""
     READY = "ready"

@@ -38,7 +38,7 @@ def checkpoint(tmp_path: Path) -> Path:
         complete(0),
         intent(manifest(1, {"a": 2, "b": 0})),
     ):
-        journal.put(kind, body)
+        journal.append(kind, body)
     return tmp_path / "checkpoint"
 
 

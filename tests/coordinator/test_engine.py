@@ -13,7 +13,9 @@ from tests.support.memory import MemoryPipeline, MemorySink
 from tpc import failpoints
 from tpc.errors import (
     DataError,
+    DecisionUnknownError,
     FencedError,
+    HistoryMismatchError,
     ParkedError,
     RepairNeededError,
     TpcError,
@@ -23,7 +25,7 @@ from tpc.errors import (
 from tpc.handles import PipelineId
 from tpc.history import Action, Resolution
 from tpc.records import RecordKind, decode
-from tpc.sink import Verdict
+from tpc.sink import Owner, Verdict
 from tpc.states import Phase
 
 UNKNOWN, REFUSED, LOST = Verdict.UNKNOWN, Verdict.REFUSED, Verdict.LOST
@@ -210,7 +212,7 @@ def test_branches_that_an_operator_gave_up_are_aborted_before_the_epoch_is_compl
 
 def resolve(pipeline: MemoryPipeline, sink: str) -> None:
     resolution = Resolution(0, sink, Action.ACCEPT_LOSS, "gone", "anna")
-    pipeline.engine.journal.put(RecordKind.RESOLUTION, resolution.to_json())
+    pipeline.engine.journal.append(RecordKind.RESOLUTION, resolution.to_json())
 
 
 def test_a_sink_that_an_operator_gave_up_may_leave_the_pipeline() -> None:
@@ -365,7 +367,7 @@ def test_nothing_is_aborted_when_the_log_goes_on_between_the_listing_and_the_abo
     pipeline.run(0)
     pipeline.sinks[0].plant(0, partition=9)
     pipeline.sinks[0].on_listed = lambda: take_slot(pipeline)
-    with pytest.raises(FencedError, match="the log has gone on to slot 4"):
+    with pytest.raises(FencedError, match="the log goes on to slot 4"):
         sweep(pipeline)
     assert pipeline.sinks[0].aborted() == []
 
@@ -445,6 +447,146 @@ def test_a_batch_is_run_again_without_touching_a_sink_when_its_epoch_is_complete
     pipeline.engine.run_batch(0, runner)
     assert [effect.epoch for effect in runner.replays] == [0]
     assert [list(sink.calls) for sink in pipeline.sinks] == before
+
+
+def test_a_term_is_renewed_after_so_much_time_though_no_batch_comes() -> None:
+    pipeline = started(renew_after_s=100.0)
+    pipeline.clock.advance(99.0)
+    pipeline.engine.upkeep()
+    assert pipeline.engine.state.generation == 1
+    pipeline.clock.advance(1.0)
+    pipeline.engine.upkeep()
+    assert pipeline.engine.state.generation == 2
+    assert [owner_of(sink).generation for sink in pipeline.sinks] == [2, 2]
+
+
+# The log's answers are lost -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lands", [True, False], ids=["it had landed", "it had not"])
+def test_a_put_whose_answer_is_lost_is_repeated_with_the_identical_record(lands: bool) -> None:
+    pipeline = started(retry_delay_s=1.0)
+    pipeline.log.lost_answers = [lands, False]
+    pipeline.run(0)
+    assert kinds(pipeline) == ["generation", "intent", "complete"]
+    assert pipeline.clock.waits_s == [1.0, 2.0]
+    assert pipeline.engine.state.last_complete == 0
+
+
+def test_a_put_that_stays_unknown_commits_and_aborts_nothing() -> None:
+    pipeline = started(retry_delay_s=4.0, retry_delay_max_s=4.0, log_timeout_s=10.0)
+    pipeline.log.lost_answers = [False] * 100
+    with pytest.raises(DecisionUnknownError, match="the answer for slot 2 was lost"):
+        pipeline.run(0)
+    assert pipeline.clock.waits_s == [4.0, 4.0]
+    assert [sink.calls for sink in pipeline.sinks] == [[], []]
+
+
+def test_stopping_ends_the_repetition_of_an_unknown_put() -> None:
+    pipeline = started()
+    pipeline.log.lost_answers = [True] * 100
+    pipeline.clock.while_waiting = pipeline.engine.stopping.set
+    with pytest.raises(DecisionUnknownError, match="stopped before its put was answered"):
+        pipeline.run(0)
+    pipeline.log.lost_answers = []
+    assert pipeline.restarted().state.last_complete == 0
+
+
+def test_a_slot_that_somebody_else_took_while_the_answer_was_lost_means_fenced() -> None:
+    pipeline = started()
+    pipeline.log.lost_answers = [False]
+    pipeline.clock.while_waiting = lambda: take_slot(pipeline)
+    with pytest.raises(FencedError, match="slot 2 of the log belongs to another coordinator"):
+        pipeline.run(0)
+    assert [sink.calls for sink in pipeline.sinks] == [[], []]
+
+
+# Owners ------------------------------------------------------------------------------------------------------------
+
+
+def owner_of(sink: MemorySink) -> Owner:
+    assert sink.owner is not None
+    return sink.owner
+
+
+def test_every_sink_knows_the_term_before_anything_is_committed_or_swept() -> None:
+    pipeline = started()
+    pipeline.run(0)
+    pipeline.sinks[0].plant(1)
+    seen: list[list[str]] = []
+    failpoints.install({"recovery.owned": lambda step, where: seen.append(pipeline.sinks[0].aborted())})
+    try:
+        pipeline.restarted()
+    finally:
+        failpoints.install({})
+    assert seen == [[]]
+    record = decode(pipeline.log.read(4), 4)
+    assert {(owner_of(sink).generation, owner_of(sink).nonce) for sink in pipeline.sinks} == {(2, record.nonce)}
+    assert len(pipeline.sinks[0].aborted()) == 1
+
+
+def test_a_sink_that_a_coordinator_of_another_log_has_owned_stops_the_start_untouched() -> None:
+    pipeline = started()
+    pipeline.run(0)
+    pipeline.sinks[1].plant(1)
+    pipeline.sinks[1].owner = Owner(1, "of a copy", 0.0)
+    with pytest.raises(HistoryMismatchError, match="copied, or restored from a backup") as caught:
+        pipeline.restarted()
+    assert caught.value.sink == "b"
+    assert pipeline.sinks[1].aborted() == []
+    assert pipeline.sinks[1].owner.nonce == "of a copy"
+
+
+def test_an_unknown_owner_of_this_log_s_next_term_means_fenced() -> None:
+    pipeline = started()
+
+    def overtaken(step: str, where: object) -> None:
+        take_slot(pipeline)
+        pipeline.sinks[0].owner = Owner(9, "of the next term", 0.0)
+
+    failpoints.install({"recovery.claimed": overtaken})
+    try:
+        with pytest.raises(FencedError, match="the log goes on to slot 3"):
+            pipeline.restarted()
+    finally:
+        failpoints.install({})
+
+
+def test_a_sink_that_many_dead_terms_never_reached_still_knows_this_log() -> None:
+    pipeline = started(keep_epochs=1, renew_after_epochs=1)
+    for epoch in range(20):
+        pipeline.run(epoch)
+    reached_last = owner_of(pipeline.sinks[1])
+    for _ in range(30):
+        pipeline.restarted()
+        pipeline.sinks[1].owner = reached_last
+    assert reached_last.generation < pipeline.engine.state.generation - 20
+    pipeline.restarted()
+    pipeline.run(20)
+    assert owner_of(pipeline.sinks[1]).generation == pipeline.engine.state.generation
+
+
+def test_terms_that_every_sink_has_left_behind_are_forgotten() -> None:
+    pipeline = started(keep_epochs=5, renew_after_epochs=5)
+    for epoch in range(300):
+        pipeline.run(epoch)
+    assert pipeline.engine.state.generation > 40
+    assert len(pipeline.engine.journal.history.owners) < 12
+
+
+# A damaged end of the log --------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_intent_that_no_sink_shows_is_voided_and_its_branches_aborted() -> None:
+    pipeline = started()
+    pipeline.run(0)
+    branches = [sink.plant(1) for sink in pipeline.sinks]
+    pipeline.log.content[4] = b"half an intent of epoch 1"
+    pipeline.restarted()
+    assert [sink.aborted() for sink in pipeline.sinks] == [[branch] for branch in branches]
+    assert pipeline.engine.state.generation == 3
+    pipeline.run(1)
+    assert pipeline.restarted().state.last_complete == 1
 
 
 def test_every_error_names_the_pipeline() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,19 +26,18 @@ def opened(log: MemoryLog | LocalLog) -> Journal:
 def filled(log: MemoryLog | LocalLog, epochs: int) -> Journal:
     """A journal of one generation with so many complete epochs."""
     journal = opened(log)
-    journal.put(RecordKind.GENERATION, generation_body(1))
+    journal.append(RecordKind.GENERATION, generation_body(1))
     for epoch in range(epochs):
-        journal.put(*intent(manifest(epoch)))
-        journal.put(*complete(epoch))
+        journal.append(*intent(manifest(epoch)))
+        journal.append(*complete(epoch))
     return journal
 
 
 def renewed(journal: Journal, generation: int, keep_epochs: int) -> None:
     """A generation record as the engine puts it, and the pruning after it."""
     history = journal.history
-    floor = history.cut(keep_epochs)
-    body = generation_body(generation, last_complete=history.last_complete, floor=floor)
-    journal.put(RecordKind.GENERATION, body)
+    carried = history.carried([], keep_epochs)
+    journal.append(RecordKind.GENERATION, generation_body(generation, last_complete=history.last_complete, **carried))
     journal.prune()
 
 
@@ -49,9 +49,9 @@ def test_a_reader_sees_what_the_writer_knows() -> None:
 def test_a_put_into_a_taken_slot_is_fenced() -> None:
     log = MemoryLog()
     first, second = filled(log, 1), opened(log)
-    second.put(RecordKind.GENERATION, generation_body(2, last_complete=0))
+    second.append(RecordKind.GENERATION, generation_body(2, last_complete=0))
     with pytest.raises(FencedError, match="slot 4 of the log belongs to another coordinator"):
-        first.put(*intent(manifest(1)))
+        first.append(*intent(manifest(1)))
     assert log.slots() == [1, 2, 3, 4]
 
 
@@ -62,8 +62,8 @@ def test_a_put_into_a_hole_left_by_pruning_is_fenced() -> None:
     for generation in (2, 3, 4):
         renewed(current, generation, keep_epochs=0)
     assert log.slots() == [5, 6]
-    with pytest.raises(FencedError, match="slot 4 lies in a hole of the log, which goes on to slot 6"):
-        stale.put(*intent(manifest(1)))
+    with pytest.raises(FencedError, match="the log goes on to slot 6, after slot 4"):
+        stale.append(*intent(manifest(1)))
     assert opened(log).history == current.history
 
 
@@ -72,16 +72,16 @@ def test_a_fenced_put_leaves_the_journal_s_history_as_it_was() -> None:
     first = filled(log, 1)
     before = first.history
     filled_by_other = opened(log)
-    filled_by_other.put(RecordKind.GENERATION, generation_body(2, last_complete=0))
+    filled_by_other.append(RecordKind.GENERATION, generation_body(2, last_complete=0))
     with pytest.raises(FencedError):
-        first.put(*intent(manifest(1)))
+        first.append(*intent(manifest(1)))
     assert first.history == before
 
 
 def test_a_log_is_read_from_its_floor_on_whatever_lies_below() -> None:
     log = MemoryLog()
     journal = filled(log, 3)
-    journal.put(RecordKind.GENERATION, generation_body(2, last_complete=2, floor=8))
+    journal.append(RecordKind.GENERATION, generation_body(2, last_complete=2, floor=8))
     log.content[3] = b"left over and damaged"
     assert [record.slot for record in opened(log).records()] == [8]
     assert opened(log).history.last_complete == 2
@@ -92,8 +92,8 @@ def test_pruning_keeps_what_the_history_needs() -> None:
     journal = filled(log, 5)
     renewed(journal, 2, keep_epochs=3)
     for epoch in range(5, 9):
-        journal.put(*intent(manifest(epoch)))
-        journal.put(*complete(epoch))
+        journal.append(*intent(manifest(epoch)))
+        journal.append(*complete(epoch))
     renewed(journal, 3, keep_epochs=3)
     assert log.slots()[0] == 12
     assert journal.history == opened(log).history
@@ -104,9 +104,9 @@ def test_pruning_keeps_what_the_history_needs() -> None:
 def test_pruning_never_cuts_a_pending_intent_off() -> None:
     log = MemoryLog()
     journal = filled(log, 3)
-    journal.put(*intent(manifest(3)))
+    journal.append(*intent(manifest(3)))
     body = generation_body(2, last_complete=2, pending=manifest(3).to_json(), floor=journal.history.cut(0))
-    journal.put(RecordKind.GENERATION, body)
+    journal.append(RecordKind.GENERATION, body)
     journal.prune()
     assert opened(log).history.pending == manifest(3)
 
@@ -115,8 +115,8 @@ def test_a_log_that_is_pruned_while_it_is_read_is_read_again() -> None:
     log = MemoryLog()
     writer = filled(log, 3)
     renewed(writer, 2, keep_epochs=0)
-    writer.put(*intent(manifest(3)))
-    writer.put(*complete(3))
+    writer.append(*intent(manifest(3)))
+    writer.append(*complete(3))
     listed = log.slots()
 
     class OnceStale(MemoryLog):
@@ -144,20 +144,94 @@ def test_a_slot_that_is_listed_and_cannot_be_read_is_an_error() -> None:
         opened(Lying())
 
 
-@pytest.mark.parametrize(
-    ("slot", "what"), [(3, "the last record"), (2, "a record with valid ones after it")], ids=["last", "middle"]
-)
-@pytest.mark.parametrize("damage", [b"", b'{"half', bytes(100)], ids=["empty", "torn", "zeros"])
-def test_a_damaged_record_stops_with_its_file_named(tmp_path: Path, slot: int, what: str, damage: bytes) -> None:
+DAMAGES = pytest.mark.parametrize("damage", [b"", b'{"half', bytes(100)], ids=["empty", "torn", "zeros"])
+
+
+@DAMAGES
+def test_a_damaged_record_with_valid_ones_after_it_stops_with_its_file_named(tmp_path: Path, damage: bytes) -> None:
     log = LocalLog(tmp_path)
     filled(log, 1)
-    path = tmp_path / f"{slot:020d}.json"
+    path = tmp_path / f"{2:020d}.json"
     path.write_bytes(damage)
-    with pytest.raises(CorruptionError) as caught:
+    with pytest.raises(CorruptionError, match="a record with valid ones after it is damaged") as caught:
         opened(log)
-    assert what in str(caught.value)
     assert str(path) in str(caught.value)
     assert path.read_bytes() == damage
+
+
+@DAMAGES
+def test_a_damaged_end_of_the_log_is_told_and_not_taken_for_a_record(tmp_path: Path, damage: bytes) -> None:
+    log = LocalLog(tmp_path)
+    filled(log, 1)
+    (tmp_path / f"{3:020d}.json").write_bytes(damage)
+    history = opened(log).history
+    assert [(d.slot, d.digest) for d in history.damaged] == [(3, hashlib.sha256(damage).hexdigest())]
+    assert (history.last_intent, history.last_complete, history.last_slot, history.next_slot) == (0, None, 2, 4)
+
+
+def test_a_whole_log_of_damaged_records_is_no_history_and_says_so() -> None:
+    log = MemoryLog()
+    log.content = {1: b"x", 2: b"y"}
+    history = opened(log).history
+    assert (history.pipeline, [d.slot for d in history.damaged], history.next_slot) == (None, [1, 2], 3)
+
+
+def voided(log: MemoryLog) -> Journal:
+    """A log whose complete record was damaged, and voided by the next generation record."""
+    filled(log, 1)
+    log.content[3] = b"torn"
+    journal = opened(log)
+    carried = journal.history.carried([], keep_epochs=5)
+    journal.append(RecordKind.GENERATION, generation_body(3, pending=manifest(0).to_json(), **carried))
+    return journal
+
+
+def test_a_slot_that_a_generation_record_has_voided_is_no_corruption_afterwards() -> None:
+    log = MemoryLog()
+    journal = voided(log)
+    journal.append(*complete(0))
+    history = opened(log).history
+    assert history == journal.history
+    assert (history.last_complete, history.damaged, list(history.voids)) == (0, (), [3])
+
+
+def test_a_voided_slot_stays_void_when_its_whole_record_comes_back_from_a_backup() -> None:
+    log = MemoryLog()
+    journal = voided(log)
+    whole = MemoryLog()
+    filled(whole, 1)
+    log.content[3] = whole.content[3]
+    history = opened(log).history
+    assert history == journal.history
+    assert history.last_complete is None
+
+
+def test_a_generation_record_that_voided_and_is_itself_damaged_is_voided_with_it() -> None:
+    log = MemoryLog()
+    voided(log)
+    log.content[4] = b"torn too"
+    journal = opened(log)
+    assert [d.slot for d in journal.history.damaged] == [3, 4]
+    carried = journal.history.carried([], keep_epochs=5)
+    journal.append(RecordKind.GENERATION, generation_body(4, pending=manifest(0).to_json(), **carried))
+    assert sorted(opened(log).history.voids) == [3, 4]
+
+
+def test_damage_after_a_gap_is_corruption() -> None:
+    log = MemoryLog()
+    filled(log, 1)
+    log.content[5] = b"torn"
+    with pytest.raises(CorruptionError, match="gap: slot 5 follows slot 3"):
+        opened(log)
+
+
+def test_a_repeated_put_of_the_same_record_is_stored_once() -> None:
+    log = MemoryLog()
+    journal = filled(log, 1)
+    record = journal.next_record(*intent(manifest(1)))
+    log.put(record.slot, record.encode())  # an earlier try, whose answer was lost
+    journal.put(record)
+    assert opened(log).history == journal.history
 
 
 def test_a_missing_record_above_the_floor_is_corruption() -> None:
@@ -174,11 +248,11 @@ def test_the_number_of_files_stays_constant_over_thousands_of_epochs(
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # thousands of them take a busy disk half a minute
     log = LocalLog(tmp_path / "log")
     journal = opened(log)
-    journal.put(RecordKind.GENERATION, generation_body(1))
+    journal.append(RecordKind.GENERATION, generation_body(1))
     counts = []
     for epoch in range(2000):
-        journal.put(*intent(manifest(epoch)))
-        journal.put(*complete(epoch))
+        journal.append(*intent(manifest(epoch)))
+        journal.append(*complete(epoch))
         if epoch % 50 == 49:
             renewed(journal, 2 + epoch // 50, keep_epochs=50)
             counts.append(len(list(log.directory.iterdir())))

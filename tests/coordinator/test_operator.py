@@ -14,12 +14,12 @@ from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.local_log import LocalLog
 from tpc.coordinator.log import Journal
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
-from tpc.errors import CheckpointInUseError, ConfigurationError
+from tpc.errors import CheckpointInUseError, ConfigurationError, CorruptionError
 from tpc.handles import PipelineId
 from tpc.history import Action, Resolution
 from tpc.json import canonical
 from tpc.records import RecordKind
-from tpc.sink import Marker
+from tpc.sink import Marker, Owner
 
 
 class Place:
@@ -30,9 +30,9 @@ class Place:
         self.log = LocalLog(checkpoint / LOG_FOLDER)
         self.journal = Journal(self.log)
         self.decided = manifest(1, {"a": 2, "b": 0})
-        self.journal.put(RecordKind.GENERATION, generation_body(1, sinks={"a": "memory:a"}, query_id=None))
+        self.journal.append(RecordKind.GENERATION, generation_body(1, sinks={"a": "memory:a"}, query_id=None))
         for kind, body in (intent(manifest(0)), complete(0), intent(self.decided)):
-            self.journal.put(kind, body)
+            self.journal.append(kind, body)
         self.sinks = {name: MemorySink(name) for name in "ab"}
         for name, sink in self.sinks.items():
             sink.target = f"id-{name}"
@@ -104,7 +104,7 @@ def test_a_sink_without_branches_in_the_epoch_cannot_be_resolved(place: Place, s
 
 
 def test_nothing_can_be_resolved_when_nothing_is_pending(place: Place) -> None:
-    place.journal.put(*complete(1))
+    place.journal.append(*complete(1))
     with pytest.raises(ConfigurationError, match="no epoch does"):
         place.resolve()
 
@@ -173,3 +173,86 @@ def test_a_running_pipeline_is_neither_recovered_nor_swept(place: Place) -> None
         for ask in (operator.recover, operator.sweep):
             with pytest.raises(CheckpointInUseError):
                 ask(place.pipeline())
+
+
+# Removing a sink ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finished(place: Place) -> Place:
+    """The same place with epoch 1 complete, and a branch left behind in `a`."""
+    place.journal.append(*complete(1))
+    place.sinks["a"].marker = Marker(1, branch("a", 1).committable.handle)
+    place.sinks["a"].plant(2)
+    return place
+
+
+def test_a_sink_is_swept_before_its_removal_is_recorded(finished: Place) -> None:
+    assert operator.remove_sink(finished.pipeline(), "a", "moved to another team") == 1
+    assert len(finished.sinks["a"].aborted()) == 1
+    history = Journal(finished.log).open()
+    assert history.removed == {"a": 1}
+    assert "a" not in history.sinks
+
+
+def test_a_sink_that_the_pipeline_does_not_have_cannot_be_removed(finished: Place) -> None:
+    with pytest.raises(ConfigurationError, match="the pipeline has no sink 'z'"):
+        operator.remove_sink(finished.pipeline(), "z", "")
+
+
+def test_a_sink_whose_system_is_gone_is_removed_on_the_record_alone(finished: Place) -> None:
+    operator.remove_lost_sink(finished.log, finished.checkpoint, "a", "the server burnt down")
+    assert Journal(finished.log).open().removed == {"a": 1}
+    assert finished.sinks["a"].aborted() == []
+
+
+def test_a_sink_that_a_decided_epoch_waits_for_is_not_removed_before_an_operator_gave_it_up(place: Place) -> None:
+    with pytest.raises(ConfigurationError, match="decided epoch 1 waits for sink 'a'"):
+        operator.remove_lost_sink(place.log, place.checkpoint, "a", "gone")
+    place.resolve()
+    operator.remove_lost_sink(place.log, place.checkpoint, "a", "gone")
+    assert list(Journal(place.log).open().removed) == ["a"]
+
+
+def test_nothing_is_put_on_the_record_while_the_end_of_the_log_is_damaged(place: Place) -> None:
+    place.log.put(5, b"half a record")
+    assert operator.status(place.log)["damaged_slots"] == [5]
+    with pytest.raises(CorruptionError, match="the last record of the log is damaged"):
+        place.resolve()
+    assert place.log.slots() == [1, 2, 3, 4, 5]
+
+
+# Orphans -----------------------------------------------------------------------------------------------------------
+
+DAY_S = 86_400.0
+
+
+def orphans(place: Place, *, abort: bool = False) -> dict[str, str]:
+    found = operator.orphans(place.pipeline(), silent_for_s=DAY_S, now_s=10 * DAY_S, abort=abort)
+    return {row["pipeline"]: row["fate"] for row in found}
+
+
+@pytest.fixture
+def neighbours(place: Place) -> Place:
+    """Branches of this pipeline, and of three others: one dead, one alive, one without an owner entry."""
+    sink = place.sinks["a"]
+    sink.plant(2)
+    for name, since_s in (("dead", 8 * DAY_S), ("alive", 9.5 * DAY_S), ("nobody", None)):
+        sink.plant(2, pipeline=PipelineId(name))
+        if since_s is not None:
+            sink.owners_of_others[PipelineId(name)] = Owner(1, "n", since_s)
+    return place
+
+
+def test_orphans_are_branches_whose_pipeline_was_silent_for_long(neighbours: Place) -> None:
+    assert orphans(neighbours) == {
+        "dead#1": "orphan",
+        "alive#1": "left alone: its pipeline is alive",
+        "nobody#1": "left alone: it has no owner entry",
+    }
+    assert neighbours.sinks["a"].aborted() == []
+
+
+def test_orphans_are_aborted_on_order_and_nothing_else_is(neighbours: Place) -> None:
+    assert orphans(neighbours, abort=True)["dead#1"] == "aborted"
+    assert ["~dead~" in resource for resource in neighbours.sinks["a"].aborted()] == [True]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tpc.fold import fold
 from tpc.handles import Handle, PipelineId
-from tpc.history import History, fold
+from tpc.history import History
 from tpc.manifest import Barrier, Branch, Manifest, SinkPart
 from tpc.records import Record, RecordKind
 from tpc.sink import Committable
@@ -49,6 +50,10 @@ def generation_body(generation: int, **more: object) -> dict[str, object]:
         "resolutions": [],
         "query_id": "q",
         "floor": 1,
+        "owners": {},
+        "owning_generation": 0,
+        "voids": {},
+        "removed": {},
     } | more
 
 

@@ -4,7 +4,8 @@ import pytest
 
 from tests.core.builders import JOB, begun, branch, complete, generation_body, intent, manifest, records
 from tpc.errors import CorruptionError
-from tpc.history import Action, Resolution, fold
+from tpc.fold import fold
+from tpc.history import Action, Resolution
 from tpc.records import RecordKind
 
 

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from tests.core.builders import JOB, begun, branch, complete, intent, manifest
-from tpc.effects import AbortEpoch, Commit, Effect, PutRecord, Release, ReplayEpoch, Return, Stop, Sweep, Verify, Warn
+from tpc.effects import (
+    AbortEpoch,
+    Commit,
+    Effect,
+    PutRecord,
+    Release,
+    ReplayEpoch,
+    Return,
+    Stop,
+    Sweep,
+    TakeOwnership,
+    Verify,
+    Warn,
+)
 from tpc.effects import WriteEpoch as Write
 from tpc.errors import (
     DeterminismError,
@@ -26,14 +40,16 @@ from tpc.events import (
     Event,
     Failed,
     Opened,
+    Owned,
     Prepared,
+    RenewalDue,
     Replayed,
     Stored,
     Superseded,
     Swept,
     Verified,
 )
-from tpc.history import Action, History, Resolution
+from tpc.history import Action, DamagedSlot, History, Resolution
 from tpc.machine import CONTRADICTION_ATTEMPTS, TRANSITIONS, step
 from tpc.manifest import Manifest
 from tpc.records import RecordKind
@@ -57,7 +73,7 @@ def answers(made: Manifest, verdict: Verdict = Verdict.COMMITTED, **by_sink: Ver
 
 
 def ready(history: History | None = None) -> State:
-    state, _ = run(Opened(history or begun()), Stored())
+    state, _ = run(Opened(history or begun()), Stored(), Owned())
     if state.phase is Phase.FINISHING:
         assert state.pending is not None
         state, _ = run(answers(state.pending), Stored(), state=state)
@@ -80,8 +96,19 @@ def test_taking_over_claims_a_higher_generation_before_anything_else() -> None:
     assert effects[0].kind is RecordKind.GENERATION  # type: ignore[union-attr]
 
 
-def test_a_pending_intent_is_committed_before_the_sweep() -> None:
+def test_every_sink_is_asked_for_its_owner_right_after_the_generation_record() -> None:
     state, effects = run(Opened(begun(intent(manifest(0)))), Stored())
+    assert (state.phase, effects) == (Phase.OWNING, [TakeOwnership(2)])
+
+
+def test_a_damaged_end_of_the_log_may_have_been_a_term_so_its_number_is_passed_over() -> None:
+    history = replace(begun(), damaged=(DamagedSlot(2, "d"), DamagedSlot(3, "e")))
+    _, effects = run(Opened(history))
+    assert effects[0].body["generation"] == 4  # type: ignore[union-attr]
+
+
+def test_a_pending_intent_is_committed_before_the_sweep() -> None:
+    state, effects = run(Opened(begun(intent(manifest(0)))), Stored(), Owned())
     assert [type(e) for e in effects] == [Commit]
     state, effects = run(answers(manifest(0)), Stored(), state=state)
     assert [type(e) for e in effects] == [Release, Sweep]
@@ -144,7 +171,9 @@ def test_a_failed_put_of_an_intent_aborts_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "events", [(Opened(begun()),), (Opened(begun()), Stored(), Swept(), *DECIDED[:3])], ids=["generation", "intent"]
+    "events",
+    [(Opened(begun()),), (Opened(begun()), Stored(), Owned(), Swept(), *DECIDED[:3])],
+    ids=["generation", "intent"],
 )
 def test_a_taken_slot_is_final(events: tuple[Event, ...]) -> None:
     _, effects = run(*events, Superseded("slot 4"))
@@ -188,7 +217,7 @@ def test_a_lost_branch_found_at_run_time_stops_for_its_repair() -> None:
 
 
 def lost_at_recovery() -> State:
-    state, _ = run(Opened(begun(intent(manifest(0)))), Stored(), answers(manifest(0), a=Verdict.LOST), Swept())
+    state, _ = run(Opened(begun(intent(manifest(0)))), Stored(), Owned(), answers(manifest(0), a=Verdict.LOST), Swept())
     assert state.phase is Phase.READY
     return state
 
@@ -226,7 +255,7 @@ def test_no_new_epoch_begins_while_a_repair_is_waited_for() -> None:
 
 def test_older_batches_are_replayed_while_a_repair_is_waited_for() -> None:
     history = begun(intent(manifest(0)), complete(0), intent(manifest(1)))
-    state, _ = run(Opened(history), Stored(), answers(manifest(1), a=Verdict.LOST), Swept())
+    state, _ = run(Opened(history), Stored(), Owned(), answers(manifest(1), a=Verdict.LOST), Swept())
     state, effects = run(BatchStarted(0, manifest(0)), state=state)
     assert effects == [ReplayEpoch(0, 2, manifest(0))]
     state, effects = run(Replayed(same_digests(manifest(0))), state=state)
@@ -272,7 +301,7 @@ def test_a_contradiction_beside_a_server_that_is_down_goes_on_waiting() -> None:
 def test_a_resolved_sink_is_not_committed_but_given_up() -> None:
     resolution = Resolution(0, "a", Action.ACCEPT_LOSS, "cannot", "op")
     history = begun(intent(manifest(0)), (RecordKind.RESOLUTION, resolution.to_json()))
-    _, effects = run(Opened(history), Stored())
+    _, effects = run(Opened(history), Stored(), Owned())
     assert effects[0].handles == {str(branch("b", 0).committable.handle)}  # type: ignore[union-attr]
     assert effects[0].abandoned == {str(branch("a", 0).committable.handle)}  # type: ignore[union-attr]
 
@@ -290,7 +319,7 @@ def test_an_undecided_epoch_is_written_under_the_new_generation() -> None:
 
 def test_an_illegal_event_raises_and_changes_nothing() -> None:
     events: list[Event] = [
-        Opened(begun()), Stored(), Superseded(), Swept(), BatchStarted(0), Prepared(manifest(0)), Verified(),
+        Opened(begun()), Stored(), Superseded(), Owned(), Swept(), BatchStarted(0), Prepared(manifest(0)), Verified(),
         Failed(TransientError("x")), Aborted(), Answered({}), Replayed({}),
     ]  # fmt: skip
     illegal = [
@@ -305,3 +334,8 @@ def test_an_illegal_event_raises_and_changes_nothing() -> None:
 
 def test_every_state_but_the_last_has_a_way_on() -> None:
     assert {phase for phase, _ in TRANSITIONS} == set(Phase) - {Phase.STOPPED}
+
+
+def test_a_term_is_not_renewed_while_a_repair_is_waited_for() -> None:
+    state = lost_at_recovery()
+    assert run(RenewalDue(), state=state) == (state, [])

@@ -104,7 +104,7 @@ def test_commit_moves_the_files_and_puts_one_manifest(branches: Branches) -> Non
     (manifest,) = read_manifests(str(branches.root))
     assert (manifest.pipeline, manifest.sink, manifest.epoch) == ("job", "files", 7)
     assert [(f.handle.partition, f.rows) for f in manifest.files] == [(0, 1), (1, 1), (2, 1)]
-    assert branches.committer.newest_marker() == Marker(7, manifest.files[0].handle)
+    assert branches.committer.newest_marker() in [Marker(7, file.handle) for file in manifest.files]
 
 
 def test_the_manifest_does_not_depend_on_the_order_of_the_branches(branches: Branches, tmp_path: Path) -> None:

@@ -250,8 +250,11 @@ def test_privileges_that_are_missing(postgres: PostgresDatabase, role: str) -> N
     assert "UPDATE" in refusal(on(postgres, dsn=dsn, key="id", merge="max")).what
     postgres.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     assert "CREATE TABLE" in refusal(on(postgres, dsn=dsn)).remedy
-    checked(postgres, ONE.schema)  # somebody who may makes the marker table
+    checked(postgres, ONE.schema)  # somebody who may makes the sink's own tables
     assert "no INSERT privilege" in refusal(on(postgres, dsn=dsn)).what
+    postgres.execute(f"GRANT INSERT, SELECT ON tpc_owners TO {role}")
+    assert "no UPDATE privilege on the sink's table 'tpc_owners'" in refusal(on(postgres, dsn=dsn)).what
+    postgres.execute(f"GRANT UPDATE ON tpc_owners TO {role}")
     postgres.execute(f"GRANT INSERT, SELECT, DELETE ON tpc_markers TO {role}")
     on(postgres, dsn=dsn).committer(JOB).check(context(ONE.schema))
 
@@ -275,7 +278,7 @@ def test_many_checks_at_once_make_the_tables_once(postgres: PostgresDatabase) ->
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda sink: sink.committer(JOB).check(context(ONE.schema)), sinks))
     own = "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'tpc%'"
-    assert postgres.execute(own) == [(2,)]
+    assert postgres.execute(own) == [(3,)]  # owners, markers, staging
 
 
 def test_a_check_waits_for_another_that_is_making_the_table(postgres: PostgresDatabase) -> None:

@@ -18,7 +18,7 @@ from tpc.errors import DataError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.merge import MergePlan
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Sink, Verdict, Writer
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Sink, Verdict, Writer
 
 
 class FolderSink(Sink):
@@ -135,3 +135,17 @@ class FolderCommitter(Committer):
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         own = [handle for handle, _ in self.sink.branches() if handle.pipeline == self.pipeline]
         return Marker(own[-1].epoch, own[-1]) if own else None
+
+    def _owner_path(self) -> Path:
+        return self.sink.root / f"owner-{self.pipeline.name}-{self.pipeline.incarnation}"
+
+    def owner(self) -> Owner | None:
+        path = self._owner_path()
+        return Owner(**json.loads(path.read_text())) if path.exists() else None
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        if self.owner() not in (before, owner):
+            return False
+        self.sink.root.mkdir(parents=True, exist_ok=True)
+        self._owner_path().write_text(json.dumps(vars(owner)))
+        return True

@@ -13,6 +13,7 @@ from tpc.coordinator.engine import Engine, EngineSettings
 from tpc.coordinator.log import Journal, Log
 from tpc.coordinator.participants import Participants
 from tpc.effects import ReplayEpoch
+from tpc.errors import PutUnknownError
 from tpc.events import Replayed
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
@@ -22,8 +23,10 @@ from tpc.sink import (
     Committable,
     Committer,
     InDoubt,
+    Limit,
     Marker,
     Outcome,
+    Owner,
     Sink,
     Verdict,
     Writer,
@@ -33,12 +36,17 @@ Answer = Verdict | Exception
 
 
 class MemoryLog(Log):
-    """Slots in a dict."""
+    """Slots in a dict. `lost_answers` says of the next puts whether they land; their answers are lost either way."""
 
     def __init__(self) -> None:
         self.content: dict[int, bytes] = {}
+        self.lost_answers: list[bool] = []
 
     def put(self, slot: int, data: bytes) -> bool:
+        if self.lost_answers:
+            if self.lost_answers.pop(0):
+                self.content.setdefault(slot, data)
+            raise PutUnknownError(f"the answer for slot {slot} was lost")
         return self.content.setdefault(slot, data) == data
 
     def slots(self) -> list[int]:
@@ -88,10 +96,12 @@ class MemorySink(Sink):
 
     kind = "memory"
 
-    def __init__(self, name: str, *, commits_first: bool = False, markers_expire: bool = False) -> None:
+    def __init__(self, name: str, *, commits_first: bool = False, limits: Mapping[Limit, str] | None = None) -> None:
         super().__init__(name)
         self.commits_first = commits_first
-        self.markers_expire = markers_expire
+        self.limits = limits or {}
+        self.owner: Owner | None = None
+        self.owners_of_others: dict[PipelineId, Owner] = {}
         self.target = f"memory:{name}"
         self.prepared: dict[str, InDoubt] = {}
         self.committed: dict[str, Handle] = {}
@@ -161,6 +171,18 @@ class MemoryCommitter(Committer):
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         return self.sink.marker
+
+    def owner(self) -> Owner | None:
+        return self.sink.owner
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        if self.sink.owner not in (before, owner):
+            return False
+        self.sink.owner = owner
+        return True
+
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        return [(doubt, self.sink.owners_of_others.get(doubt.pipeline)) for doubt in self.sink.prepared.values()]
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
         self.sink.calls.append(("released", epoch))

@@ -1,0 +1,253 @@
+"""Do the log, the sinks and the pipeline belong together: asked before any record is put."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.builders import JOB, begun, branch, complete, intent, manifest
+from tpc.belonging import (
+    check_bound_sinks,
+    check_damage,
+    check_markers,
+    check_pipeline,
+    check_removed_sinks,
+    check_unknown_to_sinks,
+    knows_owner,
+    unknown_owner,
+)
+from tpc.errors import ConfigurationError, HistoryMismatchError
+from tpc.handles import PipelineId
+from tpc.history import Action, DamagedSlot, History, Resolution
+from tpc.records import RecordKind
+from tpc.sink import InDoubt, Marker, Owner
+
+IDENTITIES = {"a": "id-a", "b": "id-b"}
+PENDING = begun(intent(manifest(0)), complete(0), intent(manifest(1)))
+FINISHED = begun(intent(manifest(0)), complete(0), intent(manifest(1)), complete(1))
+
+
+def sinks(**newest: int | None) -> dict[str, Marker | None]:
+    """What sinks say that show these epochs as their newest."""
+    return {name: None if epoch is None else shown(name, epoch) for name, epoch in newest.items()}
+
+
+def shown(sink: str, epoch: int, *, generation: int = 1) -> Marker:
+    return Marker(epoch, branch(sink, epoch, generation=generation).committable.handle)
+
+
+# The pipeline ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [PipelineId("job-2"), PipelineId("job", 2)], ids=str)
+def test_the_log_of_another_pipeline_or_incarnation_is_refused(other: PipelineId) -> None:
+    with pytest.raises(ConfigurationError, match=f"at /x/log belongs to pipeline job#1, not to {other}"):
+        check_pipeline(FINISHED, other, "/x/log")
+
+
+def test_a_log_of_its_own_and_an_empty_one_are_taken() -> None:
+    check_pipeline(FINISHED, JOB, "/x/log")
+    check_pipeline(History(), JOB, "/x/log")
+
+
+# Bound sinks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("identities", [{"a": "id-a"}, {"a": "id-a", "renamed": "id-b"}], ids=["removed", "renamed"])
+def test_a_sink_that_a_pending_intent_names_must_be_there(identities: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="'b' is not part of the pipeline any more") as caught:
+        check_bound_sinks(PENDING, identities)
+    assert (caught.value.sink, caught.value.epoch) == ("b", 1)
+    assert "tpc recover" in caught.value.remedy
+    assert "tpc resolve" in caught.value.remedy
+
+
+def test_a_sink_that_a_pending_intent_names_must_be_the_same_system() -> None:
+    with pytest.raises(ConfigurationError, match=r"'b' points at another system \(elsewhere, the intent names id-b\)"):
+        check_bound_sinks(PENDING, IDENTITIES | {"b": "elsewhere"})
+
+
+def test_the_same_sinks_and_new_ones_are_taken_while_an_intent_is_pending() -> None:
+    check_bound_sinks(PENDING, IDENTITIES | {"new": "id-new"})
+
+
+def test_nothing_is_bound_when_nothing_is_pending() -> None:
+    check_bound_sinks(FINISHED, {})
+
+
+def test_a_sink_without_branches_in_the_pending_epoch_is_not_bound() -> None:
+    check_bound_sinks(begun(intent(manifest(0, {"a": 1, "b": 0}))), {"a": "id-a"})
+
+
+def test_a_sink_that_an_operator_gave_up_is_not_bound() -> None:
+    resolution = Resolution(0, "b", Action.ACCEPT_LOSS, "gone", "anna")
+    history = begun(intent(manifest(0)), (RecordKind.RESOLUTION, resolution.to_json()))
+    check_bound_sinks(history, {"a": "id-a"})
+
+
+# Markers -----------------------------------------------------------------------------------------------------------
+
+
+def test_sinks_that_show_the_last_epoch_belong() -> None:
+    check_markers(FINISHED, sinks(a=1, b=1))
+
+
+def test_a_pending_epoch_may_be_committed_in_some_sinks_already() -> None:
+    check_markers(PENDING, sinks(a=1, b=0))
+
+
+@pytest.mark.parametrize(
+    ("history", "found", "expected"),
+    [(FINISHED, 0, "epoch 1"), (FINISHED, 2, "epoch 1"), (FINISHED, None, "epoch 1"), (PENDING, None, "epoch 0")],
+    ids=["behind", "ahead", "shows nothing", "shows nothing while an epoch is pending"],
+)
+def test_a_sink_behind_or_ahead_of_the_log_stops_the_start(history: History, found: int | None, expected: str) -> None:
+    with pytest.raises(HistoryMismatchError, match=f"as its newest, the log says {expected}") as caught:
+        check_markers(history, sinks(a=1, b=found))
+    assert caught.value.sink == "b"
+    assert "backup" in caught.value.remedy
+
+
+def test_a_sink_that_forgets_its_markers_may_show_none() -> None:
+    assert check_markers(FINISHED, sinks(a=1, b=None), expiring=["b"]) == ["b"]
+
+
+def test_a_sink_that_forgets_its_markers_may_not_show_a_wrong_one() -> None:
+    with pytest.raises(HistoryMismatchError, match="shows epoch 0"):
+        check_markers(FINISHED, sinks(a=1, b=0), expiring=["b"])
+
+
+def test_a_new_sink_shows_nothing_and_belongs() -> None:
+    check_markers(FINISHED, sinks(a=1, b=1, new=None))
+
+
+def test_a_new_sink_that_shows_an_epoch_of_this_pipeline_stops_the_start() -> None:
+    with pytest.raises(HistoryMismatchError, match="shows epoch 0 as its newest, the log says none"):
+        check_markers(FINISHED, sinks(a=1, b=1, new=0))
+
+
+def test_epochs_without_branches_leave_the_marker_where_it_was() -> None:
+    history = begun(intent(manifest(0)), complete(0), intent(manifest(1, {"a": 1, "b": 0})), complete(1))
+    check_markers(history, sinks(a=1, b=0))
+
+
+# Removed sinks -----------------------------------------------------------------------------------------------------
+
+
+def removal(sink: str, marker: int | None) -> tuple[RecordKind, dict[str, object]]:
+    return RecordKind.REMOVAL, {"sink": sink, "marker": marker, "swept": 0, "reason": "moved", "operator": "anna"}
+
+
+REMOVED = begun(intent(manifest(0)), complete(0), removal("b", 0))
+
+
+def test_a_sink_may_not_be_left_out_without_a_record_that_it_was_swept() -> None:
+    with pytest.raises(ConfigurationError, match="'b' is not part of the pipeline any more") as caught:
+        check_removed_sinks(FINISHED, {"a": "id-a"})
+    assert "tpc remove MODULE:PIPELINE b" in caught.value.remedy
+
+
+def test_a_sink_whose_removal_is_on_the_record_may_be_left_out() -> None:
+    check_removed_sinks(REMOVED, {"a": "id-a"})
+
+
+def test_a_removed_sink_that_comes_back_may_show_its_old_epoch_or_none() -> None:
+    check_markers(REMOVED, sinks(a=0, b=0))
+    check_markers(REMOVED, sinks(a=0, b=None))
+
+
+def test_a_removed_sink_that_comes_back_with_another_epoch_stops_the_start() -> None:
+    with pytest.raises(HistoryMismatchError, match="shows epoch 5 as its newest, the log says epoch 0"):
+        check_markers(REMOVED, sinks(a=0, b=5))
+
+
+def test_a_sink_that_came_back_and_got_branches_is_asked_for_its_marker_again() -> None:
+    history = begun(intent(manifest(0)), complete(0), removal("b", 0), intent(manifest(1)), complete(1))
+    with pytest.raises(HistoryMismatchError, match="shows no epoch as its newest, the log says epoch 1"):
+        check_markers(history, sinks(a=1, b=None))
+
+
+# Damage at the end of the log --------------------------------------------------------------------------------------
+
+
+NO_OWNERS: dict[str, Owner | None] = {"a": None, "b": None}
+
+
+def damaged(history: History) -> History:
+    return replace(history, damaged=(DamagedSlot(history.last_slot + 1, "d1", "no whole record"),))
+
+
+def test_damage_that_no_sink_shows_anything_of_may_be_voided() -> None:
+    check_damage(damaged(FINISHED), sinks(a=1, b=1), NO_OWNERS, "/x/6")
+    check_damage(damaged(PENDING), sinks(a=1, b=0), NO_OWNERS, "/x/5")
+
+
+def test_damage_stops_the_start_when_a_sink_shows_an_epoch_it_may_have_decided() -> None:
+    said = r"damaged \(/x/6: no whole record\), and the sink shows epoch 2"
+    with pytest.raises(HistoryMismatchError, match=said) as caught:
+        check_damage(damaged(FINISHED), sinks(a=2, b=1), NO_OWNERS, "/x/6")
+    assert (caught.value.sink, caught.value.epoch) == ("a", 2)
+
+
+def test_damage_stops_the_start_when_a_sink_shows_a_repair_it_may_have_decided() -> None:
+    with pytest.raises(HistoryMismatchError, match="the sink shows epoch 1, which it may have decided"):
+        check_damage(damaged(PENDING), {"a": shown("a", 1), "b": shown("b", 1, generation=2)}, NO_OWNERS, "/x/5")
+
+
+def test_damage_stops_the_start_when_a_sink_was_owned_by_a_term_that_may_have_begun_there() -> None:
+    owners = {"a": Owner(1, "n1", 0.0), "b": Owner(2, "n5", 0.0)}
+    with pytest.raises(HistoryMismatchError, match="the sink was owned by generation 2, which it may have begun"):
+        check_damage(damaged(FINISHED), sinks(a=1, b=1), owners, "/x/6")
+
+
+def test_a_log_without_damage_asks_nothing_of_the_markers() -> None:
+    check_damage(FINISHED, sinks(a=9, b=9), NO_OWNERS, "")
+
+
+# Owners ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_owner_entry_of_a_term_of_this_log_is_known_and_so_is_none() -> None:
+    assert knows_owner(FINISHED, Owner(1, "n1", 0.0))
+    assert knows_owner(FINISHED, None)
+
+
+@pytest.mark.parametrize("owner", [Owner(1, "other", 0.0), Owner(2, "n1", 0.0)], ids=["other nonce", "other number"])
+def test_an_owner_entry_of_another_log_is_unknown_and_says_what_to_do(owner: Owner) -> None:
+    assert not knows_owner(FINISHED, owner)
+    error = unknown_owner(FINISHED, "b", owner)
+    assert "copied, or restored from a backup" in str(error)
+    assert "new incarnation" in error.remedy
+
+
+# An empty log ------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_log_and_sinks_that_show_nothing_are_a_new_pipeline() -> None:
+    check_unknown_to_sinks(JOB, sinks(a=None), {"a": None}, {"a": []})
+
+
+def test_an_empty_log_with_markers_in_a_sink_is_a_lost_log() -> None:
+    with pytest.raises(HistoryMismatchError, match="log is empty, but the sink shows epoch 3 as committed") as caught:
+        check_unknown_to_sinks(JOB, sinks(a=None, b=3), {}, {})
+    assert caught.value.sink == "b"
+    assert "incarnation=2" in caught.value.remedy
+
+
+def doubt(pipeline: PipelineId) -> InDoubt:
+    return InDoubt("the-branch", pipeline, 1, "a", 3)
+
+
+def test_an_empty_log_with_branches_in_doubt_is_a_lost_log() -> None:
+    with pytest.raises(HistoryMismatchError, match="holds 1 prepared branches, the first the-branch"):
+        check_unknown_to_sinks(JOB, sinks(a=None), {}, {"a": [doubt(JOB)]})
+
+
+def test_an_empty_log_with_an_owner_entry_in_a_sink_is_a_lost_log() -> None:
+    with pytest.raises(HistoryMismatchError, match="the sink knows generation 4"):
+        check_unknown_to_sinks(JOB, sinks(a=None), {"a": Owner(4, "n", 0.0)}, {})
+
+
+def test_branches_of_an_older_incarnation_do_not_hold_up_a_new_one() -> None:
+    check_unknown_to_sinks(JOB, sinks(a=None), {}, {"a": [doubt(PipelineId("job", 7))]})
