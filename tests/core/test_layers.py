@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSITION_ROOTS = {"__init__.py", "__main__.py"}
 ALLOWED = {
     "tpc": {"tpc"},
+    "testing": {"tpc", "tpc.testing"},
     "sinks": {"tpc", "tpc.sinks"},
     "coordinator": {"tpc", "tpc.coordinator"},
     "chaos": {"tpc", "tpc.sinks", "tpc.coordinator", "tpc.chaos"},
@@ -34,6 +35,8 @@ def layer(module: str) -> str:
 
 
 def modules(folder: str) -> list[Path]:
+    if folder == "testing":
+        return sorted((ROOT / "tpc" / folder).rglob("*.py"))
     found = sorted((ROOT / folder).rglob("*.py") if folder != "tpc" else (ROOT / folder).glob("*.py"))
     return [path for path in found if not (folder == "tpc" and path.name in COMPOSITION_ROOTS)]
 
@@ -56,6 +59,16 @@ def test_the_core_needs_the_standard_library_only() -> None:
         for path in modules("tpc")
         for module in imports(path)
         if module.split(".")[0] not in {*sys.stdlib_module_names, "tpc", "pyarrow"}
+    ]
+    assert not wrong
+
+
+def test_the_conformance_kits_need_pytest_and_arrow_only() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {module}"
+        for path in modules("testing")
+        for module in imports(path)
+        if module.split(".")[0] not in {*sys.stdlib_module_names, "tpc", "pyarrow", "pytest"}
     ]
     assert not wrong
 

@@ -1,0 +1,52 @@
+"""The kit on every broken sink. Not collected by itself: `test_broken_sinks.py` runs it and wants it to fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.testing import weak_sinks
+from tests.testing.directory_kit import DirectoryKit
+from tpc.testing.broken import BROKEN
+from tpc.testing.broken.faults import CommitHangs
+from tpc.testing.hooks import SinkHooks
+
+SMALL = {"large_branch_rows": 2_000}
+
+
+for _broken in BROKEN:
+    # Only the sink that hangs must be waited for.
+    _settings: dict[str, Any] = {
+        "sink_class": _broken,
+        **SMALL,
+        **({"deadline_s": 1.0} if _broken is CommitHangs else {}),
+    }
+    globals()[f"Test{_broken.__name__}"] = type(f"Test{_broken.__name__}", (DirectoryKit,), _settings)
+
+
+class TestKeyedByCommit(DirectoryKit):
+    sink_class = weak_sinks.KeyedByCommitSink
+    keyed = "id"
+    large_branch_rows = 2_000
+
+
+class TestLimitWithoutReason(DirectoryKit):
+    sink_class = weak_sinks.LimitWithoutReason
+    large_branch_rows = 2_000
+
+
+class TestLimitWithoutNeed(DirectoryKit):
+    sink_class = weak_sinks.LimitWithoutNeed
+    large_branch_rows = 2_000
+
+
+class TestHooksWithoutReason(DirectoryKit):
+    large_branch_rows = 2_000
+    outage = SinkHooks.outage  # type: ignore[assignment]  # as if it had not been written
+    bad_batch = SinkHooks.bad_batch
+    secrets = SinkHooks.secrets  # type: ignore[assignment]
+
+
+class TestHooksDeclared(TestHooksWithoutReason):
+    cannot_cut = "a reason for no outage"
+    takes_every_row = "a reason for no bad row"
+    has_no_secrets = "a reason for no secret"

@@ -1,0 +1,239 @@
+"""The bench of one test: a sink on a fresh target, branches written as tasks write them, and what must be seen after.
+
+A committable always goes through JSON, as it does in the log. Nothing here knows a system.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow
+import pytest
+
+from tpc.errors import TpcError
+from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Outcome, Sink, Writer
+from tpc.testing.readers import Rows, counted, difference, expected_rows, settled, some, told
+from tpc.testing.requirements import Clause, no_error, refuse, require
+
+if TYPE_CHECKING:
+    from tpc.testing.hooks import SinkHooks
+
+PARTITIONS = 4
+"""What `check` is told about the branches of an epoch."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A prepared branch: what a task handed back, and the rows it had got."""
+
+    committable: Committable
+    rows: Rows
+
+    @property
+    def resource(self) -> str:
+        """Its name in the system."""
+        return self.committable.resource
+
+
+class Bench:
+    """What a test does to the sink under test, and what it then requires."""
+
+    def __init__(self, kit: SinkHooks, tmp_path: Path) -> None:
+        self.kit = kit
+        self.tmp_path = tmp_path
+        self.pipeline = PipelineId(kit.pipeline_name)
+        self.sink = kit.make_sink(tmp_path)
+        self._committers: dict[tuple[str, PipelineId], Committer] = {}
+        self._fresh: list[Committer] = []
+        self._numbers = itertools.count(1)
+        self._attempts = itertools.count(1)
+        self.committer = self.committer_of(self.sink)
+
+    # Committers -----------------------------------------------------------------------------------------------
+
+    def other_sink(self, name: str) -> Sink:
+        """A sink of another name on the same target."""
+        return self.kit.make_sink(self.tmp_path, name)
+
+    def context(self, pipeline: PipelineId | None = None) -> CheckContext:
+        """What `check` is given."""
+        return CheckContext(pipeline or self.pipeline, self.kit.schema, PARTITIONS)
+
+    def committer_of(self, sink: Sink | None = None, pipeline: PipelineId | None = None) -> Committer:
+        """The checked committer of a sink and pipeline; the same one every time."""
+        sink, pipeline = sink or self.sink, pipeline or self.pipeline
+        key = (sink.name, pipeline)
+        if key not in self._committers:
+            committer = sink.committer(pipeline)
+            with no_error("`check` on a fresh target", Clause.CHECK, "make `check` create what the sink needs."):
+                committer.check(self.context(pipeline))
+            self._committers[key] = committer
+        return self._committers[key]
+
+    def fresh_committer(self) -> Committer:
+        """Another committer of the same pipeline, which has seen nothing yet."""
+        self._fresh.append(self.sink.committer(self.pipeline))
+        return self._fresh[-1]
+
+    # Branches -------------------------------------------------------------------------------------------------
+
+    def handle(
+        self,
+        epoch: int,
+        partition: int = 0,
+        *,
+        generation: int = 1,
+        pipeline: PipelineId | None = None,
+        sink: Sink | None = None,
+    ) -> Handle:
+        """A handle that no other branch has."""
+        partition = DRIVER_PARTITION if self.kit.keyed else partition
+        name = (sink or self.sink).name
+        return Handle(pipeline or self.pipeline, generation, name, epoch, partition, next(self._attempts))
+
+    def rows(self, count: int) -> Rows:
+        """New rows, different from all before."""
+        return [self.kit.row(number) for number in itertools.islice(self._numbers, count)]
+
+    def batch(self, rows: Rows) -> pyarrow.RecordBatch:
+        """Rows as a task gets them."""
+        return pyarrow.RecordBatch.from_pylist(rows, schema=self.kit.schema)
+
+    def writer(self, handle: Handle, sink: Sink | None = None) -> Writer:
+        """A writer with the hint that the driver gives for this epoch."""
+        sink = sink or self.sink
+        hint = json.loads(json.dumps(self.committer_of(sink, handle.pipeline).hint()))
+        return sink.writer(handle, self.kit.schema, hint)
+
+    def prepare(
+        self,
+        epoch: int = 1,
+        partition: int = 0,
+        *,
+        rows: Rows | None = None,
+        generation: int = 1,
+        pipeline: PipelineId | None = None,
+        sink: Sink | None = None,
+    ) -> Branch:
+        """A prepared branch; with three new rows, in two batches, unless rows are given."""
+        rows = self.rows(3) if rows is None else rows
+        handle = self.handle(epoch, partition, generation=generation, pipeline=pipeline, sink=sink)
+        with no_error(
+            "preparing a branch", Clause.PROMISE, "make `write` and `prepare` take rows of the kit's schema."
+        ):
+            writer = self.writer(handle, sink)
+            for part in (rows[:1], rows[1:]):
+                writer.write(self.batch(part))
+            committable = writer.prepare()
+        return self.branch(committable, rows)
+
+    def branch(self, committable: Committable | None, rows: Rows) -> Branch:
+        """What became of a branch with these rows, its committable as another process would read it."""
+        if committable is None:
+            refuse(
+                "`prepare` returned None for a branch with rows.",
+                Clause.DURABLE,
+                "return a committable whenever `write` got a row.",
+            )
+        return Branch(Committable.from_json(json.loads(json.dumps(committable.to_json()))), rows)
+
+    def committed(self, epoch: int = 1, partition: int = 0, *, rows: Rows | None = None, **where: Any) -> Branch:
+        """A branch that is prepared and committed."""
+        branch = self.prepare(epoch, partition, rows=rows, **where)
+        self.commit(branch, committer=self.committer_of(where.get("sink"), where.get("pipeline")))
+        return branch
+
+    # Second phase ---------------------------------------------------------------------------------------------
+
+    def outcomes(self, *branches: Branch, committer: Committer | None = None) -> list[Outcome]:
+        """What `commit` answers, one outcome for each branch."""
+        to_do = "return Outcome(Verdict.UNKNOWN, what the system said) for whatever could not be learned."
+        with no_error("`commit`", Clause.DEADLINE, to_do):
+            outcomes = (committer or self.committer).commit([branch.committable for branch in branches])
+        require(
+            len(outcomes) == len(branches) and all(isinstance(outcome, Outcome) for outcome in outcomes),
+            f"`commit` was given {len(branches)} committables and returned {outcomes!r}.",
+            Clause.ORDER,
+            "return a list with exactly one Outcome for each committable.",
+        )
+        return outcomes
+
+    def commit(self, *branches: Branch, committer: Committer | None = None) -> list[Outcome]:
+        """Commit branches that must go through."""
+        outcomes = self.outcomes(*branches, committer=committer)
+        require(
+            all(outcome.settled for outcome in outcomes),
+            f"Prepared branches were committed, and the answers are {told(outcomes)}.",
+            Clause.DURABLE,
+            "commit with nothing but the committable and the sink's settings; answer COMMITTED, or ALREADY when the "
+            "branch's marker shows it.",
+        )
+        return outcomes
+
+    def abort(self, *branches: Branch | InDoubt, committer: Committer | None = None) -> None:
+        """Abort branches; it must not raise."""
+        with no_error("`abort`", Clause.ABORT, "pass over what is not there, and keep deadlines above the system's."):
+            (committer or self.committer).abort([b.committable if isinstance(b, Branch) else b for b in branches])
+
+    def in_doubt(self, committer: Committer | None = None) -> list[InDoubt]:
+        """What recovery finds."""
+        with no_error("`in_doubt`", Clause.LISTING, "list without raising while the system answers."):
+            return (committer or self.committer).in_doubt()
+
+    def listed(self, committer: Committer | None = None) -> set[str]:
+        """The resources that recovery finds."""
+        return {doubt.resource for doubt in self.in_doubt(committer)}
+
+    def sweep(self, committer: Committer | None = None) -> None:
+        """Abort all that recovery finds."""
+        if found := self.in_doubt(committer):
+            self.abort(*found, committer=committer)
+
+    def clean_up(self) -> None:
+        """Leave no prepared branch of this test in a system that others use."""
+        for committer in self._committers.values():
+            with suppress(TpcError, OSError):
+                committer.abort(committer.in_doubt())
+        for committer in (*self._committers.values(), *self._fresh):
+            with suppress(TpcError, OSError):
+                committer.close()
+
+    # What is seen ---------------------------------------------------------------------------------------------
+
+    def require_visible(self, *branches: Branch, after: str, clause: Clause, to_do: str) -> None:
+        """Readers see the rows of these branches, committed in this order, and no others."""
+        expected = counted(expected_rows(self.kit, [branch.rows for branch in branches]))
+        seen = settled(lambda: counted(self.kit.visible_rows(self.sink)), expected, self.kit.settle_s)
+        require(seen == expected, f"After {after} readers see {difference(expected, seen)}.", clause, to_do)
+
+    def require_nothing_left(self, *, after: str, clause: Clause, to_do: str) -> None:
+        """The system holds nothing that is prepared or open."""
+        nothing: list[Any] = []
+        left = settled(lambda: list(self.kit.leftovers(self.sink)), nothing, self.kit.settle_s)
+        require(not left, f"After {after} the system still holds {some(left)}.", clause, to_do)
+
+    # What may be missing --------------------------------------------------------------------------------------
+
+    def outage(self) -> AbstractContextManager[None]:
+        """The hook; the test is skipped with the reason when it is declared impossible."""
+        self.needs("outage", "cannot_cut")
+        return self.kit.outage(self.sink)
+
+    def needs(self, hook: str, reason_in: str) -> None:
+        """Skip the test with the declared reason unless the hook is there; fail when neither is."""
+        if self.kit.provides(hook):
+            return
+        reason = str(getattr(self.kit, reason_in))
+        require(
+            bool(reason.strip()),
+            f"The kit has neither `{hook}` nor a reason why not.",
+            Clause.HOOKS,
+            f"write `{hook}`, or set the class attribute `{reason_in}` to a sentence that says why it cannot be.",
+        )
+        pytest.skip(f"{reason_in}: {reason}")

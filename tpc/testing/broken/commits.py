@@ -1,0 +1,126 @@
+"""Sinks whose `commit` doubles, lies or forgets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from tpc.handles import Handle
+from tpc.sink import Committable, Marker, Outcome, Verdict
+from tpc.testing.directory_disk import rows_of
+from tpc.testing.directory_sink import DirectoryCommitter, DirectorySink
+
+HALF_FOR_S = 0.03
+
+
+class DoublesRows(DirectorySink):
+    """A branch that is committed again is there again."""
+
+    class Committer(DirectoryCommitter):
+        """Does not ask whether it has done it before."""
+
+        def _outcome(self, committable: Committable) -> Outcome:
+            visible = self.sink.root / "visible" / committable.resource
+            outcome = super()._outcome(committable)
+            if outcome.verdict is Verdict.ALREADY:
+                shutil.copy(visible, visible.with_name(f"again-{visible.name}"))
+                return Outcome(Verdict.COMMITTED, "inserted")
+            return outcome
+
+    committer_class = Committer
+
+
+class AbsenceIsCommitted(DirectorySink):
+    """What is not prepared must have been committed, it thinks."""
+
+    class Committer(DirectoryCommitter):
+        """Asks for no marker."""
+
+        def _outcome(self, committable: Committable) -> Outcome:
+            outcome = super()._outcome(committable)
+            gone = outcome.verdict is Verdict.LOST or outcome.contradiction
+            return Outcome(Verdict.ALREADY, "not prepared any more") if gone else outcome
+
+    committer_class = Committer
+
+
+class AbsenceIsLost(DirectorySink):
+    """What is not prepared must be lost, it thinks."""
+
+    class Committer(DirectoryCommitter):
+        """Asks for no marker."""
+
+        def _outcome(self, committable: Committable) -> Outcome:
+            outcome = super()._outcome(committable)
+            return Outcome(Verdict.LOST, "not prepared any more") if outcome.verdict is Verdict.ALREADY else outcome
+
+    committer_class = Committer
+
+
+class OutcomesByEpoch(DirectorySink):
+    """Works epoch by epoch, and answers in the order of its work."""
+
+    class Committer(DirectoryCommitter):
+        """The order given is lost."""
+
+        def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+            """The oldest first."""
+            return super().commit(sorted(committables, key=lambda committable: committable.handle.epoch))
+
+    committer_class = Committer
+
+
+class AppearsPiecemeal(DirectorySink):
+    """Shows the first half of a branch, and then all of it, without saying so in `limits`."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The half of what was committed a moment ago, and all of the rest."""
+        seen = []
+        for path in sorted((self.root / "visible").glob("*")):
+            rows = rows_of(path)
+            fresh = time.time() - path.stat().st_mtime < HALF_FOR_S
+            seen += rows[: len(rows) // 2] if fresh else rows
+        return seen
+
+    class Committer(DirectoryCommitter):
+        """Answers when all is there."""
+
+        def _commit(self, committable: Committable) -> Outcome:
+            with suppress(FileNotFoundError):
+                os.utime(self.sink.root / "prepared" / committable.resource)
+            outcome = super()._commit(committable)
+            time.sleep(2 * HALF_FOR_S)
+            return outcome
+
+    committer_class = Committer
+
+
+class MarkerGoesBack(DirectorySink):
+    """Marks whatever was committed last as the newest."""
+
+    class Committer(DirectoryCommitter):
+        """Keeps one marker, and overwrites it in every commit."""
+
+        def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+            """The marker of the last one that is settled stands."""
+            outcomes = super().commit(committables)
+            pairs = zip(committables, outcomes, strict=True)
+            settled = [committable for committable, outcome in pairs if outcome.settled]
+            if settled:
+                last = max((one.handle for one in settled), key=lambda handle: (handle.epoch, handle.generation))
+                (self.sink.root / "marker").write_text(str(last))
+            return outcomes
+
+        def newest_marker(self, since_generation: int = 0) -> Marker | None:
+            """What stands in the marker, if it is this incarnation's."""
+            newest = super().newest_marker(since_generation)
+            if newest is None:
+                return None
+            handle = Handle.parse((self.sink.root / "marker").read_text())
+            return Marker(handle.epoch, handle)
+
+    committer_class = Committer

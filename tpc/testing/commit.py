@@ -1,0 +1,193 @@
+"""What `commit` promises: exactly the branch's rows, once, from any process, with one honest answer for each branch."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from tpc.sink import Limit, Verdict
+from tpc.testing.bench import Bench, Branch
+from tpc.testing.deadlines import at_once
+from tpc.testing.hooks import SinkHooks
+from tpc.testing.processes import ask
+from tpc.testing.readers import counted, told
+from tpc.testing.requirements import Clause, no_error, require
+
+RIVALS = 4
+"""How many coordinators commit one branch at the same moment."""
+
+ONCE = "look for the branch's marker before, or in one act with, making rows visible; answer ALREADY when it is there."
+BY_COMMITTABLE = "commit by the committable's resource and data alone, not by what this process remembers."
+AT_ONCE = (
+    "make the rows visible by one act of the system (a rename, a transaction), or declare Limit.APPEARS_GRADUALLY with "
+    "the reason."
+)
+BY_HANDLE = "commit exactly the branches that are named, by their handles, never a whole epoch."
+
+
+class CommitTests(SinkHooks):
+    """The second phase of a decided epoch."""
+
+    def test_a_commit_makes_exactly_its_rows_visible(self, bench: Bench) -> None:
+        branch = bench.committed()
+        bench.require_visible(branch, after="a commit", clause=Clause.DURABLE, to_do=BY_COMMITTABLE)
+        bench.require_nothing_left(
+            after="a commit", clause=Clause.LISTING, to_do="remove what staged the branch once its rows are visible."
+        )
+
+    def test_a_second_commit_doubles_nothing(self, bench: Bench) -> None:
+        branch = bench.committed()
+        bench.commit(branch)
+        bench.commit(branch, committer=bench.fresh_committer())
+        bench.require_visible(branch, after="three commits of one branch", clause=Clause.IDEMPOTENT, to_do=ONCE)
+
+    def test_another_process_commits(self, bench: Bench) -> None:
+        branch = bench.prepare()
+        sink = self.made_portable(bench)
+        outcomes = ask(sink, bench.pipeline, "commit", [branch.committable], deadline_s=self.deadline_s)
+        require(
+            outcomes[0].settled,
+            f"A process that holds sink and committable committed, and the answer is {told(outcomes)}.",
+            Clause.DURABLE,
+            BY_COMMITTABLE,
+        )
+        bench.require_visible(branch, after="a commit by another process", clause=Clause.DURABLE, to_do=BY_COMMITTABLE)
+        bench.commit(branch)
+        bench.require_visible(branch, after="commits by two processes", clause=Clause.IDEMPOTENT, to_do=ONCE)
+
+    def test_coordinators_that_commit_at_one_moment_double_nothing(self, bench: Bench) -> None:
+        branch = bench.prepare()
+        committers = [bench.fresh_committer() for _ in range(RIVALS)]
+        answers = at_once(
+            [partial(bench.outcomes, branch, committer=committer) for committer in committers], self.deadline_s
+        )
+        verdicts = [answer[0].verdict if isinstance(answer, list) else answer for answer in answers]
+        require(
+            all(verdict in (Verdict.COMMITTED, Verdict.ALREADY, Verdict.UNKNOWN) for verdict in verdicts),
+            f"{RIVALS} coordinators committed one prepared branch at the same moment, and were told {verdicts}.",
+            Clause.IDEMPOTENT,
+            "look for the marker after the branch turned out to be gone: another coordinator, one that is fenced "
+            "already, may have committed it in between.",
+        )
+        bench.commit(branch)
+        bench.require_visible(branch, after="commits at one moment", clause=Clause.IDEMPOTENT, to_do=ONCE)
+
+    def test_two_branches_of_an_epoch_commit_in_one_call(self, bench: Bench) -> None:
+        branches = [bench.prepare(1, partition) for partition in (1, 0)]
+        bench.commit(*branches)
+        bench.require_visible(*branches, after="a commit of two branches", clause=Clause.DURABLE, to_do=BY_HANDLE)
+
+    def test_two_branches_of_an_epoch_commit_in_two_calls(self, bench: Bench) -> None:
+        if self.one_act:
+            self.settle_in_one_act(bench)
+            return
+        first, second = (bench.prepare(1, partition) for partition in (0, 1))
+        bench.commit(first)
+        bench.require_visible(first, after="a commit of one branch of two", clause=Clause.INVISIBLE, to_do=BY_HANDLE)
+        bench.commit(second)
+        bench.require_visible(
+            first,
+            second,
+            after="a second call with the other branch",
+            clause=Clause.IDEMPOTENT,
+            to_do="keep a marker for each branch: that the epoch is shown does not mean that all of it is.",
+        )
+
+    def settle_in_one_act(self, bench: Bench) -> None:
+        """Instead, for sinks that publish an epoch at once: all its branches get one verdict, every time."""
+        branches = [bench.prepare(1, partition) for partition in (0, 1)]
+        for _ in range(2):
+            verdicts = {outcome.verdict for outcome in bench.commit(*branches)}
+            require(
+                len(verdicts) == 1,
+                f"The branches of an epoch that is published by one act got different verdicts: {verdicts}.",
+                Clause.IDEMPOTENT,
+                "give all branches of an epoch the same verdict, or commit them one by one and leave `one_act` empty.",
+            )
+        bench.require_visible(*branches, after="commits of one epoch", clause=Clause.IDEMPOTENT, to_do=ONCE)
+
+    def test_branches_of_two_epochs_commit_in_one_call(self, bench: Bench) -> None:
+        first, second = bench.prepare(1), bench.prepare(2)
+        bench.commit(first, second)
+        bench.require_visible(first, second, after="a commit of two epochs", clause=Clause.DURABLE, to_do=BY_HANDLE)
+
+    def test_a_commit_leaves_the_branch_of_a_later_epoch_prepared(self, bench: Bench) -> None:
+        first, second = bench.prepare(1), bench.prepare(2)
+        bench.commit(first)
+        bench.require_visible(first, after="a commit of one epoch", clause=Clause.INVISIBLE, to_do=BY_HANDLE)
+        require(
+            second.resource in bench.listed(),
+            "The commit of one epoch took the prepared branch of another out of doubt.",
+            Clause.DURABLE,
+            BY_HANDLE,
+        )
+        bench.commit(second)
+        bench.require_visible(first, second, after="both commits", clause=Clause.DURABLE, to_do=BY_HANDLE)
+
+    def test_outcomes_come_in_the_order_given(self, bench: Bench) -> None:
+        good, gone = bench.prepare(2), bench.prepare(3)
+        bench.abort(gone)
+        outcomes = bench.outcomes(gone, good)
+        require(
+            [outcome.settled for outcome in outcomes] == [False, True],
+            f"An aborted and a prepared branch were committed in this order, and the answers are {told(outcomes)}.",
+            Clause.ORDER,
+            "build the list of outcomes in the order of the committables, in whatever order you work on them.",
+        )
+
+    def test_a_decided_epoch_committed_again_after_a_later_one_doubles_nothing(self, bench: Bench) -> None:
+        first, second = bench.committed(1), bench.committed(2)
+        bench.commit(first)
+        bench.require_visible(
+            first, second, after="a commit of epoch 1 after that of epoch 2", clause=Clause.IDEMPOTENT, to_do=ONCE
+        )
+
+    def test_readers_see_a_branch_whole_or_not_at_all(self, bench: Bench) -> None:
+        branch = bench.prepare(rows=bench.rows(min(2_000, self.large_branch_rows)))
+        whole = counted(branch.rows)
+        done = threading.Event()
+        looks: list[Counter[str]] = []
+
+        def look() -> None:
+            while not done.is_set():
+                looks.append(counted(self.visible_rows(bench.sink)))
+
+        with ThreadPoolExecutor(1) as pool:
+            reader = pool.submit(look)
+            try:
+                bench.commit(branch)
+            finally:
+                done.set()
+        with no_error("`visible_rows` while a branch was being committed", Clause.WHOLE, AT_ONCE):
+            reader.result()
+        gradually = Limit.APPEARS_GRADUALLY in bench.sink.limits
+        for seen in looks:
+            require(
+                seen <= whole if gradually else not seen or seen == whole,
+                f"While a branch of {whole.total()} rows was being committed, a reader saw {seen.total()} rows of it.",
+                Clause.WHOLE,
+                AT_ONCE,
+            )
+        bench.require_visible(branch, after="a commit under a reader", clause=Clause.DURABLE, to_do=BY_HANDLE)
+
+    def test_a_key_keeps_what_the_newest_epoch_made_of_it(self, bench: Bench) -> None:
+        if not self.keyed:
+            pytest.skip("keyed: the sink does not merge by key")
+        branches = self.two_epochs_of_one_key(bench)
+        bench.commit(branches[0])
+        bench.require_visible(
+            *branches,
+            after="an older epoch of the same key was committed again",
+            clause=Clause.IDEMPOTENT,
+            to_do="guard each key, or the target, by the epoch that was applied last, in one act with the change.",
+        )
+
+    def two_epochs_of_one_key(self, bench: Bench) -> list[Branch]:
+        """Two committed epochs that wrote the same key."""
+        before, after = bench.rows(2)
+        after = {**after, self.keyed: before[self.keyed]}
+        return [bench.committed(1, rows=[before]), bench.committed(2, rows=[after])]

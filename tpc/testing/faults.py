@@ -1,0 +1,164 @@
+"""An outage: every call ends in time, says so in the right way, and nothing is lost or doubled after it."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+from tpc.errors import ConfigurationError, TpcError, TransientError
+from tpc.sink import Committer, Owner, Verdict
+from tpc.testing.bench import Bench
+from tpc.testing.deadlines import within
+from tpc.testing.hooks import SinkHooks
+from tpc.testing.readers import told
+from tpc.testing.requirements import Clause, no_error, refuse, require
+
+Result = TypeVar("Result")
+
+BOUND = "give every call to the system a timeout, and turn its errors into TransientError."
+GRACE_S = 1.0
+
+QUESTIONS: Mapping[str, Callable[[Committer], Any]] = {
+    "in_doubt": lambda committer: committer.in_doubt(),
+    "newest_marker": lambda committer: committer.newest_marker(),
+    "owner": lambda committer: committer.owner(),
+    "take_ownership": lambda committer: committer.take_ownership(Owner(1, "nonce", 1.0), None),
+}
+"""The calls of recovery, which must not take an outage for an answer."""
+
+
+class FaultTests(SinkHooks):
+    """The system is away, and comes back."""
+
+    def test_a_commit_in_an_outage_is_unknown_and_succeeds_after_it(self, bench: Bench) -> None:
+        branches = [bench.prepare(epoch) for epoch in (1, 2)]
+        with bench.outage():
+            outcomes = self.in_time(lambda: bench.outcomes(*branches), "`commit` in an outage")
+            require(
+                all(outcome.verdict is Verdict.UNKNOWN for outcome in outcomes),
+                f"The system is away, and `commit` answers {told(outcomes)}.",
+                Clause.DEADLINE,
+                "answer UNKNOWN for whatever the system did not answer: it may or may not have done it.",
+            )
+        bench.commit(*branches)
+        bench.require_visible(
+            *branches, after="an outage and a commit", clause=Clause.DURABLE, to_do="keep the branch prepared."
+        )
+
+    def test_a_commit_by_a_coordinator_that_starts_in_an_outage_is_unknown(self, bench: Bench) -> None:
+        branch = bench.prepare()
+        with bench.outage():
+            committer = bench.fresh_committer()
+            outcomes = self.in_time(lambda: bench.outcomes(branch, committer=committer), "`commit` in an outage")
+        require(
+            outcomes[0].verdict is Verdict.UNKNOWN,
+            f"The system is away, and a new committer's `commit` answers {told(outcomes)}.",
+            Clause.DEADLINE,
+            "answer UNKNOWN also when it is the connection that cannot be made.",
+        )
+        bench.commit(branch, committer=committer)
+        bench.require_visible(branch, after="the outage", clause=Clause.DURABLE, to_do="connect anew after an error.")
+
+    def test_a_commit_sent_again_after_an_outage_doubles_nothing(self, bench: Bench) -> None:
+        branch = bench.committed()
+        with bench.outage():
+            self.in_time(lambda: bench.outcomes(branch), "`commit` in an outage")
+        bench.commit(branch)
+        bench.require_visible(
+            branch,
+            after="commits before, in and after an outage",
+            clause=Clause.IDEMPOTENT,
+            to_do="look for the branch's marker before rows are made visible.",
+        )
+
+    def test_an_abort_in_an_outage_is_transient_and_succeeds_after_it(self, bench: Bench) -> None:
+        branch = bench.prepare()
+        with bench.outage():
+            self.fails_in_time(lambda: bench.committer.abort([branch.committable]), "`abort` in an outage")
+        bench.abort(branch)
+        require(not bench.in_doubt(), "A branch is in doubt after its abort.", Clause.ABORT, BOUND)
+        bench.require_nothing_left(after="an outage and an abort", clause=Clause.ABORT, to_do=BOUND)
+
+    @pytest.mark.parametrize("question", QUESTIONS)
+    def test_a_question_in_an_outage_is_a_transient_error(self, bench: Bench, question: str) -> None:
+        branch = bench.prepare()
+        with bench.outage():
+            self.fails_in_time(lambda: QUESTIONS[question](bench.committer), f"`{question}` in an outage")
+        with no_error(f"`{question}` after an outage", Clause.DEADLINE, "connect anew after an error."):
+            QUESTIONS[question](bench.committer)
+        require(
+            branch.resource in bench.listed(),
+            "A branch that was prepared before an outage is not in doubt after it.",
+            Clause.DURABLE,
+            "keep prepared branches in the system, durably.",
+        )
+
+    def test_check_in_an_outage_refuses(self, bench: Bench) -> None:
+        with bench.outage():
+            committer = bench.fresh_committer()
+            self.fails_in_time(
+                lambda: committer.check(bench.context()), "`check` in an outage", ConfigurationError, TransientError
+            )
+
+    def test_a_writer_in_an_outage_fails_and_leaves_nothing_beyond_a_sweep(self, bench: Bench) -> None:
+        writer = bench.writer(bench.handle(1))
+        writer.write(bench.batch(bench.rows(3)))
+
+        def go_on() -> None:
+            writer.write(bench.batch(bench.rows(3)))
+            writer.prepare()
+
+        with bench.outage():
+            error = self.fails_in_time(go_on, "`write` and `prepare` in an outage")
+            self.require_portable(error)
+        bench.sweep()
+        to_do = "abort what is half written when the system is back, or list it as in doubt."
+        bench.require_visible(after="a writer's failure", clause=Clause.INVISIBLE, to_do=to_do)
+        bench.require_nothing_left(after="a writer's failure and a sweep", clause=Clause.LISTING, to_do=to_do)
+
+    def in_time(self, call: Callable[[], Result], what: str) -> Result:
+        """What a call returns; it must end within `deadline_s`."""
+        started = time.monotonic()
+        try:
+            # Beyond the deadline plus the kit's own grace nobody waits for it.
+            return within(self.deadline_s + GRACE_S, call)
+        except TimeoutError:
+            refuse(
+                f"{what} has not ended after {time.monotonic() - started:.0f} s (`deadline_s` is {self.deadline_s:g}).",
+                Clause.DEADLINE,
+                BOUND,
+            )
+
+    def fails_in_time(self, call: Callable[[], object], what: str, *kinds: type[TpcError]) -> TpcError:
+        """The error of a call that cannot succeed: a `TransientError` unless other kinds are named."""
+        allowed = kinds or (TransientError,)
+        try:
+            answer = self.in_time(call, what)
+        except allowed as error:
+            return error
+        except Exception as error:  # noqa: BLE001  any other is what the test is about
+            refuse(f"{what} raised {type(error).__name__}: {getattr(error, 'what', error)}.", Clause.DEADLINE, BOUND)
+        else:
+            refuse(
+                f"{what} returned {answer!r} as if the system had answered.",
+                Clause.DEADLINE,
+                "raise TransientError: nothing found is not the same as nothing asked.",
+            )
+
+    def require_portable(self, error: BaseException) -> None:
+        """Spark carries the error from an executor to the driver."""
+        to_do = "keep only text, numbers and plain containers in errors; turn the driver's own errors into text."
+        try:
+            again = pickle.loads(pickle.dumps(error))
+        except Exception as failure:  # noqa: BLE001  whatever pickle says
+            refuse(f"{type(error).__name__} cannot be pickled: {failure}", Clause.PORTABLE, to_do)
+        require(
+            type(again) is type(error) and str(again) == str(error),
+            f"After pickling, the error {error!r} reads {again!r}.",
+            Clause.PORTABLE,
+            to_do,
+        )

@@ -1,0 +1,129 @@
+"""What `in_doubt` and `all_in_doubt` promise: complete, exact, and in time for branches that come late."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from tpc.errors import TpcError
+from tpc.handles import PipelineId
+from tpc.sink import Limit, Owner
+from tpc.testing.bench import Bench
+from tpc.testing.hooks import SinkHooks
+from tpc.testing.processes import ask
+from tpc.testing.requirements import Clause, require
+
+COMPLETE = "ask the system for everything under the pipeline's delimited name prefix, and leave nothing out."
+OUT_OF_DOUBT = "leave out what is committed or aborted, and remove what staged it."
+
+
+class InDoubtTests(SinkHooks):
+    """What recovery finds."""
+
+    def test_a_fresh_target_has_nothing_in_doubt(self, bench: Bench) -> None:
+        found = bench.in_doubt()
+        require(not found, f"A fresh target lists {found}.", Clause.LISTING, COMPLETE)
+
+    def test_in_doubt_lists_every_prepared_branch(self, bench: Bench) -> None:
+        branches = [
+            bench.prepare(epoch, partition, generation=generation)
+            for generation, epoch, partition in ((1, 1, 0), (1, 1, 1), (1, 2, 0), (2, 2, 0), (3, 3, 0))
+        ]
+        found = bench.in_doubt()
+        missing = {branch.resource for branch in branches} - {doubt.resource for doubt in found}
+        require(
+            not missing,
+            f"{len(missing)} of {len(branches)} prepared branches, of generations 1 to 3, are not listed: {missing}.",
+            Clause.LISTING,
+            COMPLETE,
+        )
+        by_resource = {branch.resource: branch.committable.handle for branch in branches}
+        for doubt in found:
+            handle = by_resource[doubt.resource]
+            told = (doubt.pipeline, doubt.generation, doubt.sink, doubt.epoch)
+            require(
+                told[:3] == (handle.pipeline, handle.generation, handle.sink) and told[3] in (handle.epoch, None),
+                f"The branch {handle} is listed as {told}.",
+                Clause.LISTING,
+                "put the handle, or its pipeline, generation and sink, into the name that the system lists.",
+            )
+
+    def test_in_doubt_is_the_same_in_another_process(self, bench: Bench) -> None:
+        branch = bench.prepare()
+        sink = self.made_portable(bench)
+        found = ask(sink, bench.pipeline, "in_doubt", deadline_s=self.deadline_s)
+        require(
+            branch.resource in {doubt.resource for doubt in found},
+            "A prepared branch is in doubt for the process that wrote it, and not for another.",
+            Clause.LISTING,
+            "list what the system holds, not what this process remembers.",
+        )
+
+    def test_a_commit_takes_a_branch_out_of_doubt(self, bench: Bench) -> None:
+        branch = bench.committed()
+        bench.commit(branch)
+        require(not bench.in_doubt(), "A committed branch is still in doubt.", Clause.LISTING, OUT_OF_DOUBT)
+
+    def test_an_abort_takes_a_branch_out_of_doubt(self, bench: Bench) -> None:
+        branch = bench.prepare()
+        bench.abort(branch)
+        require(not bench.in_doubt(), "An aborted branch is still in doubt.", Clause.LISTING, OUT_OF_DOUBT)
+
+    def test_a_branch_prepared_after_a_sweep_is_in_doubt(self, bench: Bench) -> None:
+        bench.prepare(1, generation=1)
+        bench.sweep()
+        bench.prepare(1, generation=2)
+        late = bench.prepare(1, generation=1)
+        require(
+            late.resource in bench.listed(),
+            "A branch that a task of an old generation prepared after the sweep is not listed.",
+            Clause.LISTING,
+            "list branches of every generation, each time anew: tasks of a dead driver prepare late.",
+        )
+        bench.abort(late)
+        require(
+            late.resource not in bench.listed(),
+            "A branch that was prepared late is still in doubt after its abort.",
+            Clause.ABORT,
+            "abort by the branch's resource, whatever generation it is of.",
+        )
+
+    def test_a_writer_that_was_open_during_a_sweep_leaves_nothing_beyond_the_next(self, bench: Bench) -> None:
+        writer = bench.writer(bench.handle(1))
+        writer.write(bench.batch(bench.rows(3)))
+        bench.sweep()
+        with suppress(TpcError):  # its branch may be gone: then it cannot be prepared
+            writer.prepare()
+        bench.sweep()
+        to_do = "refuse to prepare what was swept, or list it again."
+        bench.require_visible(after="a sweep under an open writer", clause=Clause.INVISIBLE, to_do=to_do)
+        bench.require_nothing_left(after="a late prepare and a second sweep", clause=Clause.LISTING, to_do=to_do)
+
+    def test_branches_of_all_pipelines_are_listed_with_their_owners(self, bench: Bench) -> None:
+        other = PipelineId(f"other-{bench.pipeline.name}")
+        ours, theirs = bench.prepare(), bench.prepare(pipeline=other)
+        owner = Owner(3, "nonce", 1_700_000_000.0)
+        bench.committer_of(pipeline=other).take_ownership(owner, None)
+        found = {doubt.resource: (doubt, of) for doubt, of in bench.committer.all_in_doubt()}
+        if Limit.ORPHANS_NOT_LISTED in bench.sink.limits:
+            require(
+                theirs.resource not in found,
+                "Limit.ORPHANS_NOT_LISTED is declared, and a branch of another pipeline is listed.",
+                Clause.LIMITS,
+                "take the limit back: `tpc orphans` would pass the sink over without need.",
+            )
+            return
+        told = {name: found[name][1] if name in found else "not listed" for name in (ours.resource, theirs.resource)}
+        require(
+            told == {ours.resource: None, theirs.resource: owner},
+            f"A pipeline without an owner entry and one with {owner} have a branch each; the owners told are {told}.",
+            Clause.ORPHANS,
+            "list all branches of this library, each with the owner entry of its own pipeline and incarnation, or "
+            "declare Limit.ORPHANS_NOT_LISTED with the reason.",
+        )
+        bench.abort(found[theirs.resource][0])
+        require(
+            not bench.in_doubt(bench.committer_of(pipeline=other)),
+            "`abort` did not undo a branch that `all_in_doubt` listed for another pipeline.",
+            Clause.ORPHANS,
+            "let `abort` go by the resource, whatever pipeline the committer is for.",
+        )

@@ -1,0 +1,145 @@
+"""The owner entry: which coordinator the system has met last, compared and set."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from tpc.handles import PipelineId
+from tpc.sink import Committer, Limit, Owner
+from tpc.testing.bench import Bench
+from tpc.testing.deadlines import at_once
+from tpc.testing.hooks import SinkHooks
+from tpc.testing.processes import ask
+from tpc.testing.requirements import Clause, no_error, require
+
+FIRST = Owner(1, "nonce-of-the-first", 1_700_000_000.25)
+SECOND = Owner(2, "nonce-of-the-second", 1_700_000_100.5)
+COPY = Owner(2, "nonce-of-a-copied-checkpoint", 1_700_000_100.5)
+
+RIVALS = 6
+
+COMPARE = (
+    "put the new entry only where the old one stands, by one act of the system (UPDATE ... WHERE, findAndModify, put "
+    "if absent), or declare Limit.OWNER_NOT_FENCED with the reason."
+)
+KEEP = "store generation, nonce and time durably in the system, under the name of pipeline and incarnation."
+
+
+class OwnerTests(SinkHooks):
+    """Copied and restored checkpoints are found by this entry."""
+
+    def test_a_fresh_target_has_no_owner(self, bench: Bench) -> None:
+        self.require_owner(bench.committer, None, "on a fresh target")
+
+    def test_an_owner_can_be_taken_before_check_has_made_anything(self, tmp_path: Path) -> None:
+        committer = self.make_sink(tmp_path).committer(PipelineId(self.pipeline_name))
+        to_do = "make what the owner entry needs in `take_ownership` itself, and read None while it is not there."
+        with no_error("`owner` or `take_ownership` before `check`", Clause.OWNER, to_do):
+            found, taken = committer.owner(), committer.take_ownership(FIRST, None)
+        require(
+            found is None and taken,
+            f"Before `check`, the owner is {found}, and taking it says {taken}.",
+            Clause.OWNER,
+            to_do,
+        )
+        self.require_owner(committer, FIRST, "after it was taken before `check`")
+        committer.close()
+
+    def test_an_owner_survives_the_process_that_put_it(self, bench: Bench) -> None:
+        sink = self.made_portable(bench)
+        ask(sink, bench.pipeline, "take_ownership", FIRST, None, deadline_s=self.deadline_s)
+        self.require_owner(bench.committer, FIRST, "after another process took ownership")
+
+    def test_an_owner_is_replaced_by_whoever_knows_it(self, bench: Bench) -> None:
+        self.take(bench.committer, FIRST, None)
+        self.take(bench.fresh_committer(), SECOND, FIRST)
+        self.require_owner(bench.committer, SECOND, "after the second coordinator replaced the first")
+
+    def test_an_owner_is_not_replaced_by_whoever_does_not_know_it(self, bench: Bench) -> None:
+        self.take(bench.committer, FIRST, None)
+        self.take(bench.committer, SECOND, FIRST)
+        for before in (None, FIRST):
+            taken = bench.fresh_committer().take_ownership(COPY, before)
+            if Limit.OWNER_NOT_FENCED in bench.sink.limits:
+                self.require_owner(bench.committer, COPY if taken else SECOND, f"after an attempt that said {taken}")
+                self.take(bench.committer, SECOND, COPY if taken else SECOND)
+                continue
+            require(
+                not taken,
+                f"The sink holds {SECOND}, and a coordinator that expected {before} was told that it took ownership.",
+                Clause.OWNER,
+                COMPARE,
+            )
+            self.require_owner(bench.committer, SECOND, "after an attempt that expected another entry")
+
+    def test_of_two_coordinators_that_saw_the_same_owner_one_is_refused(self, bench: Bench) -> None:
+        self.take(bench.committer, FIRST, None)
+        taken = {owner: bench.fresh_committer().take_ownership(owner, FIRST) for owner in (SECOND, COPY)}
+        fenced = Limit.OWNER_NOT_FENCED not in bench.sink.limits
+        require(
+            taken[SECOND] and not (fenced and taken[COPY]),
+            f"Two coordinators replaced {FIRST} one after the other, and were told {list(taken.values())}.",
+            Clause.OWNER,
+            COMPARE,
+        )
+        self.require_owner(bench.committer, COPY if taken[COPY] else SECOND, "after two attempts")
+
+    def test_of_many_coordinators_at_one_moment_one_takes_ownership(self, bench: Bench) -> None:
+        self.take(bench.committer, FIRST, None)
+        owners = [Owner(2, f"nonce {number}", 1.0) for number in range(RIVALS)]
+        answers = at_once(
+            [partial(bench.fresh_committer().take_ownership, owner, FIRST) for owner in owners], self.deadline_s
+        )
+        takers = [owner for owner, answer in zip(owners, answers, strict=True) if answer is True]
+        require(
+            bool(takers) and (len(takers) == 1 or Limit.OWNER_NOT_FENCED in bench.sink.limits),
+            f"{RIVALS} coordinators replaced the same entry at one moment, and {len(takers)} were told that they did: "
+            f"{answers}.",
+            Clause.OWNER,
+            COMPARE,
+        )
+        found = bench.committer.owner()
+        require(found in takers, f"{takers} took ownership, and the owner is {found}.", Clause.OWNER, COMPARE)
+
+    def test_taking_what_is_held_already_succeeds(self, bench: Bench) -> None:
+        for _ in range(2):
+            self.take(bench.committer, FIRST, None)
+        self.take(bench.committer, SECOND, FIRST)
+        self.take(bench.fresh_committer(), SECOND, FIRST)
+        self.require_owner(bench.committer, SECOND, "after the same entry was put twice")
+
+    def test_each_pipeline_and_incarnation_has_an_owner_of_its_own(self, bench: Bench) -> None:
+        name = bench.pipeline.name
+        others = [PipelineId(f"{name}-2"), PipelineId(name, 11), PipelineId(name, 2)]
+        self.take(bench.committer, FIRST, None)
+        for number, other in enumerate(others, 2):
+            committer = bench.committer_of(pipeline=other)
+            self.require_owner(committer, None, f"for {other}, while {bench.pipeline} has one,")
+            self.take(committer, Owner(number, f"nonce of {other}", 1.0), None)
+        self.require_owner(bench.committer, FIRST, "after other pipelines and incarnations took theirs")
+
+    def test_a_commit_and_a_sweep_leave_the_owner_alone(self, bench: Bench) -> None:
+        self.take(bench.committer, FIRST, None)
+        branch = bench.committed(1)
+        bench.prepare(2)
+        bench.sweep()
+        bench.committer.released([branch.committable], 1)
+        self.require_owner(bench.committer, FIRST, "after a commit, a sweep and a release")
+
+    def take(self, committer: Committer, owner: Owner, before: Owner | None) -> None:
+        """Take ownership, which must succeed."""
+        with no_error("`take_ownership`", Clause.OWNER, KEEP):
+            taken = committer.take_ownership(owner, before)
+        require(
+            taken is True,
+            f"A coordinator that knows the entry {before} put {owner}, and was told {taken!r}.",
+            Clause.OWNER,
+            "return True when the entry stood as expected, or was this very one already (a reply may be lost).",
+        )
+
+    def require_owner(self, committer: Committer, owner: Owner | None, when: str) -> None:
+        """The sink holds this entry, whole."""
+        with no_error("`owner`", Clause.OWNER, KEEP):
+            found = committer.owner()
+        require(found == owner, f"{when[0].upper()}{when[1:]} the owner is {found}, not {owner}.", Clause.OWNER, KEEP)

@@ -1,0 +1,140 @@
+"""What travels between processes: sinks, committables and errors; what stays the same: identity and check."""
+
+from __future__ import annotations
+
+import json
+
+from tpc.errors import TpcError
+from tpc.sink import Committable
+from tpc.testing.bench import Bench
+from tpc.testing.faults import FaultTests
+from tpc.testing.hooks import OPTIONAL, SinkHooks
+from tpc.testing.processes import ask
+from tpc.testing.requirements import Clause, no_error, require
+
+COMMITTABLE_BYTES = 1_000
+"""A committable's JSON stands in the intent of every epoch; 'a few hundred bytes', says the contract."""
+
+
+class PortabilityTests(SinkHooks):
+    """Executors, drivers and recoveries are different processes."""
+
+    def test_a_sink_survives_pickling(self, bench: Bench) -> None:
+        again = self.made_portable(bench)
+        same = (again.name, again.kind, dict(again.describe()), dict(again.limits))
+        require(
+            same == (bench.sink.name, bench.sink.kind, dict(bench.sink.describe()), dict(bench.sink.limits)),
+            f"After pickling, the sink describes itself as {same}.",
+            Clause.PORTABLE,
+            "keep settings only in the sink.",
+        )
+        branch = bench.prepare()
+        bench.commit(branch, committer=again.committer(bench.pipeline))
+        bench.require_visible(
+            branch, after="a commit by a pickled sink", clause=Clause.PORTABLE, to_do="keep all settings in the sink."
+        )
+
+    def test_a_used_sink_survives_pickling(self, bench: Bench) -> None:
+        bench.committed()
+        self.made_portable(bench)
+
+    def test_a_committable_is_small_json_and_listed_under_its_resource(self, bench: Bench) -> None:
+        handle = bench.handle(1)
+        writer = bench.writer(handle)
+        writer.write(bench.batch(bench.rows(3)))
+        committable = bench.branch(writer.prepare(), []).committable
+        with no_error("writing a committable as JSON", Clause.PORTABLE, "put text and numbers only into `data`."):
+            text = json.dumps(committable.to_json(), allow_nan=False)
+        require(
+            Committable.from_json(json.loads(text)) == committable,
+            f"A committable reads differently after JSON: {text}",
+            Clause.PORTABLE,
+            "put only JSON into `data`: lists instead of tuples, text as keys.",
+        )
+        require(
+            len(text) <= COMMITTABLE_BYTES,
+            f"A committable has {len(text)} bytes; all of an epoch's stand in one record.",
+            Clause.PORTABLE,
+            "keep names and numbers in the committable, and the rows in the system.",
+        )
+        require(
+            (committable.handle, committable.rows) == (handle, 3) and committable.size_bytes >= 0,
+            f"Three rows were written for {handle}, and the committable says {text}",
+            Clause.PORTABLE,
+            "hand back the writer's handle, and count the rows.",
+        )
+        require(
+            committable.resource in bench.listed(),
+            f"The committable's resource {committable.resource} is not what `in_doubt` lists: {bench.listed()}.",
+            Clause.LISTING,
+            "use the name under which the system itself lists the branch.",
+        )
+
+    def test_identity_is_the_same_for_every_committer_and_process(self, bench: Bench) -> None:
+        sink = self.made_portable(bench)
+        told = {
+            "the first committer": bench.committer.identity(),
+            "a new committer": bench.fresh_committer().identity(),
+            "another process": ask(sink, bench.pipeline, "identity", deadline_s=self.deadline_s),
+        }
+        bench.committed()
+        told["the first committer after a commit"] = bench.committer.identity()
+        require(
+            len(set(told.values())) == 1 and all(told.values()),
+            f"The sink's identity is not stable: {told}.",
+            Clause.CHECK,
+            "take the identity from the system (a cluster id, a stored uuid), not from the process or the settings.",
+        )
+
+    def test_check_may_be_repeated(self, bench: Bench) -> None:
+        branch = bench.committed()
+        later = bench.prepare(2)
+        to_do = "create what is missing and leave what is there alone."
+        with no_error("A second `check`", Clause.CHECK, to_do):
+            bench.committer.check(bench.context())
+            bench.fresh_committer().check(bench.context())
+        bench.require_visible(branch, after="another `check`", clause=Clause.CHECK, to_do=to_do)
+        require(later.resource in bench.listed(), "`check` removed a prepared branch.", Clause.CHECK, to_do)
+
+    def test_a_committer_is_used_again_after_close(self, bench: Bench) -> None:
+        branch = bench.prepare()
+        to_do = "connect anew in the next call; let `close` be called twice."
+        with no_error("`close`, or a call after it,", Clause.REUSE, to_do):
+            bench.committer.close()
+            bench.committer.close()
+            listed = bench.listed()
+        require(branch.resource in listed, "After `close`, a prepared branch is not listed.", Clause.REUSE, to_do)
+        bench.commit(branch)
+        bench.require_visible(branch, after="`close` and a commit", clause=Clause.REUSE, to_do=to_do)
+
+    def test_a_commit_of_no_branch_answers_nothing(self, bench: Bench) -> None:
+        bench.outcomes()
+        bench.require_visible(after="a commit of nothing", clause=Clause.ORDER, to_do="do nothing for no committables.")
+
+    def test_the_error_of_a_refused_row_survives_pickling(self, bench: Bench) -> None:
+        bench.needs("bad_batch", "takes_every_row")
+        writer = bench.writer(bench.handle(1))
+        try:
+            writer.write(self.bad_batch())
+            writer.prepare()
+        except TpcError as error:
+            writer.abort()
+            FaultTests.require_portable(self, error)  # type: ignore[arg-type]  # every kit has both
+
+    def test_every_limit_has_a_reason(self, bench: Bench) -> None:
+        empty = [limit.name for limit, reason in bench.sink.limits.items() if len(reason.split()) < 3]
+        require(
+            not empty,
+            f"Limits without a reason: {', '.join(empty)}.",
+            Clause.LIMITS,
+            "say in a sentence, for users, why the system cannot do it.",
+        )
+
+    def test_every_hook_is_provided_or_declared(self) -> None:
+        for hook, reason_in in OPTIONAL.items():
+            require(
+                self.provides(hook) or bool(str(getattr(self, reason_in)).strip()),
+                f"The kit has neither `{hook}` nor a reason why not.",
+                Clause.HOOKS,
+                f"write `{hook}`, or set the class attribute `{reason_in}` to a sentence that says why it cannot be.",
+            )

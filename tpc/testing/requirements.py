@@ -1,0 +1,70 @@
+"""How the kit says no: what is wrong, which promise of the contract it breaks, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import NoReturn
+
+import pytest
+
+
+class Clause(str, Enum):
+    """The promises of `tpc/sink.py` that the kit tries."""
+
+    INVISIBLE = "Prepared is durable and invisible: no reader sees a row of a branch before it is committed."
+    DURABLE = (
+        "Prepared is durable: any process that holds the committable and the sink's settings can commit or abort the "
+        "branch, also when the process that wrote it is gone."
+    )
+    IDEMPOTENT = "Commit is idempotent and says per branch what it found."
+    ORDER = "Commit gives one outcome for each committable, in the order given."
+    EVIDENCE = "Absence is never proof: every branch carries a marker that tells committed from never prepared."
+    WHOLE = "A commit makes the rows of a branch visible all at once, unless APPEARS_GRADUALLY is declared."
+    ABORT = "Abort undoes branches that nobody decided, exactly these; gone already is fine."
+    PROMISE = "Prepare promises commit: what can be refused is refused by check, write or prepare."
+    EMPTY = "A branch without rows prepares nothing: `prepare` returns None."
+    LISTING = (
+        "`in_doubt` lists every branch that is held prepared or open under any incarnation of the pipeline's name."
+    )
+    NAMES = "Names are delimited: a pipeline, incarnation or sink is never taken for one whose name begins like it."
+    MARKER = (
+        "`newest_marker` is the newest epoch committed for this pipeline and incarnation, of the highest generation."
+    )
+    OWNER = "An owner entry per pipeline and incarnation is compared and set, durably."
+    ORPHANS = "`all_in_doubt` lists what is prepared for any pipeline, with that pipeline's owner entry."
+    DEADLINE = "Every call has a deadline and ends in an error of `tpc.errors`; `commit` answers UNKNOWN, never raises."
+    SECRETS = "Secrets are in no repr, committable or error."
+    PORTABLE = "Sinks, and errors of writers, travel between processes; committables are small JSON."
+    REUSE = "After `released` names may be used again, and after `close` the committer may be used again."
+    CHECK = "`check` and `identity` may be called any number of times and answer alike."
+    LIMITS = "What a system cannot do, its sink declares in `limits`, each with the reason in a sentence."
+    HOOKS = "A hook that a kit does not provide is declared with a reason."
+
+
+def refuse(wrong: str, clause: Clause, to_do: str) -> NoReturn:
+    """Fail the test that calls it."""
+    __tracebackhide__ = True
+    raise pytest.fail.Exception(f"{wrong}\n  Contract: {clause.value}\n  To do: {to_do}") from None
+
+
+def require(condition: bool, wrong: str, clause: Clause, to_do: str) -> None:
+    """Fail the test that calls it unless `condition` holds."""
+    __tracebackhide__ = True
+    if not condition:
+        refuse(wrong, clause, to_do)
+
+
+@contextmanager
+def no_error(doing: str, clause: Clause, to_do: str) -> Iterator[None]:
+    """Fail the test with the contract's words if the block raises."""
+    __tracebackhide__ = True
+    doing = doing[0].upper() + doing[1:]
+    try:
+        yield
+    except TimeoutError as error:
+        refuse(f"{doing} did not end: {error}.", clause, to_do)
+    except Exception as error:  # noqa: BLE001  whatever it is, a driver's own error too, it is not the contract's
+        # An error of `tpc.errors` has a remedy of its own, for users; the author of the sink needs the kit's.
+        refuse(f"{doing} raised {type(error).__name__}: {getattr(error, 'what', error)}.", clause, to_do)
