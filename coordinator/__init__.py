@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from tpc.coordinator.engine import EngineSettings
     from tpc.coordinator.local_log import LocalLog
     from tpc.coordinator.log import Log
+    from tpc.coordinator.object_log import ObjectLog
     from tpc.coordinator.pipeline import Pipeline
     from tpc.coordinator.query import PipelineQuery
+    from tpc.coordinator.sql_log import SqlLog
     from tpc.coordinator.supervisor import ExponentialDelay, FixedDelay, supervise
 
 __all__ = [
@@ -22,8 +24,10 @@ __all__ = [
     "FixedDelay",
     "LocalLog",
     "Log",
+    "ObjectLog",
     "Pipeline",
     "PipelineQuery",
+    "SqlLog",
     "supervise",
 ]
 
@@ -33,8 +37,10 @@ _MODULES = {
     "FixedDelay": "supervisor",
     "LocalLog": "local_log",
     "Log": "log",
+    "ObjectLog": "object_log",
     "Pipeline": "pipeline",
     "PipelineQuery": "query",
+    "SqlLog": "sql_log",
     "supervise": "supervisor",
 }
 

@@ -67,12 +67,21 @@ class LocalLog(Log):
     def _unknown(self, slot: int, error: OSError) -> DecisionUnknownError:
         return DecisionUnknownError(f"slot {slot} of the log at {self.directory} may be durable: {error.strerror}")
 
+    def _unreadable(self, error: OSError) -> TransientError:
+        return TransientError(
+            f"the log at {self.directory} cannot be read: {error.strerror}",
+            safe="nothing was put, committed or aborted after it.",
+            remedy="mend the disk, or the limit that was met, then restart the pipeline.",
+        )
+
     def slots(self) -> list[int]:
         """See `Log.slots`."""
         try:
             names = [path.name for path in self.directory.iterdir()]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise self._unreadable(error) from error
         return sorted(int(match[1]) for name in names if (match := _SLOT_FILE.fullmatch(name)))
 
     def read(self, slot: int) -> bytes:
@@ -81,6 +90,8 @@ class LocalLog(Log):
             return self._path(slot).read_bytes()
         except FileNotFoundError as error:
             raise KeyError(slot) from error
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     def delete(self, slots: Sequence[int]) -> None:
         """See `Log.delete`. Takes along what interrupted puts of these and lower slots have left."""

@@ -16,6 +16,7 @@ from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.local_log import LocalLog
 from tpc.coordinator.log import Journal, Log
+from tpc.coordinator.log_places import open_log
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
 from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
 from tpc.history import Action, History, Resolution
@@ -24,12 +25,12 @@ from tpc.records import RecordKind
 from tpc.sink import InDoubt
 
 
-def log_of(checkpoint: Path, directory: Path | None = None) -> Log:
-    """The log of a checkpoint, or in another `directory`. Raises `ConfigurationError` when there is none."""
-    log = LocalLog(directory or checkpoint / LOG_FOLDER)
+def log_of(checkpoint: Path, place: str | None = None) -> Log:
+    """The log of a checkpoint, or at another `place` (see `open_log`). Raises `ConfigurationError` if it is empty."""
+    log = LocalLog(checkpoint / LOG_FOLDER) if place is None else open_log(place)
     if not log.slots():
         raise ConfigurationError(
-            f"no intent log in {log.directory}",
+            f"no intent log in {log.describe()}",
             remedy="name the pipeline's checkpoint directory, and with --log its log if that lies elsewhere.",
         )
     return log

@@ -18,7 +18,7 @@ import pytest
 import typer
 
 import tpc
-from tpc import errors, sinks
+from tpc import coordinator, errors, sinks
 from tpc.__main__ import app
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.routes import Writing
@@ -38,6 +38,9 @@ DOCUMENTED: dict[str, Callable[..., Any]] = {
     ".to": Writing.to,
     ".otherwise": Writing.otherwise,
     "tpc.env": tpc.env,
+    "LocalLog": coordinator.LocalLog,
+    "SqlLog": coordinator.SqlLog,
+    "ObjectLog": coordinator.ObjectLog,
 }
 """What stands in the reference with its whole signature."""
 
@@ -115,12 +118,16 @@ def parameters(function: Callable[..., Any]) -> list[tuple[str, str, object]]:
 
 
 def commands() -> dict[str, set[str]]:
-    """The commands of `tpc`, each with its options."""
-    group = typer.main.get_command(app)
-    return {
-        name: {option for parameter in command.params for option in parameter.opts} | {"--help"}
-        for name, command in group.commands.items()  # type: ignore[attr-defined]  # a group, as there are several
-    }
+    """The commands of `tpc`, those of its groups with the group's name before, each with its options."""
+    return dict(options(typer.main.get_command(app)))
+
+
+def options(group: Any, before: str = "") -> Iterator[tuple[str, set[str]]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from options(command, f"{before}{name} ")
+        else:
+            yield before + name, {o for parameter in command.params for o in parameter.opts} | {"--help"}
 
 
 @each_document
@@ -134,7 +141,7 @@ def test_every_command_named_exists_with_its_options(document: Path) -> None:
         for line in block.splitlines()
     ]
     for line in lines:
-        called = re.match(r"(?:\$ )?(?:\S*/)?tpc ([a-z][a-z-]*)(.*)$", line)
+        called = re.match(r"(?:\$ )?(?:\S*/)?tpc ((?:chaos )?[a-z][a-z-]*)(.*)$", line)
         if called:
             command, rest = called.groups()
             assert command in known, line

@@ -26,7 +26,10 @@ app = typer.Typer(
 
 Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline, e.g. my_job:pipeline")]
 Checkpoint = Annotated[Path, typer.Argument(help="the pipeline's checkpoint directory")]
-LogDirectory = Annotated[Path | None, typer.Option("--log", help="the intent log, if not in the checkpoint")]
+LogPlace = Annotated[
+    str | None,
+    typer.Option("--log", envvar="TPC_LOG", help="the intent log, if not in the checkpoint: a directory or a URL"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 
 
@@ -55,7 +58,7 @@ def _print(value: Any, *, as_json: bool, text: Callable[[Any], str]) -> None:
 
 
 @app.command()
-def status(checkpoint: Checkpoint, *, log: LogDirectory = None, as_json: AsJson = False) -> None:
+def status(checkpoint: Checkpoint, *, log: LogPlace = None, as_json: AsJson = False) -> None:
     """Who leads, what is decided, what is pending."""
     from tpc.coordinator import operator
 
@@ -123,7 +126,7 @@ def resolve(
     epoch: Annotated[int, typer.Option(help="the decided epoch")],
     reason: Annotated[str, typer.Option(help="why, for the record")],
     sink: Annotated[str, typer.Option(help="the sink that refuses it")] = "",
-    log: LogDirectory = None,
+    log: LogPlace = None,
     accept_loss: Annotated[bool, typer.Option("--accept-loss", help="the sink never gets the epoch's rows")] = False,
     mark_committed: Annotated[
         bool, typer.Option("--mark-committed", help="you have put the rows there by hand")
@@ -229,6 +232,22 @@ def verify(
     from tpc.chaos import demo as module
 
     raise typer.Exit(module.run_verify(directory))
+
+
+chaos = typer.Typer(no_args_is_help=True, help="Faults, simulated and real.")
+app.add_typer(chaos, name="chaos")
+
+
+@chaos.command()
+def simulate(
+    *,
+    seed: Annotated[int, typer.Option(help="what happens when; the same seed repeats the same run")] = 1,
+    trace: Annotated[bool, typer.Option("--trace", help="tell every step")] = False,
+) -> None:
+    """The production coordinator against simulated sinks, log and Spark, with faults, under a virtual clock."""
+    from tpc.chaos.simulator.command import run_simulate
+
+    raise typer.Exit(run_simulate(seed, trace))
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import multiprocessing
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.small_disk import make_read_only, small_disk
 from tpc.coordinator.local_log import LocalLog, make_durable_directory
 from tpc.errors import DecisionUnknownError, TpcError, TransientError
 
@@ -255,21 +255,13 @@ def test_a_link_that_fails_leaves_the_decision_unknown(log: LocalLog, monkeypatc
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KB."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    path = tmp_path / "small"
-    path.mkdir()
-    if libc.mount(b"tmpfs", str(path).encode(), b"tmpfs", 0, b"size=64k") != 0:
-        pytest.skip(f"a tmpfs cannot be mounted here: {os.strerror(ctypes.get_errno())}")
-    try:
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "small") as path:
         yield path
-    finally:
-        libc.umount2(str(path).encode(), 2)
 
 
-def test_a_full_disk_gives_an_error_and_leaves_no_slot(small_disk: Path) -> None:
-    log = LocalLog(small_disk / "log")
+def test_a_full_disk_gives_an_error_and_leaves_no_slot(disk: Path) -> None:
+    log = LocalLog(disk / "log")
     assert log.put(1, b"one")
     with pytest.raises(TransientError, match="No space left on device"):
         log.put(2, b"x" * 100_000)
@@ -277,11 +269,10 @@ def test_a_full_disk_gives_an_error_and_leaves_no_slot(small_disk: Path) -> None
     assert log.put(2, b"small enough")
 
 
-def test_a_read_only_file_system_gives_an_error_and_leaves_no_slot(small_disk: Path) -> None:
-    log = LocalLog(small_disk / "log")
+def test_a_read_only_file_system_gives_an_error_and_leaves_no_slot(disk: Path) -> None:
+    log = LocalLog(disk / "log")
     log.put(1, b"one")
-    read_only, remount = 1, 32
-    assert ctypes.CDLL(None).mount(b"tmpfs", str(small_disk).encode(), b"tmpfs", read_only | remount, b"") == 0
+    make_read_only(disk)
     with pytest.raises(TransientError, match="Read-only file system"):
         log.put(2, b"two")
     assert log.slots() == [1]
