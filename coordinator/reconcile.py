@@ -117,7 +117,8 @@ def _last_usable_commit(history: History, spark: SparkLog, commits: list[int]) -
     """The newest batch whose `commits/N` is whole and the one the next manifest rests on; -1 for none.
 
     Those after it cannot be gone on from: torn ones, and those of a catch-up that was interrupted, which name the
-    state stores that it made anew. Raises when a stateful query has commits and none is usable.
+    state stores that it made anew. Raises when a stateful query has commits of which none is usable, and the log no
+    longer holds the first epoch, which rests on no state.
     """
     usable, foreign = -1, None
     for batch in reversed(commits):
@@ -129,7 +130,7 @@ def _last_usable_commit(history: History, spark: SparkLog, commits: list[int]) -
             usable = batch
             break
         foreign = foreign or after
-    if foreign is not None and usable < 0:
+    if foreign is not None and usable < 0 and 0 not in history.manifests:
         raise HistoryMismatchError(
             f"Spark's commits/{foreign.epoch - 1} names other state than epoch {foreign.epoch} was computed from",
             pipeline=str(foreign.pipeline),

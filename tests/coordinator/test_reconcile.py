@@ -96,9 +96,18 @@ def test_commits_of_which_none_fits_the_decided_state_stop_the_start_with_nothin
     checkpoint.lose("commits", 2)
     for batch in (0, 1):
         checkpoint.write("commits", batch, checkpoint.commit_text(batch, "of another moment"))
+    checkpoint.history = checkpoint.history_of([checkpoint.history.manifests[epoch] for epoch in (1, 2)])
     with pytest.raises(HistoryMismatchError, match="commits/1 names other state than epoch 2 was computed from"):
         checkpoint.reconcile()
     assert (checkpoint.spark.batches("commits"), checkpoint.replayed) == ([0, 1], [])
+
+
+def test_a_catch_up_of_a_stateful_query_from_its_first_batch_on_can_be_begun_again(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=2, stateful=True)
+    checkpoint.lose("commits", 1, 2)
+    checkpoint.write("commits", 0, checkpoint.commit_text(0, "again"))
+    checkpoint.reconcile()
+    assert checkpoint.replayed == [0, 1]
 
 
 def test_a_plan_after_a_decided_batch_that_must_run_again_is_forgotten(tmp_path: Path) -> None:
