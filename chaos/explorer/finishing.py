@@ -1,0 +1,102 @@
+"""Explored: the commits of a decided epoch, sink by sink in any order, and everything a sink may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
+from tpc.chaos.explorer.invariants import check_abort, check_commit
+from tpc.chaos.explorer.world import SINKS, BranchKey, Stray, World, branch_of, handle_of
+from tpc.errors import UnknownOutcomeError
+from tpc.events import Answered, Failed
+from tpc.sink import Outcome, Verdict
+
+
+def commit(acting: Acting) -> Iterator[Happened]:
+    """One sink after the other answers; then the machine hears all answers."""
+    actor, world, effect = acting.actor, acting.world, acting.effect
+    progress = actor.progress
+    if not progress:
+        progress = fresh_progress()
+        if effect.abandoned:
+            yield acting.goes_on("aborts what was given up", _aborted(world, effect.abandoned), progress)
+            if world.faults:
+                yield acting.crash("before")
+            return
+    wanted = dict(map(branch_of, effect.handles))
+    open_sinks = _open_sinks(acting, wanted)
+    if not open_sinks:
+        answers = {str(handle_of(sink, wanted[sink])): Outcome(progress[1 + sink]) for sink in wanted}
+        yield acting.says("has heard every sink", Answered(answers))
+    for sink in open_sinks:
+        yield from _one(acting, progress, sink, wanted[sink])
+    if world.faults:
+        yield acting.crash("before" if len(open_sinks) == len(wanted) else "after")
+        gave_up = Failed(UnknownOutcomeError("explored"))
+        yield acting.says("gives up waiting", gave_up, world=_with_strays(acting, world), fault=True)
+
+
+def _open_sinks(acting: Acting, wanted: dict[int, BranchKey]) -> list[int]:
+    """The sinks that are asked next: one that has committed already alone, since its answer will not change."""
+    progress = acting.actor.progress or fresh_progress()
+    left = [sink for sink in wanted if progress[1 + sink] is None]
+    already = [sink for sink in left if wanted[sink] in acting.world.sinks[sink].committed]
+    return already[:1] or left
+
+
+def is_silent(acting: Acting) -> bool:
+    """Whether the next answer changes nothing that others can see."""
+    if not acting.actor.progress:
+        return False
+    wanted = dict(map(branch_of, acting.effect.handles))
+    asked = _open_sinks(acting, wanted)
+    return all(wanted[sink] in acting.world.sinks[sink].committed for sink in asked)
+
+
+def _one(acting: Acting, progress: tuple[object, ...], sink: int, branch: BranchKey) -> Iterator[Happened]:
+    world, name = acting.world, SINKS[sink]
+
+    def answer(verdict: Verdict, label: str, after: World, *, fault: bool = True) -> Happened:
+        return acting.goes_on(f"sink {name} {label}", after, set_progress(progress, sink, verdict), fault=fault)
+
+    participant = world.sinks[sink]
+    committed = world
+    if branch in participant.committed:
+        yield answer(Verdict.ALREADY, "has committed already", world, fault=False)
+    elif branch in participant.prepared:
+        check_commit(world, sink, branch)
+        left = replace(participant, prepared=participant.prepared - {branch})
+        committed = world.with_sink(sink, replace(left, committed=left.committed | {branch}))
+        yield answer(Verdict.COMMITTED, "commits", committed, fault=False)
+        if world.faults:
+            expired = world.with_sink(sink, replace(left, expired=left.expired | {branch}))
+            yield answer(Verdict.LOST, "has lost its branch", expired)
+            yield answer(Verdict.REFUSED, "refuses for good", world)
+    else:
+        yield answer(Verdict.LOST, "has lost its branch", world, fault=False)
+    if world.faults:
+        yield answer(Verdict.UNKNOWN, "commits, its answer is lost", committed)
+        yield answer(Verdict.UNKNOWN, "gets nothing yet", world.with_stray(sink, Stray("commit", branch)))
+
+
+def _aborted(world: World, handles: frozenset[str]) -> World:
+    for sink, branch in sorted(map(branch_of, handles)):
+        participant = world.sinks[sink]
+        if branch in participant.prepared:
+            check_abort(world, sink, branch)
+            world = world.with_sink(sink, replace(participant, prepared=participant.prepared - {branch}))
+    return world
+
+
+def under_way(acting: Acting) -> list[tuple[int, Stray]]:
+    """The commits that no sink has answered."""
+    progress = acting.actor.progress or fresh_progress()
+    wanted = map(branch_of, acting.effect.handles)
+    return [(sink, Stray("commit", branch)) for sink, branch in wanted if progress[1 + sink] is None]
+
+
+def _with_strays(acting: Acting, world: World) -> World:
+    for sink, stray in under_way(acting):
+        world = world.with_stray(sink, stray)
+    return world

@@ -1,0 +1,87 @@
+"""What must hold in every explored state, by name. A broken one is a `Violation`."""
+
+from __future__ import annotations
+
+from tpc.chaos.explorer.world import EPOCHS, PIPELINE, SINKS, BranchKey, World, handle_of
+from tpc.states import Phase
+
+INVARIANTS = {
+    "intent-first": "a branch becomes visible only when the log names it",
+    "exactly-once": "no sink shows two branches of one epoch, and no epoch before the one it follows",
+    "durable": "a branch that the log names is never aborted",
+    "atomic": "all branches of an epoch end alike, in the log's order",
+    "ends-swept": "what was prepared and not decided is aborted in the end",
+    "live": "from every state everything can be finished when no more faults happen",
+    "fenced": "a coordinator that lost its slot puts nothing more into the log",
+    "legal": "the machine is never given an event that it has no row for, and no start is refused for nothing",
+}
+
+
+class Violation(Exception):  # noqa: N818  it is no error of the program that raises it
+    """An invariant does not hold. `name` is one of `INVARIANTS`."""
+
+    def __init__(self, name: str, what: str) -> None:
+        assert name in INVARIANTS
+        super().__init__(f"{name}: {what}")
+        self.name = name
+        self.what = what
+
+
+def given_up(world: World, epoch: int, sink: int) -> bool:
+    """Whether an operator has given up this sink's branches of the epoch."""
+    return world.history.resolution(epoch, SINKS[sink]) is not None
+
+
+def names(world: World, sink: int, branch: BranchKey) -> bool:
+    """Whether the log names this branch, as decided or repaired."""
+    return branch.epoch < len(world.decided) and world.decided[branch.epoch][sink] == branch
+
+
+def check_commit(world: World, sink: int, branch: BranchKey) -> None:
+    """`branch` is about to become visible in `world`."""
+    if not names(world, sink, branch):
+        raise Violation("intent-first", f"{handle_of(sink, branch)} becomes visible, and the log does not name it")
+    committed = world.sinks[sink].committed
+    if any(other.epoch == branch.epoch for other in committed):
+        raise Violation("exactly-once", f"{handle_of(sink, branch)} doubles epoch {branch.epoch}")
+    missing = [e for e in range(branch.epoch) if not given_up(world, e, sink) and not _shows(world, sink, e)]
+    if missing:
+        raise Violation("exactly-once", f"sink {SINKS[sink]} shows epoch {branch.epoch} before epoch {missing[0]}")
+
+
+def check_abort(world: World, sink: int, branch: BranchKey) -> None:
+    """`branch`, which is prepared, is about to be aborted in `world`."""
+    if names(world, sink, branch) and not given_up(world, branch.epoch, sink):
+        raise Violation("durable", f"{handle_of(sink, branch)} is aborted although it is decided")
+
+
+def _shows(world: World, sink: int, epoch: int) -> bool:
+    return any(branch.epoch == epoch for branch in world.sinks[sink].committed)
+
+
+def check_state(world: World) -> None:
+    """What holds of every state: a complete epoch is visible in every sink that was not given up."""
+    last = world.history.last_complete
+    for epoch in range(0 if last is None else last + 1):
+        for sink in range(len(SINKS)):
+            if not _shows(world, sink, epoch) and not given_up(world, epoch, sink):
+                raise Violation("atomic", f"epoch {epoch} is complete, and sink {SINKS[sink]} does not show it")
+
+
+def is_goal(world: World) -> bool:
+    """Whether nothing is left to do: every epoch complete, nothing prepared, a coordinator waiting for a batch."""
+    return (
+        world.history.last_complete == EPOCHS - 1
+        and world.next_batch == EPOCHS
+        and not any(sink.prepared for sink in world.sinks)
+        and any(actor.state.phase is Phase.READY and not actor.todo for actor in world.actors)
+    )
+
+
+def check_end(world: World) -> None:
+    """`world` has no way on: it must be a goal."""
+    if not is_goal(world):
+        left = [str(handle_of(i, b)) for i, sink in enumerate(world.sinks) for b in sorted(sink.prepared)]
+        if left and world.history.last_complete == EPOCHS - 1:
+            raise Violation("ends-swept", f"nothing can happen any more, and {left} stay prepared")
+        raise Violation("live", f"{PIPELINE} cannot go on: the last complete epoch is {world.history.last_complete}")

@@ -1,0 +1,95 @@
+"""Explored: the sweep of what nobody decided, in the production shell's steps: list, look at the log, abort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
+from tpc.chaos.explorer.invariants import check_abort
+from tpc.chaos.explorer.world import PIPELINE, SINKS, BranchKey, Stray, World, branch_of
+from tpc.effects import AbortEpoch, Sweep
+from tpc.errors import FencedError, TransientError
+from tpc.events import Aborted, Event, Failed, Swept
+from tpc.sweeping import Sweeper
+
+
+def is_due(acting: Acting) -> bool:
+    """Whether a sweep would find something. The shell asks every 30 s, and after a pass with repeated tasks."""
+    sweeper = Sweeper(PIPELINE, acting.actor.state.generation, acting.actor.state.last_complete)
+    try:
+        return any(sweeper.doomed(sink.in_doubt(i)) for i, sink in enumerate(acting.world.sinks))
+    except FencedError:
+        return True
+
+
+def _sweeper(acting: Acting) -> Sweeper:
+    effect, state = acting.effect, acting.actor.state
+    if isinstance(effect, AbortEpoch):
+        return Sweeper(PIPELINE, state.generation, state.last_complete, effect.spare, effect.epoch)
+    assert isinstance(effect, Sweep)
+    return Sweeper(PIPELINE, state.generation, state.last_complete, effect.manifest)
+
+
+def sweep(acting: Acting) -> Iterator[Happened]:
+    """A `Sweep` or an `AbortEpoch`."""
+    world, progress = acting.world, acting.actor.progress
+    if not progress:
+        yield _list(acting)
+    elif progress[0] == "listed":
+        yield _look(acting)
+    else:
+        left = [sink for sink in range(len(SINKS)) if progress[1 + sink]]
+        if not left:
+            yield _end(acting, "has aborted what nobody decided")
+        for sink in left:
+            after = abort_all(world, sink, progress[1 + sink])
+            yield acting.goes_on(f"aborts in sink {SINKS[sink]}", after, set_progress(progress, sink, None))
+    if world.faults:
+        yield acting.crash("after" if progress and progress[0] == "leading" else "before")
+        later = acting.actor.sweeps_later or isinstance(acting.effect, AbortEpoch)
+        event = _over(acting) if later else Failed(TransientError("a sink does not answer"))
+        yield acting.says("a sink does not answer", event, fault=True, sweeps_later=False)
+
+
+def _list(acting: Acting) -> Happened:
+    try:
+        doomed = [_sweeper(acting).doomed(sink.in_doubt(i)) for i, sink in enumerate(acting.world.sinks)]
+    except FencedError as error:
+        return acting.says("finds a branch of a later term", Failed(error), sweeps_later=False)
+    if not any(doomed):
+        return _end(acting, "finds nothing to abort")
+    branches = tuple(tuple(branch_of(doubt.resource)[1] for doubt in found) for found in doomed)
+    return acting.goes_on("lists what is in doubt", acting.world, ("listed", *branches))
+
+
+def _look(acting: Acting) -> Happened:
+    if len(acting.world.log) > acting.actor.history.last_slot:
+        return acting.says("finds that the log has gone on", Failed(FencedError("explored")), sweeps_later=False)
+    progress = ("leading", *acting.actor.progress[1:])
+    return acting.goes_on("sees that it still leads", acting.world, progress)
+
+
+def _over(acting: Acting) -> Event:
+    return Aborted() if isinstance(acting.effect, AbortEpoch) else Swept()
+
+
+def _end(acting: Acting, label: str) -> Happened:
+    return acting.says(label, _over(acting), sweeps_later=False)
+
+
+def abort_all(world: World, sink: int, branches: tuple[BranchKey, ...]) -> World:
+    """The world after a sink has aborted these branches, where they are still prepared."""
+    participant = world.sinks[sink]
+    for branch in branches:
+        if branch in participant.prepared:
+            check_abort(world, sink, branch)
+    return world.with_sink(sink, replace(participant, prepared=participant.prepared - frozenset(branches)))
+
+
+def under_way(acting: Acting) -> list[tuple[int, Stray]]:
+    """The aborts that may have been sent when the process dies."""
+    progress = acting.actor.progress or fresh_progress()
+    if progress[0] != "leading":
+        return []
+    return [(i, Stray("abort", branch)) for i in range(len(SINKS)) for branch in progress[1 + i] or ()]

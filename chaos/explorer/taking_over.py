@@ -1,0 +1,162 @@
+"""Explored: reading the log, putting records into it, and making oneself known to the sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tpc.belonging import (
+    check_bound_sinks,
+    check_damage,
+    check_markers,
+    check_pipeline,
+    check_removed_sinks,
+    knows_owner,
+)
+from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
+from tpc.chaos.explorer.invariants import Violation
+from tpc.chaos.explorer.world import PIPELINE, SINKS, World, decided_by
+from tpc.effects import PutRecord
+from tpc.errors import HistoryMismatchError, TpcError, TransientError
+from tpc.events import Failed, Opened, Owned, Stored, Superseded
+from tpc.fold import advanced, fold
+from tpc.history import DamagedSlot, History
+from tpc.json import JSONObject
+from tpc.records import Record, RecordKind
+from tpc.sink import Owner
+
+IDENTITIES = {name: f"id-{name}" for name in SINKS}
+
+
+def read(world: World) -> History:
+    """What a reader of the log learns."""
+    whole = [slot for slot in world.log if isinstance(slot, Record)]
+    last = whole[-1].slot if whole else 0
+    return fold(whole, [slot for slot in world.log if isinstance(slot, DamagedSlot) and slot.slot > last])
+
+
+def opened(acting: Acting) -> Iterator[Happened]:
+    """The log was read; do the sinks belong to it? When it has gone on meanwhile it is read again."""
+    actor, world = acting.actor, acting.world
+    markers = {name: world.sinks[i].marker(i) for i, name in enumerate(SINKS)}
+    try:
+        check_pipeline(actor.history, PIPELINE, "explored")
+        check_bound_sinks(actor.history, IDENTITIES)
+        check_removed_sinks(actor.history, IDENTITIES)
+        if actor.history.pipeline is not None:
+            owners = {name: world.sinks[i].owner for i, name in enumerate(SINKS)}
+            check_damage(actor.history, markers, owners, "explored")
+            check_markers(actor.history, markers)
+    except HistoryMismatchError as error:
+        if actor.history.next_slot - 1 == len(world.log):
+            raise Violation("legal", f"a start is refused: {error}") from error
+        again = replace(actor, history=read(world))
+        yield f"{acting.name}: reads the log again", world.with_actor(acting.index, again), False
+        return
+    except TpcError as error:
+        raise Violation("legal", f"a start is refused: {error}") from error
+    yield acting.says("opens the log", Opened(actor.history))
+
+
+def record(history: History, kind: RecordKind, body: JSONObject, nonce: str) -> Record:
+    """The record that follows `history`."""
+    if kind is RecordKind.GENERATION:
+        body = {**body, "sinks": IDENTITIES, "query_id": "q", **history.carried(SINKS, keep_epochs=100)}
+    elif kind is RecordKind.COMPLETE:
+        body = {**body, "floor": history.floor}
+    return Record(history.next_slot, kind, nonce, body)
+
+
+def land(world: World, wanted: Record, *, torn: bool = False) -> tuple[World, bool]:
+    """Put if absent: the world after it, and whether the slot holds `wanted` now."""
+    if wanted.slot <= len(world.log):
+        return world, world.log[wanted.slot - 1] == wanted
+    assert wanted.slot == len(world.log) + 1, "a put into a slot beyond the end"
+    if torn:
+        return replace(world, log=(*world.log, DamagedSlot(wanted.slot, f"torn {wanted.nonce}"))), True
+    try:
+        history = advanced(world.history, wanted)
+    except TpcError as error:
+        raise Violation("fenced", f"a record is put that contradicts the log: {error}") from error
+    return replace(world, log=(*world.log, wanted), history=history, decided=decided_by(history)), True
+
+
+def is_overtaken(acting: Acting) -> bool:
+    """Whether the slot of the coming put holds somebody else's record, which it will for ever."""
+    log, slot = acting.world.log, acting.actor.history.next_slot
+    if slot > len(log):
+        return False
+    found = log[slot - 1]
+    return isinstance(found, Record) and found.nonce != str(acting.actor.number)
+
+
+def put(acting: Acting) -> Iterator[Happened]:
+    """One record, and everything that may become of it."""
+    actor, world = acting.actor, acting.world
+    effect = acting.effect
+    assert isinstance(effect, PutRecord)
+    wanted = record(actor.history, effect.kind, effect.body, str(actor.number))
+    what = f"slot {wanted.slot} ({effect.kind.value})"
+    landed, stored = land(world, wanted)
+    if stored and wanted.slot == len(landed.log):
+        yield acting.says(f"puts {what}", Stored(), world=landed, history=advanced(actor.history, wanted))
+    else:
+        yield acting.says(f"finds {what} taken", Superseded("explored"), world=landed)
+    if not world.faults:
+        return
+    yield acting.crash("before")
+    yield acting.crash("after", world=landed)
+    refused = Failed(TransientError("the log takes nothing"))
+    yield acting.says(f"cannot put {what}", refused, fault=True)
+    if landed is not world:
+        torn, _ = land(world, wanted, torn=True)
+        yield acting.crash("after", world=torn)
+        yield acting.says(f"puts {what} and is told that it failed", refused, world=landed, fault=True)
+        yield acting.goes_on(f"puts {what}, the answer is lost", landed, actor.progress, fault=True)
+        late = replace(world, stray_puts=(*world.stray_puts, wanted))
+        yield acting.crash("before", world=late)
+        if wanted not in world.stray_puts:
+            yield acting.goes_on(f"puts {what}, nothing arrives yet", late, actor.progress, fault=True)
+
+
+def take_ownership(acting: Acting) -> Iterator[Happened]:
+    """Every sink is told who leads, in any order."""
+    actor, world = acting.actor, acting.world
+    progress = actor.progress or fresh_progress()
+    owner = Owner(actor.state.generation, actor.history.owners[actor.state.generation], 0.0)
+    left = [sink for sink in range(len(SINKS)) if progress[1 + sink] is None]
+    if not left:
+        yield acting.says("owns every sink", Owned())
+    elif len(world.actors) == 1 and len(world.log) == actor.history.last_slot:
+        # Nobody else writes owner entries; a rival that is started later reads the log as it is now.
+        yield from _own_alone(acting, owner)
+        return
+    for sink in left:
+        found = world.sinks[sink].owner
+        if not knows_owner(actor.history, found):
+            if len(world.log) == actor.history.last_slot:
+                raise Violation("legal", f"sink {SINKS[sink]} has an owner that the log does not know: {found}")
+            yield acting.says(f"finds another owner in sink {SINKS[sink]}", Superseded("explored"))
+            continue
+        owned = world.with_sink(sink, replace(world.sinks[sink], owner=owner))
+        yield acting.goes_on(f"owns sink {SINKS[sink]}", owned, set_progress(progress, sink, True))
+        if world.faults:
+            yield acting.crash("after", world=owned)
+    if world.faults:
+        yield acting.crash("before")
+        yield acting.says("a sink does not answer", Failed(TransientError("explored")), fault=True)
+
+
+def _own_alone(acting: Acting, owner: Owner) -> Iterator[Happened]:
+    """All sinks at once, or a death after some of them."""
+    world = acting.world
+    for sink in range(len(SINKS)):
+        if not knows_owner(acting.actor.history, world.sinks[sink].owner):
+            raise Violation("legal", f"sink {SINKS[sink]} has an owner that the log does not know")
+        world = world.with_sink(sink, replace(world.sinks[sink], owner=owner))
+        if world.faults:
+            yield acting.crash("after", world=world)
+    yield acting.says("owns every sink", Owned(), world=world)
+    if world.faults:
+        yield acting.crash("before")
+        yield acting.says("a sink does not answer", Failed(TransientError("explored")), fault=True)

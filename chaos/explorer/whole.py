@@ -1,0 +1,72 @@
+"""The whole exploration: searches that are exhaustive in their scopes, and what they together must have taken."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tpc.chaos.explorer.search import Exploration, Search
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much may happen in one search, beside everything that must: faults, rival coordinators, renewals."""
+
+    faults: int
+    rivals: int
+    renewals: int = 0
+
+
+WHOLE = (Scope(faults=2, rivals=1), Scope(faults=2, rivals=0, renewals=1))
+"""Two faults and a zombie; renewed terms apart, since they double every state."""
+
+QUICK = (Scope(faults=2, rivals=0, renewals=1), Scope(faults=1, rivals=1))
+"""Seconds instead of minutes; what only two faults beside a rival can show is left out."""
+
+
+@dataclass
+class Whole:
+    """What the searches have found together."""
+
+    searches: list[tuple[Scope, Exploration, float]] = field(default_factory=list)
+
+    @property
+    def states(self) -> int:
+        """How many states were seen."""
+        return sum(found.states for _, found, _ in self.searches)
+
+    @property
+    def violation(self) -> Exploration | None:
+        """The first search that found something violated."""
+        return next((found for _, found, _ in self.searches if found.violated is not None), None)
+
+    @property
+    def missed(self) -> list[str]:
+        """Rows of the transition table and crashes that no search has taken."""
+        parts = [{*found.rows_missed, *found.crashes_missed} for _, found, _ in self.searches]
+        return sorted(set.intersection(*parts)) if parts else []
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is violated and nothing was left out."""
+        return self.violation is None and not self.missed
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One record per search."""
+        return [{**asdict(s), **found.to_json(), "seconds": round(t, 1)} for s, found, t in self.searches]
+
+
+def explore(scopes: Sequence[Scope] = WHOLE, report: Callable[[str], None] = lambda line: None) -> Whole:
+    """Search every scope; stops at the first violation."""
+    whole = Whole()
+    for scope in scopes:
+        started = time.monotonic()
+        found = Search(faults=scope.faults, rivals=scope.rivals, renewals=scope.renewals).run()
+        seconds = time.monotonic() - started
+        whole.searches.append((scope, found, seconds))
+        report(f"{scope}: {found.states} states, {found.moves} moves, {seconds:.0f} s")
+        if found.violated is not None:
+            break
+    return whole

@@ -1,0 +1,1 @@
+"""A deterministic simulator: the production coordinator against simulated systems, one seed, one virtual clock."""

@@ -1,0 +1,99 @@
+"""The operator of the simulated pipeline: what a person does when a process has ended with an error."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from tpc.chaos.simulator.driver import Place
+from tpc.chaos.simulator.faults import Fault
+from tpc.chaos.simulator.ledger import Ledger
+from tpc.chaos.simulator.log_disk import SimulatedLog
+from tpc.chaos.simulator.spark import ConcurrentQueriesError
+from tpc.coordinator import operator
+from tpc.errors import (
+    CorruptionError,
+    DataError,
+    DecisionUnknownError,
+    DeterminismError,
+    FencedError,
+    ParkedError,
+    RepairNeededError,
+    TpcError,
+    TransientError,
+    UnknownOutcomeError,
+)
+from tpc.history import Action, Resolution
+
+_RESTART_IS_ENOUGH = (TransientError, DataError, RepairNeededError, DecisionUnknownError)
+
+
+class Operator:
+    """Acts between two starts."""
+
+    def __init__(self, place: Place, ledger: Ledger) -> None:
+        self.place = place
+        self.world = place.world
+        self.ledger = ledger
+
+    def deals_with(self, error: Exception, *, overlapped: bool) -> bool:
+        """Do what `error` asks for; False when nothing that has happened explains the error.
+
+        `overlapped`: another process has lived beside the one that ended.
+        """
+        if isinstance(error, ParkedError | UnknownOutcomeError):
+            self._decide(error)
+            return True
+        if isinstance(error, DeterminismError):
+            return self._accept_state(error)
+        if isinstance(error, CorruptionError):
+            return self._mend()
+        if isinstance(error, ConcurrentQueriesError | FencedError):
+            return overlapped
+        return isinstance(error, _RESTART_IS_ENOUGH)
+
+    def _mend(self) -> bool:
+        """The disk had lied: the mirror's records are put back."""
+        log = self.place.log
+        if not any(slot in self.ledger.bodies for slot in log.originals):
+            return False  # nothing is damaged, or it is voided
+        self.world.tell("operator: restores the damaged records from the mirror")
+        log.restore()
+        return True
+
+    def _decide(self, error: TpcError) -> None:
+        """An epoch is parked or cannot be told: remove the cause, or record a decision."""
+        system = self.place.systems.get(error.sink or "")
+        if system is None or error.epoch is None:
+            return  # it only gave up waiting
+        choice = self.world.random.random()
+        if isinstance(error, ParkedError) and choice < 0.3 and not self.world.plan.calm:
+            return  # a restart tries once more
+        if isinstance(error, ParkedError) and choice < 0.6:
+            self.world.tell(f"operator: removes the cause of the refusal in {system.name}")
+            system.refused_epochs.clear()
+        elif isinstance(error, ParkedError) or system.contradicted:
+            action = self.world.random.choice((Action.ACCEPT_LOSS, Action.MARK_COMMITTED))
+            self.resolve(Resolution(error.epoch, system.name, action, "simulated", "operator"))
+
+    def _accept_state(self, error: DeterminismError) -> bool:
+        if not self.world.plan.fired[Fault.NOT_DETERMINISTIC]:
+            return False
+        if self.place.spark.stateful and error.epoch is not None and self.world.random.random() < 0.5:
+            self.resolve(Resolution(error.epoch, "", Action.ACCEPT_STATE, "simulated", "operator"))
+        return True
+
+    def resolve(self, resolution: Resolution) -> None:
+        """As `tpc resolve` does, faults of the log included. Raises `Killed` when the power fails."""
+        self.world.tell(f"operator: {resolution.action.value} of epoch {resolution.epoch} in {resolution.sink or '*'}")
+        try:
+            operator.resolve(SimulatedLog(self.place.log), Path(_lock_directory().name), resolution)
+        except TpcError as error:
+            self.world.tell(f"operator: {type(error).__name__}: {error}")
+
+
+@cache
+def _lock_directory() -> tempfile.TemporaryDirectory[str]:
+    """`tpc resolve` takes a checkpoint's lock, which is a real file. Removed when the interpreter ends."""
+    return tempfile.TemporaryDirectory(prefix="tpc-simulated-")

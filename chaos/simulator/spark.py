@@ -1,0 +1,202 @@
+"""A simulated Spark: its log files, which nobody makes durable, and the loop that plans, runs and commits batches.
+
+After a restart it does what `MicroBatchExecution` does: it goes on from the newest `offsets/N`, and runs batch N again
+unless `commits/N` is there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tpc.chaos.simulator.faults import Fault
+from tpc.chaos.simulator.passes import Batch
+from tpc.chaos.simulator.world import World
+from tpc.coordinator.spark_log import SparkLog
+
+CHECKPOINT = Path("/simulated")
+
+BatchFunction = Callable[[Batch, int], bool]
+"""Runs a batch; says whether it has made other rows than it makes as a rule."""
+
+
+class ConcurrentQueriesError(Exception):
+    """Spark has found a file of its log that another query has written."""
+
+
+class MissingStateError(Exception):
+    """The state files that a batch starts from are not there."""
+
+
+def next_state(state: int, end: int) -> int:
+    """The state after a batch that ends there."""
+    return (state * 31 + end) % 1_000_003
+
+
+class SparkDisk:
+    """Spark's files of one checkpoint, over all processes."""
+
+    def __init__(self, world: World, rows: int, *, stateful: bool) -> None:
+        self.world = world
+        self.rows = rows
+        """How many rows the source has."""
+        self.stateful = stateful
+        self.files: dict[tuple[str, int], str] = {}
+        self.durable: set[tuple[str, int]] = set()
+        self.query_id: str | None = None
+        self._fell_behind = False
+        """Whether commits were lost. A second time would ask a stateful query for epochs before those of the first."""
+        self.states: dict[int, int] = {0: 0}
+        """Version -> state; batch N makes version N + 1."""
+
+    def newest(self, kind: str) -> int | None:
+        """The newest batch with a file of that kind."""
+        return max((batch for k, batch in self.files if k == kind), default=None)
+
+    def end_of(self, batch: int) -> int:
+        """Where a batch ends, by its offsets file."""
+        return int(json.loads(self.files["offsets", batch].split("\n")[2])["n"])
+
+    def power_cut(self) -> None:
+        """Files that were not made durable may be gone or empty."""
+        loose = sorted(self.files.keys() - self.durable, key=lambda file: (file[1], file[0] == "commits"))
+        if loose and self.world.strikes(Fault.SPARK_LOG_LOST):
+            self._lose(loose[self.world.random.randrange(len(loose)) :])
+        newest = self.newest("commits")
+        loose_commit = newest is not None and ("commits", newest) not in self.durable
+        if loose_commit and self.world.strikes(Fault.SPARK_COMMIT_EMPTY):
+            batch = newest or 0
+            self.world.tell(f"  commits/{batch} is empty")
+            self.files["commits", batch] = ""
+            self.states.pop(batch + 1, None)
+        self.durable = set(self.files)
+
+    def _lose(self, files: Iterable[tuple[str, int]]) -> None:
+        for kind, batch in files:
+            self.world.tell(f"  {kind}/{batch} is lost")
+            del self.files[kind, batch]
+            if kind == "commits":
+                self.states.pop(batch + 1, None)
+
+    def lose_several(self, oldest_known: int) -> None:
+        """The two newest commits are gone, whatever took them; the log still knows those epochs."""
+        commits = sorted(batch for kind, batch in self.files if kind == "commits" and batch >= oldest_known)
+        allowed = len(commits) >= 2 and not (self.stateful and self._fell_behind)
+        if allowed and self.world.strikes(Fault.SPARK_LOG_BEHIND, f"commits {commits[-2:]}"):
+            first, self._fell_behind = commits[-2], True
+            others = [("offsets", batch) for kind, batch in self.files if kind == "offsets" and batch >= first]
+            self._lose([*(("commits", batch) for batch in commits[-2:]), *self.world.random.choice(([], others))])
+        if self.world.strikes(Fault.SPARK_METADATA_LOST):
+            self.query_id = None
+
+
+class SimulatedSparkLog(SparkLog):
+    """Spark's log as a coordinator sees it (see `coordinator.spark_log.SparkLog`), without a disk."""
+
+    def __init__(self, disk: SparkDisk) -> None:
+        super().__init__(CHECKPOINT)
+        self.disk = disk
+
+    def query_id(self) -> str | None:
+        """See `SparkLog.query_id`."""
+        return self.disk.query_id
+
+    def batches(self, kind: str) -> list[int]:
+        """See `SparkLog.batches`."""
+        self.disk.world.call("spark.list")
+        return sorted(batch for k, batch in self.disk.files if k == kind)
+
+    def read(self, kind: str, batch: int) -> str | None:
+        """See `SparkLog.read`."""
+        return self.disk.files.get((kind, batch))
+
+    def make_durable(self, epoch: int) -> None:
+        """See `SparkLog.make_durable`."""
+        self.disk.world.call("spark.fsync")
+        self.disk.durable |= {("offsets", epoch), ("commits", epoch - 1)} & self.disk.files.keys()
+
+    def restore(self, kind: str, batch: int, text: str) -> None:
+        """See `SparkLog.restore`."""
+        self.disk.world.call("spark.restore")
+        self.disk.world.tell(f"spark: {kind}/{batch} is written back")
+        self.disk.files[kind, batch] = text
+        self.disk.durable.add((kind, batch))
+
+    def restore_metadata(self, query_id: str) -> None:
+        """See `SparkLog.restore_metadata`."""
+        self.disk.world.call("spark.restore")
+        self.disk.query_id = query_id
+
+    def move_aside(self, kind: str, batch: int) -> None:
+        """See `SparkLog.move_aside`."""
+        self.disk.world.call("spark.move")
+        self.disk.world.tell(f"spark: {kind}/{batch} is moved aside")
+        self.disk.files.pop((kind, batch), None)
+
+
+class SimulatedQuery:
+    """One start of the streaming query on the checkpoint."""
+
+    def __init__(self, disk: SparkDisk, function: BatchFunction) -> None:
+        self.disk = disk
+        self.world = disk.world
+        self.function = function
+        self._batch = 0
+        self._start = 0
+        self._planned_end: int | None = None
+        self._populate()
+
+    def _populate(self) -> None:
+        """Where to go on, as `populateStartOffsets` finds it."""
+        latest = self.disk.newest("offsets")
+        if latest is None:
+            return
+        self._batch = latest
+        self._planned_end = self.disk.end_of(latest)
+        if latest:
+            self._start = self.disk.end_of(latest - 1)
+        if self.disk.newest("commits") == latest:
+            self._batch, self._start, self._planned_end = latest + 1, self._planned_end, None
+
+    def run_batch(self) -> bool:
+        """Plan a batch unless one is planned, run it and commit it; False when the source has no more rows."""
+        if self._planned_end is None and not self._plan():
+            return False
+        end = self._planned_end
+        assert end is not None
+        states = self.disk.states
+        self.world.tell(f"spark: batch {self._batch} of rows {self._start} to {end}")
+        if self._batch not in states:
+            raise MissingStateError(f"batch {self._batch}: no state of version {self._batch}")
+        state = states[self._batch]
+        other = self.function(Batch(self._start, end, state if self.disk.stateful else 0), self._batch)
+        states[self._batch + 1] = next_state(state, end) + other
+        self._commit()
+        self._batch, self._start, self._planned_end = self._batch + 1, end, None
+        return True
+
+    def _plan(self) -> bool:
+        left = self.disk.rows - self._start
+        if left <= 0:
+            return False
+        size = 0 if self.disk.stateful and self.world.random.random() < 0.1 else self.world.random.randrange(1, 9)
+        end = self._start + min(left, size)
+        self.world.call("spark.offsets")
+        self._add("offsets", f'v1\n{{"batchWatermarkMs":0}}\n{{"n":{end}}}')
+        self.world.call("spark.offsets", after=True)
+        self._planned_end = end
+        return True
+
+    def _commit(self) -> None:
+        """A stateful query names in every commit the state files that this run of the batch has made."""
+        names = f',"stores":{self.world.random.randrange(10**9)}' if self.disk.stateful else ""
+        self.world.call("spark.commits")
+        self._add("commits", f'v1\n{{"nextBatchWatermarkMs":0{names}}}')
+        self.world.call("spark.commits", after=True)
+
+    def _add(self, kind: str, text: str) -> None:
+        if (kind, self._batch) in self.disk.files:
+            raise ConcurrentQueriesError(f"{kind}/{self._batch} is there already")
+        self.disk.files[kind, self._batch] = text
+        self.disk.durable.discard((kind, self._batch))

@@ -1,0 +1,171 @@
+"""Starts that must be refused: without a sink, with a sink elsewhere or put back, from a copy of the checkpoint.
+
+Somebody tries them while nobody leads. Each must end with an error before anything is committed, aborted or owned; all
+but the last before any record as well. Other faults stand still meanwhile, so that what changes is the start's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tpc.chaos.simulator.driver import Driver, Place
+from tpc.chaos.simulator.ledger import Ledger
+from tpc.chaos.simulator.log_disk import SimulatedLog
+from tpc.chaos.simulator.processes import InlineExecutor, Process, SimulatedClock
+from tpc.chaos.simulator.sinks import SimulatedCommitter, SimulatedSink
+from tpc.chaos.simulator.spark import CHECKPOINT, SimulatedSparkLog
+from tpc.chaos.simulator.world import PIPELINE, Invariant
+from tpc.coordinator.coordinator import Coordinator
+from tpc.coordinator.log import Journal, Log
+from tpc.errors import TpcError
+from tpc.handles import PipelineId
+from tpc.history import History
+from tpc.manifest import Manifest
+from tpc.sink import Committer
+
+
+class CopiedLog(Log):
+    """A copy of the log's files, which goes its own way."""
+
+    def __init__(self, content: Mapping[int, bytes]) -> None:
+        self.content = dict(content)
+
+    def put(self, slot: int, data: bytes) -> bool:
+        """See `Log.put`."""
+        return self.content.setdefault(slot, data) == data
+
+    def slots(self) -> list[int]:
+        """See `Log.slots`."""
+        return sorted(self.content)
+
+    def read(self, slot: int) -> bytes:
+        """See `Log.read`."""
+        return self.content[slot]
+
+    def delete(self, slots: Sequence[int]) -> None:
+        """See `Log.delete`."""
+        for slot in slots:
+            del self.content[slot]
+
+    def describe(self) -> str:
+        """See `Log.describe`."""
+        return "a copy of the log"
+
+
+class _Elsewhere(SimulatedSink):
+    """A sink whose settings name another system now."""
+
+    def committer(self, pipeline: PipelineId) -> Committer:
+        return _ElsewhereCommitter(self)
+
+
+class _ElsewhereCommitter(SimulatedCommitter):
+    def identity(self) -> str:
+        return "simulated:elsewhere"
+
+
+class WrongStarts:
+    """The body of a process that tries what must be refused."""
+
+    def __init__(self, place: Place, ledger: Ledger, process: Process) -> None:
+        self.place = place
+        self.ledger = ledger
+        self.process = process
+        self.world = place.world
+
+    def run(self) -> None:
+        """Try all of them; the last one leaves a term of the pipeline itself behind."""
+        log = SimulatedLog(self.place.log)
+        with self._nothing_else_happens():
+            history = Journal(log).open()
+            for name in list(history.sinks)[:1]:
+                self._refused(f"a start without {name}", self._sinks(without=name), log)
+            for name in self._waited_for(history.pending):
+                self._refused(f"a start with {name} elsewhere", self._sinks(elsewhere=name), log)
+            for name in self._expected_to_show(history):
+                with self._put_back(name):
+                    self._refused(f"a start with {name} restored from a backup", self._sinks(), log)
+            copy = CopiedLog(self.place.log.content)
+            Driver(self.place, self.process).sweep()
+            self._refused("a start from a copy of the checkpoint", self._sinks(), copy)
+
+    def _waited_for(self, pending: Manifest | None) -> list[str]:
+        """Sinks that the pending intent binds."""
+        if pending is None:
+            return []
+        epoch, resolved = pending.epoch, self.ledger.resolved
+        return [name for name in self.place.systems if pending.waits_for(name) and (epoch, name) not in resolved]
+
+    def _expected_to_show(self, history: History) -> list[str]:
+        """Sinks that must show a complete epoch, and never forget it."""
+        before = None if history.pending is None else history.pending.epoch
+        resolved = {sink for _, sink in self.ledger.resolved}
+        return [
+            name
+            for name, system in self.place.systems.items()
+            if not system.traits.markers_expire
+            and name not in resolved
+            and history.last_epoch_of(name, before=before) is not None
+        ]
+
+    @contextmanager
+    def _put_back(self, name: str) -> Iterator[None]:
+        """The system as it was before it had committed anything."""
+        system = self.place.systems[name]
+        markers, system.markers = system.markers, {}
+        try:
+            yield
+        finally:
+            system.markers = markers
+
+    def _sinks(self, *, without: str = "", elsewhere: str = "") -> list[SimulatedSink]:
+        made: list[SimulatedSink] = []
+        for name, system in self.place.systems.items():
+            kind: Callable[..., SimulatedSink] = _Elsewhere if name == elsewhere else SimulatedSink
+            if name != without:
+                made.append(kind(system, self.process, lambda: None))
+        return made
+
+    def _refused(self, what: str, sinks: Sequence[SimulatedSink], log: Log) -> None:
+        before = self._seen()
+        coordinator = Coordinator(
+            PIPELINE,
+            sinks,
+            log,
+            CHECKPOINT,
+            self.place.settings,
+            clock=SimulatedClock(self.world, self.process),
+            journal=Journal(log, lambda: f"{self.world.random.getrandbits(64):016x}"),
+            pool=InlineExecutor(),
+            spark_log=SimulatedSparkLog(self.place.spark),
+        )
+        try:
+            coordinator.finish()
+        except TpcError as error:
+            self.world.tell(f"{what} is refused: {error.what}")
+        else:
+            raise self.world.violated(Invariant.BELONGING, f"{what} is not refused")
+        if self._seen() != before:
+            raise self.world.violated(Invariant.BELONGING, f"{what} is refused after it has changed something")
+
+    def _seen(self) -> Any:
+        """What nobody may have changed: the log, and what every system holds."""
+        systems = [
+            (sorted(system.visible), system.owner, None if system.traits.expires_after_s else sorted(system.prepared))
+            for system in self.place.systems.values()
+        ]
+        return dict(self.place.log.content), systems
+
+    @contextmanager
+    def _nothing_else_happens(self) -> Iterator[None]:
+        """No faults, and nothing that is under way arrives."""
+        world = self.world
+        calm, world.plan.calm = world.plan.calm, True
+        under_way, world.messages = world.messages, []
+        try:
+            yield
+        finally:
+            world.plan.calm = calm
+            world.messages = [*under_way, *world.messages]

@@ -1,0 +1,150 @@
+"""The explorer: what it must have seen, and that it sees what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tpc.chaos.explorer import invariants
+from tpc.chaos.explorer.acting import Coverage
+from tpc.chaos.explorer.invariants import Violation
+from tpc.chaos.explorer.moves import moves, started
+from tpc.chaos.explorer.search import Exploration, Search
+from tpc.chaos.explorer.whole import QUICK, Scope, Whole, explore
+from tpc.chaos.explorer.world import BranchKey, Participant, World
+from tpc.effects import Effect
+from tpc.events import Stored, Verified
+from tpc.machine import TRANSITIONS, Step
+from tpc.states import Phase, State
+
+
+def test_every_interleaving_of_the_quick_scopes_keeps_every_invariant() -> None:
+    whole = explore(QUICK)
+    found = whole.violation
+    assert found is None, "\n".join([found.what, *found.trace])
+    assert whole.missed == ["Warn/before"]  # takes a rival beside two faults
+    assert whole.states > 100_000
+
+
+def test_the_same_search_sees_the_same_states() -> None:
+    first, second = (Search(faults=1, rivals=0).run() for _ in range(2))
+    assert first == second
+    assert first.goals > 10
+
+
+def test_without_a_fault_the_two_epochs_are_completed_on_one_way_only() -> None:
+    found = Search(faults=0, rivals=0).run()
+    assert (found.violated, found.goals) == (None, 1)
+
+
+def test_states_that_differ_only_in_the_names_of_sinks_are_one() -> None:
+    branch = frozenset({BranchKey(0, 1, 1)})
+    worlds = [World().with_sink(sink, Participant(prepared=branch)) for sink in range(3)]
+    assert len({world.key() for world in worlds}) == 1
+    assert World().key() != worlds[0].key()
+
+
+def test_a_search_that_leaves_rows_or_crashes_out_does_not_hold() -> None:
+    found = Search(faults=0, rivals=0).run()
+    assert "FINISHING/Failed" in found.rows_missed
+    assert "Commit/before" in found.crashes_missed
+    assert not found.holds
+
+
+def test_what_one_search_leaves_out_another_may_have_taken() -> None:
+    whole = Whole()
+    whole.searches = [
+        (Scope(1, 0), Exploration(states=3, rows_missed=["A/B", "C/D"]), 0.1),
+        (Scope(0, 1), Exploration(states=4, rows_missed=["C/D"], crashes_missed=["E/before"]), 0.1),
+    ]
+    assert (whole.states, whole.missed, whole.holds) == (7, ["C/D"], False)
+
+
+# Seen red ------------------------------------------------------------------------------------------------------------
+
+Row = Callable[[State, Any], Step]
+
+
+@pytest.fixture
+def broken_row(monkeypatch: pytest.MonkeyPatch) -> Callable[[Phase, type, Row], None]:
+    """Put another transition in the place of a row."""
+
+    def put(phase: Phase, event: type, row: Row) -> None:
+        table: Mapping[tuple[Phase, type[Any]], Row] = {**TRANSITIONS, (phase, event): row}
+        monkeypatch.setattr("tpc.machine.TRANSITIONS", table)
+
+    return put
+
+
+def test_a_commit_before_the_intent_is_found_with_the_shortest_way_to_it(
+    broken_row: Callable[[Phase, type, Row], None],
+) -> None:
+    decided = TRANSITIONS[Phase.DECIDING, Stored]
+    broken_row(Phase.VERIFYING, Verified, lambda state, event: decided(state, Stored()))
+    found = Search(faults=0, rivals=0).run()
+    assert found.violated == "intent-first"
+    assert found.trace[-1].endswith("every branch is alive")
+
+
+def test_an_end_without_its_epochs_is_no_end(broken_row: Callable[[Phase, type, Row], None]) -> None:
+    def asks_for_nothing(state: State, event: Verified) -> tuple[State, tuple[Effect, ...]]:
+        return replace(state, phase=Phase.READY, epoch=None, proposed=None), ()
+
+    broken_row(Phase.VERIFYING, Verified, asks_for_nothing)
+    assert Search(faults=0, rivals=0).run().violated == "live"
+
+
+def test_an_event_without_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {row: after for row, after in TRANSITIONS.items() if row != (Phase.DECIDING, Stored)}
+    monkeypatch.setattr("tpc.machine.TRANSITIONS", table)
+    assert Search(faults=0, rivals=0).run().violated == "legal"
+
+
+def at_goal() -> World:
+    """The end of the way without faults."""
+    world = started(World(faults=0, rivals=0, renewals=0))
+    while found := list(moves(world, Coverage())):
+        world = found[0].world
+    return world
+
+
+def test_the_invariants_hold_at_the_end_of_a_way_without_faults() -> None:
+    world = at_goal()
+    invariants.check_state(world)
+    invariants.check_end(world)
+
+
+def test_a_complete_epoch_that_a_sink_does_not_show_is_not_atomic() -> None:
+    world = at_goal()
+    doctored = world.with_sink(1, replace(world.sinks[1], committed=frozenset({BranchKey(0, 1, 1)})))
+    with pytest.raises(Violation, match=r"atomic: epoch 1 is complete, and sink b does not show it"):
+        invariants.check_state(doctored)
+
+
+def test_a_branch_that_stays_prepared_at_the_end_is_not_swept() -> None:
+    world = at_goal()
+    left = world.with_sink(0, replace(world.sinks[0], prepared=frozenset({BranchKey(1, 1, 9)})))
+    with pytest.raises(Violation, match=r"ends-swept: .*tpc~explored~1~1~a~1~0~9"):
+        invariants.check_end(left)
+
+
+def test_a_second_branch_of_an_epoch_is_doubled() -> None:
+    world = at_goal()
+    doctored = replace(world, decided=((BranchKey(0, 2, 1),) * 3, *world.decided[1:]))
+    with pytest.raises(Violation, match=r"exactly-once: .* doubles epoch 0"):
+        invariants.check_commit(doctored, 0, BranchKey(0, 2, 1))
+
+
+def test_an_epoch_that_a_sink_shows_before_the_one_before_it_is_skipped() -> None:
+    world = at_goal()
+    empty = world.with_sink(0, Participant())
+    with pytest.raises(Violation, match="exactly-once: sink a shows epoch 1 before epoch 0"):
+        invariants.check_commit(empty, 0, BranchKey(1, 1, 1))
+
+
+def test_the_abort_of_a_decided_branch_is_not_durable() -> None:
+    with pytest.raises(Violation, match=r"durable: .* is aborted although it is decided"):
+        invariants.check_abort(at_goal(), 0, BranchKey(1, 1, 1))
