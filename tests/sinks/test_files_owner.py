@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.sinks.owner_terms import race, term
+from tests.sinks.owner_terms import term
 from tests.support.processes import line, python
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
@@ -64,29 +64,6 @@ def test_there_is_no_owner_at_first_and_asking_makes_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "new").exists()
 
 
-def test_what_one_committer_puts_another_reads(tmp_path: Path) -> None:
-    assert committer(tmp_path / "new").take_ownership(term(1), None)
-    assert committer(tmp_path / "new").owner() == term(1)
-    assert committer(tmp_path / "new").take_ownership(term(4), term(1))
-    assert committer(tmp_path / "new").owner() == term(4)
-
-
-@pytest.mark.parametrize("before", [None, term(1), term(2, "copy-")], ids=["none", "older", "copy"])
-def test_a_wrong_owner_before_changes_nothing(tmp_path: Path, before: object) -> None:
-    taking = committer(tmp_path)
-    assert taking.take_ownership(term(2), None)
-
-    assert not taking.take_ownership(term(3), before)  # type: ignore[arg-type]  # parametrised
-
-    assert taking.owner() == term(2)
-
-
-def test_an_owner_before_is_not_replaced_where_there_is_none(tmp_path: Path) -> None:
-    taking = committer(tmp_path)
-    assert not taking.take_ownership(term(2), term(1))
-    assert taking.owner() is None
-
-
 @pytest.mark.parametrize("before", [None, term(1)], ids=["first", "successor"])
 def test_taking_it_again_renews_it(tmp_path: Path, before: object) -> None:
     taking = committer(tmp_path)
@@ -97,16 +74,6 @@ def test_taking_it_again_renews_it(tmp_path: Path, before: object) -> None:
         assert taking.owner() == term(2, since=since)
     assert taking.take_ownership(term(2, since=3.0), term(2, since=2.0))
     assert taking.owner() == term(2, since=3.0)
-
-
-def test_of_eight_threads_that_race_exactly_one_wins(tmp_path: Path) -> None:
-    racers = [committer(tmp_path) for _ in range(8)]
-    holder = None
-    for generation in range(1, 11):
-        winners = race(racers, generation, holder)
-        assert len(winners) == 1
-        holder = racers[0].owner()
-        assert holder == winners[0]
 
 
 def test_of_two_processes_that_race_exactly_one_wins(tmp_path: Path) -> None:
@@ -147,18 +114,6 @@ def test_old_entries_are_removed(tmp_path: Path) -> None:
     for generation in range(1, 8):
         assert taking.take_ownership(term(generation), term(generation - 1) if generation > 1 else None)
     assert len(entries(tmp_path)) == 2
-
-
-def test_each_pipeline_incarnation_and_sink_has_its_own(tmp_path: Path) -> None:
-    everyone = [
-        committer(tmp_path),
-        committer(tmp_path, PipelineId("job-2")),
-        committer(tmp_path, PipelineId("job", 2)),
-        committer(tmp_path, name="second"),
-    ]
-    for generation, one in enumerate(everyone, 1):
-        assert one.take_ownership(term(generation), None)
-    assert [one.owner() for one in everyone] == [term(1), term(2), term(3), term(4)]
 
 
 def test_it_is_durable_with_every_directory_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.sinks.mongo_branches import JOB, Branches, tallies
-from tests.sinks.owner_terms import race, term
+from tests.sinks.owner_terms import term
 from tests.support.mongo_database import MongoDatabase
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import PipelineId
@@ -25,36 +25,6 @@ def committer(mongo: MongoDatabase, pipeline: PipelineId = JOB, **settings: obje
     return Branches(mongo, pipeline=pipeline, **settings).committer
 
 
-def test_there_is_no_owner_at_first(mongo: MongoDatabase) -> None:
-    assert committer(mongo).owner() is None  # without its collection
-    branches = Branches(mongo)
-    branches.check()
-    assert branches.committer.owner() is None  # with it
-
-
-def test_what_one_committer_puts_another_reads(mongo: MongoDatabase) -> None:
-    assert committer(mongo).take_ownership(term(1), None)
-    assert committer(mongo).owner() == term(1)
-    assert committer(mongo).take_ownership(term(4), term(1))
-    assert committer(mongo).owner() == term(4)
-
-
-@pytest.mark.parametrize("before", [None, term(1), term(2, "copy-")], ids=["none", "older", "copy"])
-def test_a_wrong_owner_before_changes_nothing(mongo: MongoDatabase, before: object) -> None:
-    taking = committer(mongo)
-    assert taking.take_ownership(term(2), None)
-
-    assert not taking.take_ownership(term(3), before)  # type: ignore[arg-type]  # parametrised
-
-    assert taking.owner() == term(2)
-
-
-def test_an_owner_before_is_not_replaced_where_there_is_none(mongo: MongoDatabase) -> None:
-    taking = committer(mongo)
-    assert not taking.take_ownership(term(2), term(1))
-    assert taking.owner() is None
-
-
 @pytest.mark.parametrize("before", [None, term(1)], ids=["first", "successor"])
 def test_taking_it_again_renews_it(mongo: MongoDatabase, before: object) -> None:
     taking = committer(mongo)
@@ -65,28 +35,6 @@ def test_taking_it_again_renews_it(mongo: MongoDatabase, before: object) -> None
         assert taking.owner() == term(2, since=since)
     assert taking.take_ownership(term(2, since=3.0), term(2, since=2.0))
     assert taking.owner() == term(2, since=3.0)
-
-
-def test_of_eight_that_race_exactly_one_wins(mongo: MongoDatabase) -> None:
-    racers = [committer(mongo) for _ in range(8)]
-    holder = None
-    for generation in range(1, 11):
-        winners = race(racers, generation, holder)
-        assert len(winners) == 1
-        holder = racers[0].owner()
-        assert holder == winners[0]
-
-
-def test_each_pipeline_incarnation_and_sink_has_its_own(mongo: MongoDatabase) -> None:
-    everyone = [
-        committer(mongo),
-        committer(mongo, PipelineId("job-2")),
-        committer(mongo, PipelineId("job", 2)),
-        committer(mongo, name="second"),
-    ]
-    for generation, one in enumerate(everyone, 1):
-        assert one.take_ownership(term(generation), None)
-    assert [one.owner() for one in everyone] == [term(1), term(2), term(3), term(4)]
 
 
 def test_without_a_server_it_is_transient_within_the_deadline(mongo: MongoDatabase) -> None:

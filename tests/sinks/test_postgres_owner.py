@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from tests.sinks.owner_terms import race, term
+from tests.sinks.owner_terms import term
 from tests.sinks.postgres_branches import JOB, branch, checked, context, prepared, rows
 from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.postgres_server import PostgresServer
@@ -51,36 +51,6 @@ def committer(postgres: PostgresDatabase, pipeline: PipelineId = JOB, **settings
     return sink.committer(pipeline)
 
 
-def test_there_is_no_owner_at_first(postgres: PostgresDatabase) -> None:
-    assert committer(postgres).owner() is None  # without its table
-    postgres.execute(TABLE)
-    _, checking = checked(postgres, ONE.schema)
-    assert checking.owner() is None  # with it
-
-
-def test_what_one_committer_puts_another_reads(postgres: PostgresDatabase) -> None:
-    assert committer(postgres).take_ownership(term(1), None)
-    assert committer(postgres).owner() == term(1)
-    assert committer(postgres).take_ownership(term(4), term(1))
-    assert committer(postgres).owner() == term(4)
-
-
-@pytest.mark.parametrize("before", [None, term(1), term(2, "copy-")], ids=["none", "older", "copy"])
-def test_a_wrong_owner_before_changes_nothing(postgres: PostgresDatabase, before: object) -> None:
-    taking = committer(postgres)
-    assert taking.take_ownership(term(2), None)
-
-    assert not taking.take_ownership(term(3), before)  # type: ignore[arg-type]  # parametrised
-
-    assert taking.owner() == term(2)
-
-
-def test_an_owner_before_is_not_replaced_where_there_is_none(postgres: PostgresDatabase) -> None:
-    taking = committer(postgres)
-    assert not taking.take_ownership(term(2), term(1))
-    assert taking.owner() is None
-
-
 @pytest.mark.parametrize("before", [None, term(1)], ids=["first", "successor"])
 def test_taking_it_again_renews_it(postgres: PostgresDatabase, before: object) -> None:
     taking = committer(postgres)
@@ -91,28 +61,6 @@ def test_taking_it_again_renews_it(postgres: PostgresDatabase, before: object) -
         assert taking.owner() == term(2, since=since)
     assert taking.take_ownership(term(2, since=3.0), term(2, since=2.0))
     assert taking.owner() == term(2, since=3.0)
-
-
-def test_of_eight_that_race_exactly_one_wins(postgres: PostgresDatabase) -> None:
-    racers = [committer(postgres) for _ in range(8)]
-    holder = None
-    for generation in range(1, 11):
-        winners = race(racers, generation, holder)
-        assert len(winners) == 1
-        holder = racers[0].owner()
-        assert holder == winners[0]
-
-
-def test_each_pipeline_incarnation_and_sink_has_its_own(postgres: PostgresDatabase) -> None:
-    everyone = [
-        committer(postgres),
-        committer(postgres, PipelineId("job-2")),
-        committer(postgres, PipelineId("job", 2)),
-        committer(postgres, name="second"),
-    ]
-    for generation, one in enumerate(everyone, 1):
-        assert one.take_ownership(term(generation), None)
-    assert [one.owner() for one in everyone] == [term(1), term(2), term(3), term(4)]
 
 
 def test_it_survives_a_crash_of_a_server_that_commits_asynchronously(server: PostgresServer) -> None:
