@@ -138,7 +138,9 @@ class Scene:
         assert query.awaitTermination(120), "the query did not end in 120 s"
         return query
 
-    def run_with(self, actions: Mapping[str, failpoints.Action], expected: type[Exception], match: str = "") -> Any:
+    def run_with(
+        self, actions: Mapping[str, failpoints.Action], expected: type[Exception], match: str | None = None
+    ) -> Any:
         """Run with these actions at the steps of the protocol; what must end the run."""
         failpoints.install(actions)
         try:
