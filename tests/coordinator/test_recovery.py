@@ -21,6 +21,8 @@ from tpc.coordinator.local_log import LocalLog
 from tpc.coordinator.log import Journal
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.query import PipelineQuery
+from tpc.coordinator.spark_pass import SparkPass
+from tpc.effects import ReplayEpoch
 from tpc.errors import (
     CheckpointInUseError,
     ConfigurationError,
@@ -32,6 +34,7 @@ from tpc.errors import (
     RepairNeededError,
     TpcError,
 )
+from tpc.events import Replayed
 from tpc.history import Action, Resolution
 from tpc.merge import MergeHow, MergePlan
 from tpc.sink import Verdict
@@ -209,6 +212,36 @@ def test_spark_s_log_several_batches_behind_is_caught_up_one_batch_at_a_time(sce
     scene.run()
     assert scene.spark_files("commits") == list(range(len(scene.spark_files("offsets"))))
     scene.check()
+
+
+def test_a_catch_up_that_died_on_its_way_is_begun_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.stateful().feed.epochs(5)
+    scene.run()
+    for batch in scene.spark_files("commits")[2:]:
+        scene.lose("commits", batch)
+    replay = SparkPass.replay
+
+    def dies_after_one(runner: SparkPass, effect: ReplayEpoch) -> Replayed:
+        if effect.epoch > 2:
+            raise Dead
+        return replay(runner, effect)
+
+    with monkeypatch.context() as patched, pytest.raises(Dead):
+        patched.setattr(SparkPass, "replay", dies_after_one)
+        scene.run()
+    assert max(scene.spark_files("commits")) == 2  # it names state stores that were made anew
+    scene.run()
+    scene.check()
+
+
+def test_a_batch_is_run_again_before_the_one_that_spark_had_planned_after_it(scene: Scene) -> None:
+    scene.stateful().feed.epochs(3)
+    scene.run_until_dead({"epoch.prepared": die_at(2)})
+    assert scene.spark_files("offsets") == [0, 1, 2]
+    scene.lose("commits", 1)  # a power cut may take it and leave the plan of batch 2
+    scene.run()
+    scene.check()
+    assert scene.spark_files("commits")[:3] == [0, 1, 2]
 
 
 def test_other_offsets_than_the_decided_ones_stop_the_start(scene: Scene) -> None:
