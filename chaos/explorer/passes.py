@@ -71,6 +71,6 @@ def replay(acting: Acting) -> Iterator[Happened]:
     yield acting.says(f"batch {effect.epoch} is replayed", same, world=whole)
     if world.faults:
         yield from _ends_early(acting, written)
-        if not written:
-            other = Replayed(dict.fromkeys(SINKS, "other rows"))
-            yield acting.says(f"batch {effect.epoch} is replayed with other rows", other, fault=True)
+        others = {old: replace(branch, digest="other rows") for old, branch in replacements.items()}
+        other = Replayed(dict.fromkeys(SINKS, "other rows"), others)
+        yield acting.says(f"batch {effect.epoch} is replayed with other rows", other, world=whole, fault=True)

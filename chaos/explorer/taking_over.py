@@ -72,6 +72,8 @@ def land(world: World, wanted: Record, *, torn: bool = False) -> tuple[World, bo
     if wanted.slot <= len(world.log):
         return world, world.log[wanted.slot - 1] == wanted
     assert wanted.slot == len(world.log) + 1, "a put into a slot beyond the end"
+    if any(branch["digest"] != "d" for branch in wanted.body.get("replacements", {}).values()):
+        raise Violation("exactly-once", "a repair puts other rows in the place of the lost ones")
     if torn:
         return replace(world, log=(*world.log, DamagedSlot(wanted.slot, f"torn {wanted.nonce}"))), True
     try:

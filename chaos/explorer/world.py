@@ -226,6 +226,7 @@ def _actor_sink_key(actor: Actor, sink: int) -> tuple[Any, ...]:
         frozenset(b for s, b in map(branch_of, state.refused) if s == sink),
         _named(state.pending, sink),
         _named(state.proposed, sink),
+        None if state.proposed is None else state.proposed.sinks[SINKS[sink]].branches[0].digest,
         _named(state.replaying, sink),
         actor.progress[1 + sink] if actor.progress else None,
     )

@@ -40,6 +40,10 @@ class Ledger:
         self.resolved: dict[tuple[int, str], str] = {}
         self.aborted: set[str] = set()
         self.committed: set[str] = set()
+        self.expiring: frozenset[str] = frozenset()
+        """Sinks whose prepared branches can expire."""
+        self.seen_alive: set[str] = set()
+        """Branches that were looked at."""
         self.durable_slots: set[int] = set()
         self.bodies: dict[int, tuple[str, dict[str, Any]]] = {}
         self.highest_slot = 0
@@ -75,6 +79,13 @@ class Ledger:
     def _intent(self, slot: int, body: dict[str, Any]) -> None:
         manifest = Manifest.from_json(body)
         epoch = manifest.epoch
+        unseen = [
+            str(branch.committable.handle)
+            for sink, branch in manifest.branches()
+            if sink in self.expiring and str(branch.committable.handle) not in self.seen_alive
+        ]
+        if unseen:
+            raise self._violated(Invariant.LAST_LOOK, f"epoch {epoch} is decided, nobody has looked at {unseen[0]}")
         if epoch in self.decisions:
             raise self._violated(Invariant.DURABLE, f"epoch {epoch} is decided again in slot {slot}")
         if epoch != len(self.decisions):

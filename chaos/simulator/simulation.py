@@ -58,6 +58,7 @@ class Simulation:
         self.ledger = Ledger(self.world)
         traits = sorted(random.sample(range(len(ALL_TRAITS)), random.randrange(2, 4)))
         kinds = [ALL_TRAITS[number] for number in traits]
+        self.ledger.expiring = frozenset(kind.kind for kind in kinds if kind.expires_after_s is not None)
         systems = {t.kind: System(self.world, self.ledger, t.kind, t) for t in kinds}
         spark = SparkDisk(self.world, random.randrange(15, 60), stateful=random.random() < 0.3)
         self.place = Place(self.world, LogDisk(self.world, self.ledger), spark, systems, _settings(random))

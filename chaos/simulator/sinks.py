@@ -95,6 +95,7 @@ class SimulatedCommitter(Committer):
             found = self.system.prepared.get(committable.resource)
             if found is None or self.world.now_s - found[2] > limit_s / 2:
                 raise TransientError(f"{committable.resource} is gone or too old")
+            self.system.ledger.seen_alive.add(str(committable.handle))
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
         """One answer a branch."""

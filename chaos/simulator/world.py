@@ -44,6 +44,8 @@ class Invariant(str, Enum):
     """Once faults stop, the pipeline finishes its work."""
     INTENT_FIRST = "intent-first"
     """No commit takes effect before the record that decides it is durable."""
+    LAST_LOOK = "last-look"
+    """No epoch is decided before each branch that can expire was seen alive."""
     LOG_BOUNDED = "log-bounded"
     """The log holds no more epochs than it was told to keep."""
     OWNED = "owned"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from tpc.chaos.simulator.driver import Driver, Place
@@ -19,10 +20,13 @@ from tpc.chaos.simulator.spark import CHECKPOINT, SimulatedSparkLog
 from tpc.chaos.simulator.world import PIPELINE, Invariant
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.log import Journal, Log
-from tpc.errors import TpcError
+from tpc.coordinator.reconcile import reconcile
+from tpc.errors import HistoryMismatchError, TpcError
+from tpc.fold import fold
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.manifest import Manifest
+from tpc.records import RecordKind
 from tpc.sink import Committer
 
 
@@ -85,8 +89,10 @@ class WrongStarts:
             for name in self._waited_for(history.pending):
                 self._refused(f"a start with {name} elsewhere", self._sinks(elsewhere=name), log)
             for name in self._expected_to_show(history):
-                with self._put_back(name):
-                    self._refused(f"a start with {name} restored from a backup", self._sinks(), log)
+                for epochs, what in ((-1, "put back"), (5, "ahead")):
+                    with self._moved(name, epochs):
+                        self._refused(f"a start with {name} {what}", self._sinks(), log)
+            self._refuses_a_log_that_was_cut_back(log)
             copy = CopiedLog(self.place.log.content)
             Driver(self.place, self.process).sweep()
             self._refused("a start from a copy of the checkpoint", self._sinks(), copy)
@@ -98,23 +104,47 @@ class WrongStarts:
         epoch, resolved = pending.epoch, self.ledger.resolved
         return [name for name in self.place.systems if pending.waits_for(name) and (epoch, name) not in resolved]
 
+    def _refuses_a_log_that_was_cut_back(self, log: Log) -> None:
+        """Spark has committed a batch that a log without its last decision knows nothing of."""
+        records = Journal(log).records()
+        intents = [number for number, record in enumerate(records) if record.kind is RecordKind.INTENT]
+        history = fold(records[: intents[-1]] if intents else [])
+        committed = self.place.spark.newest("commits")
+        if history.last_intent is None or committed is None or committed <= history.last_intent:
+            return
+        before = dict(self.place.spark.files)
+        try:
+            reconcile(history, SimulatedSparkLog(self.place.spark), self._must_not_run)
+        except HistoryMismatchError as error:
+            self.world.tell(f"a log that was cut back is refused: {error.what}")
+        else:
+            raise self.world.violated(Invariant.BELONGING, "a log that was cut back is taken for the whole one")
+        if self.place.spark.files != before:
+            raise self.world.violated(Invariant.BELONGING, "a log that was cut back is refused too late")
+
+    def _must_not_run(self) -> None:
+        raise self.world.violated(Invariant.BELONGING, "a batch is run with a log that was cut back")
+
     def _expected_to_show(self, history: History) -> list[str]:
         """Sinks that must show a complete epoch, and never forget it."""
-        before = None if history.pending is None else history.pending.epoch
+        pending = history.pending
         resolved = {sink for _, sink in self.ledger.resolved}
         return [
             name
             for name, system in self.place.systems.items()
             if not system.traits.markers_expire
             and name not in resolved
-            and history.last_epoch_of(name, before=before) is not None
+            and (pending is None or not pending.waits_for(name))
+            and history.last_epoch_of(name) is not None
         ]
 
     @contextmanager
-    def _put_back(self, name: str) -> Iterator[None]:
-        """The system as it was before it had committed anything."""
+    def _moved(self, name: str, epochs: int) -> Iterator[None]:
+        """The system shows another epoch as its newest, as after the restoring of a backup: its own or the log's."""
         system = self.place.systems[name]
-        markers, system.markers = system.markers, {}
+        markers = system.markers
+        shown = {marker: replace(handle, epoch=handle.epoch + epochs) for marker, handle in markers.items()}
+        system.markers = {marker: handle for marker, handle in shown.items() if handle.epoch >= 0}
         try:
             yield
         finally:

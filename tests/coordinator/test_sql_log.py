@@ -204,7 +204,10 @@ def test_a_connection_that_was_lost_while_idle_is_replaced_at_the_next_call(
     log: SqlLog, postgres: PostgresDatabase
 ) -> None:
     for call in (lambda: log.read(1) == b"one", lambda: log.put(2, b"two")):
-        gone = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tpc' AND datname = %s"
+        gone = (
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE application_name = 'tpc' AND datname = %s"
+        )
         assert postgres.execute(gone, (postgres.name,)) == [(True,)]
         assert call()
 

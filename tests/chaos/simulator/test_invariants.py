@@ -12,6 +12,7 @@ from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.invariants import judge, judge_so_far
 from tpc.chaos.simulator.plan import FaultPlan, Strike
 from tpc.chaos.simulator.simulation import Simulation
+from tpc.chaos.simulator.sinks import SimulatedCommitter
 from tpc.chaos.simulator.spark import MissingStateError
 from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import Halted, Invariant, InvariantViolation
@@ -284,3 +285,11 @@ def test_a_wrong_start_that_is_not_refused_is_a_violation(
             assert violation.name == Invariant.BELONGING.value
             return
     pytest.fail("no seed has found it")
+
+
+def test_a_decision_without_a_last_look_at_what_can_expire_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedCommitter, "verify", lambda self, committables: None)
+    with pytest.raises(InvariantViolation) as caught:
+        for seed in range(20):  # some of them have a sink whose branches expire
+            Simulation(seed, FaultPlan()).run()
+    assert caught.value.name == Invariant.LAST_LOOK.value
