@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+UNANSWERED_S = 5.0
+"""When a question about a group is given up, so that it can be asked again."""
+
 
 class KafkaCluster:
     """Questions to one cluster. Connects at the first one; calls may come from one thread at a time."""
@@ -109,11 +112,15 @@ class KafkaCluster:
         """The client ids of a group's members; none when there is no such group."""
         from confluent_kafka import KafkaError, KafkaException
 
-        futures = self._call(f"group {group}", lambda: self.admin.describe_consumer_groups([group], **self._limit))
+        # A question that comes while the groups' own topic is being made is never answered; the next one is.
+        limit_s = min(self._timeout_s, UNANSWERED_S)
+        asked = self._call(
+            f"group {group}", lambda: self.admin.describe_consumer_groups([group], request_timeout=limit_s)
+        )
         try:
-            return [str(member.client_id) for member in futures[group].result(self._timeout_s).members]
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return [str(member.client_id) for member in asked[group].result(limit_s + 1).members]
+        except (KafkaException, FutureTimeoutError) as error:
+            if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return []
             raise self._named(f"group {group}", error) from error
 

@@ -75,7 +75,8 @@ def test_every_relative_link_leads_somewhere(document: Path) -> None:
 
 
 @each_document
-def test_every_python_block_parses_and_its_imports_resolve(document: Path) -> None:
+def test_every_python_block_parses_and_its_imports_resolve(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "examples"))
     for block in blocks(document, "python"):
         for module, name in imports(ast.parse(textwrap.dedent(block))):
             found = importlib.import_module(module)

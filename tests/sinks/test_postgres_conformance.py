@@ -36,7 +36,7 @@ class PostgresKit(SinkConformance):
         postgres.execute("CREATE TABLE t (id bigint PRIMARY KEY, value text, amount double precision)")
         self.postgres = postgres
         there = conninfo_to_dict(postgres.dsn)
-        with Relay(str(there.get("host", "127.0.0.1")), int(there.get("port", 5432))) as self.relay:
+        with Relay(str(there.get("host") or "127.0.0.1"), int(there.get("port") or 5432)) as self.relay:
             self.dsn = make_conninfo(postgres.dsn, host="127.0.0.1", port=self.relay.port, password=PASSWORD)
             yield
 

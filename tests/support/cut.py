@@ -1,4 +1,4 @@
-"""A relay in front of a server that can be cut, so that one test has an outage and the server goes on for all others."""
+"""A relay in front of a server that can be cut, so that one test has an outage and all others go on."""
 
 from __future__ import annotations
 

@@ -157,7 +157,9 @@ class Bench:
         with no_error("`commit`", Clause.DEADLINE, to_do):
             outcomes = (committer or self.committer).commit([branch.committable for branch in branches])
         require(
-            len(outcomes) == len(branches) and all(isinstance(outcome, Outcome) for outcome in outcomes),
+            isinstance(outcomes, list)
+            and len(outcomes) == len(branches)
+            and all(isinstance(outcome, Outcome) for outcome in outcomes),
             f"`commit` was given {len(branches)} committables and returned {outcomes!r}.",
             Clause.ORDER,
             "return a list with exactly one Outcome for each committable.",
@@ -199,7 +201,7 @@ class Bench:
         """Leave no prepared branch of this test in a system that others use."""
         for committer in self._committers.values():
             with suppress(TpcError, OSError):
-                committer.abort(committer.in_doubt())
+                committer.abort(committer.in_doubt() or [])  # a half-written sink may return nothing
         for committer in (*self._committers.values(), *self._fresh):
             with suppress(TpcError, OSError):
                 committer.close()
