@@ -1,9 +1,10 @@
-# `make demo` runs the main job, `make test` the whole test suite; both install what they need into .venv first.
+# `make demo` runs the main job, `make test` the whole test suite, `make prove` the exploration, the simulations and the
+# mutants (`make prove MUTANT=x.patch`: that patch alone). Each installs what it needs into .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint prove clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
@@ -15,6 +16,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+prove: $(VENV)/.dev
+	$(BIN)/python -m tpc.chaos.prove $(if $(MUTANT),--mutant $(MUTANT)) $(ARGS)
 
 $(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -6,9 +6,9 @@ import json
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer
 
-from tests.support.kafka_branches import TEXT, Branches, texts
+from tests.support.kafka_branches import TEXT, Branches, offsets_of, texts
 from tests.support.kafka_topics import SILENT, KafkaTopics
 from tests.support.processes import eventually
 from tpc.errors import ConfigurationError
@@ -38,9 +38,8 @@ def prepare(branches: Branches, offsets: dict[str, dict[int, int]], epoch: int =
 
 def shown(kafka: KafkaTopics, branches: Branches) -> dict[tuple[str, int], int]:
     """What a lag tool sees."""
-    asked = ConsumerGroupTopicPartitions(group_of(branches))
-    answer = kafka.admin.list_consumer_group_offsets([asked], require_stable=False)[asked.group_id].result(10)
-    return {(each.topic, each.partition): each.offset for each in answer.topic_partitions}
+    assert isinstance(branches.sink, KafkaOffsetsSink)
+    return {(each.topic, each.partition): each.offset for each in offsets_of(branches.sink)}
 
 
 def test_the_group_moves_with_the_commit_and_not_before(kafka: KafkaTopics, branches: Branches) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
 
 from tests.sinks.kafka_kit import KafkaKit
-from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
+from tests.support.kafka_branches import offsets_of
+from tests.support.kafka_topics import KafkaTopics
 from tpc.chaos.kafka_server import KafkaServer
 from tpc.sink import Sink
 from tpc.sinks.kafka_offsets import KafkaOffsetsSink
@@ -45,7 +45,5 @@ class TestKafkaOffsetsSink(KafkaKit):
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, KafkaOffsetsSink)
         self.wait_until_ended()
-        wanted = [ConsumerGroupTopicPartitions(sink.group)]
-        answer = self.kafka.admin.list_consumer_group_offsets(wanted, require_stable=False, request_timeout=DEADLINE_S)
-        offsets = answer[sink.group].result().topic_partitions
-        return [{"topic": found.topic, "partition": found.partition, "offset": found.offset} for found in offsets]
+        found = offsets_of(sink)
+        return [{"topic": each.topic, "partition": each.partition, "offset": each.offset} for each in found]

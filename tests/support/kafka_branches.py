@@ -14,6 +14,8 @@ from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, Outcome, Sink, Writer
 from tpc.sinks.kafka_answers import Description, Reply
 from tpc.sinks.kafka_endtxn import TransactionClient
+from tpc.sinks.kafka_group_offsets import Offset, group_offsets
+from tpc.sinks.kafka_offsets import KafkaOffsetsSink
 
 TEXT = pa.schema([("key", pa.string()), ("value", pa.string())])
 
@@ -76,3 +78,16 @@ def texts(*values: str) -> list[dict[str, Any]]:
 def values(messages: Sequence[Any]) -> list[str]:
     """The values of messages read, in no order."""
     return sorted(message.value().decode() for message in messages)
+
+
+def offsets_of(sink: KafkaOffsetsSink) -> list[Offset]:
+    """What a lag tool sees of the sink's consumer group.
+
+    Not asked with confluent-kafka: its question can end the process with a segmentation fault while the group's
+    coordinator is loading, on a fresh broker or after an outage.
+    """
+    client = TransactionClient(sink.connection, timeout_s=10.0)
+    try:
+        return group_offsets(client, [sink.group], stable=False)[sink.group]
+    finally:
+        client.close()

@@ -1,0 +1,37 @@
+"""`python -m tpc.chaos.prove`, which `make prove` calls."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from tpc.chaos.prove.command import PARTS, prove, try_patch
+from tpc.chaos.prove.copies import MUTANTS
+from tpc.chaos.prove.trial import Controls
+
+SEEDS = 10_000
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the command line, and prove; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tpc.chaos.prove", description=__doc__)
+    parser.add_argument("--mutant", type=Path, metavar="PATCH", help="try only this patch, and say who notices it")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many simulations (default: %(default)s)")
+    parser.add_argument("--only", choices=PARTS, help="one part of the proof")
+    parser.add_argument("--json", type=Path, default=Path("build/prove.json"), help="the record (default: %(default)s)")
+    given = parser.parse_args(arguments)
+    console = Console()
+    if not MUTANTS.is_dir():
+        parser.error(f"{MUTANTS} is not there: the proof needs a checkout, not an installed package")
+    if given.mutant is not None:
+        if not given.mutant.is_file():
+            parser.error(f"{given.mutant} is no file")
+        return try_patch(given.mutant, Controls(), console)
+    return prove([given.only] if given.only else PARTS, given.seeds, given.json, console)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

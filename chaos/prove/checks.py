@@ -1,0 +1,74 @@
+"""The checks that a mutant must not survive, the cheap ones first, and which of them look at which files.
+
+What a check does stands in `worker.py`, which runs in the copy. A check has a deadline, since a mutant may hang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tpc.chaos.explorer.whole import Scope
+
+SMALL = (Scope(faults=1, rivals=0, renewals=1), Scope(faults=2, rivals=0), Scope(faults=1, rivals=1))
+"""What is explored of a mutant: seconds instead of the minutes of the whole search."""
+SEEDS = 3_000
+"""How many simulations a mutant must survive."""
+
+_SINKS = "tests/sinks/test_{}_conformance.py"
+_LOGS = "tests/coordinator/test_log_conformance_{}.py"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One way to notice a mutant. `tests` is the file of a conformance kit's test classes."""
+
+    name: str
+    deadline_s: float
+    looks_at: tuple[str, ...]
+    """Beginnings of the paths whose code it runs."""
+    not_at: tuple[str, ...] = ()
+    tests: str = ""
+
+
+_LOG_BACKENDS = ("coordinator/local_log.py", "coordinator/sql_", "coordinator/object_")
+_SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
+"""What the core gives to sinks; the files kit, which needs no server, runs it."""
+_KAFKA_OFFSETS = ("sinks/kafka_offsets",)
+_SYSTEMS = ("files", "postgres", "mongo", "kafka")
+
+
+def _sink_kit(system: str, deadline_s: float, *also: str, not_at: tuple[str, ...] = ()) -> Check:
+    """The kit of a sink looks at the sink's modules and at those that all sinks share."""
+    others = tuple(f"sinks/{other}" for other in _SYSTEMS if other != system)
+    return Check(f"{system} kit", deadline_s, ("sinks/", *also), (*others, *not_at), _SINKS.format(system))
+
+
+CHECKS = (
+    Check("log kit", 120.0, ("coordinator/local_log.py",), tests=_LOGS.format("local")),
+    Check("explorer", 240.0, ("tpc/",)),
+    _sink_kit("files", 240.0, *_SHARED),
+    Check("simulator", 300.0, ("tpc/", "coordinator/"), _LOG_BACKENDS),
+    Check("sql log kit", 240.0, ("coordinator/sql_",), tests=_LOGS.format("sql")),
+    Check("object log kit", 240.0, ("coordinator/object_",), tests=_LOGS.format("object")),
+    _sink_kit("postgres", 420.0),
+    _sink_kit("mongo", 600.0),
+    _sink_kit("kafka", 600.0, not_at=_KAFKA_OFFSETS),
+    Check("kafka offsets kit", 600.0, _KAFKA_OFFSETS, tests=_SINKS.format("kafka_offsets")),
+)
+"""In the order in which they are tried."""
+
+
+def check_named(name: str) -> Check:
+    """The check of that name."""
+    return next(check for check in CHECKS if check.name == name)
+
+
+def checks_of(files: Iterable[str]) -> list[Check]:
+    """The checks that run any of these files, in their order."""
+    changed = list(files)
+    return [check for check in CHECKS if any(_looks_at(check, file) for file in changed)]
+
+
+def _looks_at(check: Check, file: str) -> bool:
+    return file.startswith(check.looks_at) and not file.startswith(check.not_at)

@@ -1,0 +1,86 @@
+"""What people see of a proof: progress, what did not hold, the closing line, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tpc.chaos.explorer.whole import WHOLE, Whole
+from tpc.chaos.prove import records
+from tpc.chaos.prove.copies import MUTANTS
+from tpc.chaos.prove.mutant import read_mutant, read_mutants
+from tpc.chaos.prove.parts import explore_whole, simulate_seeds, try_mutants
+from tpc.chaos.prove.trial import Controls, Fate, Trial, try_mutant
+
+EXPLORER, SIMULATOR, MUTANTS_PART = PARTS = ("explorer", "simulator", "mutants")
+COLOURS = {Fate.CAUGHT: "green", Fate.SURVIVED: "red", Fate.BROKEN: "red", Fate.SKIPPED: "yellow"}
+
+
+def prove(parts: Iterable[str], seeds: int, record: Path, console: Console) -> int:
+    """Run these parts, write the record, print the closing line. 0 when everything held and every mutant was caught."""
+    wanted = set(parts)
+    whole, blocks, entries = Whole(), [], []
+    with _progress(console) as progress:
+        if EXPLORER in wanted:
+            searches = progress.add_task("searches", total=len(WHOLE))
+            whole = explore_whole(lambda more: progress.advance(searches, more))
+            entries += records.search_entries(whole)
+        if SIMULATOR in wanted:
+            seeded = progress.add_task("seeds", total=seeds)
+            blocks = simulate_seeds(seeds, lambda more: progress.advance(seeded, more))
+            entries += [records.seed_entry(block) for block in blocks]
+        if wanted & {EXPLORER, SIMULATOR}:
+            entries += records.transition_entries(whole, blocks)
+        if MUTANTS_PART in wanted:
+            entries += _mutants(progress)
+    records.write_record(record, entries)
+    for failure in records.failures(entries):
+        console.print(f"[red]{escape(failure)}[/]", highlight=False)
+    console.print(f"record: {record}", highlight=False, soft_wrap=True)
+    console.print(records.closing_line(records.read_record(record)), highlight=False, soft_wrap=True)
+    return 1 if records.failures(entries) else 0
+
+
+def _mutants(progress: Progress) -> list[dict[str, Any]]:
+    mutants, controls = read_mutants(MUTANTS), Controls()
+    tried = progress.add_task("mutants", total=len(mutants))
+
+    def report(trial: Trial) -> None:
+        progress.advance(tried)
+        progress.console.print(_told(trial), highlight=False, soft_wrap=True)
+
+    trials = try_mutants(mutants, controls, report)
+    return [*records.control_entries(controls), *map(records.mutant_entry, trials)]
+
+
+def _told(trial: Trial) -> str:
+    """A mutant in a line."""
+    noticed = f"by {trial.catch}" if trial.catch else escape(trial.what.strip().splitlines()[-1] if trial.what else "")
+    otherwise = "" if trial.is_as_expected or not trial.catch else f" [yellow](its header says {trial.expected})[/]"
+    return f"[{COLOURS[trial.fate]}]{trial.fate.value:8}[/] {trial.mutant} {noticed}{otherwise}"
+
+
+def try_patch(path: Path, controls: Controls, console: Console) -> int:
+    """Try anybody's patch, and say who noticed it. 0 when it was caught."""
+    with console.status(f"{path.name}: trying the checks"):
+        trial = try_mutant(read_mutant(path), controls)
+    for check, outcome in trial.tried:
+        console.print(f"  {check}: {outcome}", highlight=False)
+    if trial.catch is not None:
+        console.print(f"[green]caught[/] by {trial.catch}", highlight=False)
+        for line in [*trial.trace, trial.what]:
+            console.print(f"    {escape(line)}", highlight=False, soft_wrap=True)
+        return 0
+    why = {Fate.SURVIVED: "nobody noticed it", Fate.BROKEN: "it does not run", Fate.SKIPPED: "not checked"}[trial.fate]
+    console.print(f"[red]{trial.fate.value}[/]: {why}: {escape(trial.what)}", highlight=False, soft_wrap=True)
+    return 1
+
+
+def _progress(console: Console) -> Progress:
+    columns = (TextColumn("{task.description:9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console)

@@ -1,0 +1,104 @@
+"""The record of a proof: one entry per explored search, covered transition, block of seeds, control and mutant.
+
+The closing line and the verdict are computed from the entries, not kept beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tpc.chaos.explorer.whole import Whole
+from tpc.chaos.prove.trial import Controls, Fate, Trial
+from tpc.machine import TRANSITIONS
+
+Entry = dict[str, Any]
+SEARCH, SEEDS, TRANSITION, CONTROL, MUTANT = "search", "seeds", "transition", "control", "mutant"
+
+
+def search_entries(whole: Whole) -> list[Entry]:
+    """What the explorer has searched; `missed` is what none of the searches has taken."""
+    return [{"kind": SEARCH, **search, "missed": whole.missed} for search in whole.to_json()]
+
+
+def seed_entry(block: Mapping[str, Any]) -> Entry:
+    """A block of simulated seeds."""
+    return {"kind": SEEDS, **block}
+
+
+def mutant_entry(trial: Trial) -> Entry:
+    """A mutant, and who caught it."""
+    return {"kind": MUTANT, **trial.to_json()}
+
+
+def control_entries(controls: Controls) -> list[Entry]:
+    """What the checks made of the code as it is."""
+    return [{"kind": CONTROL, **control} for control in controls.to_json()]
+
+
+def transition_entries(whole: Whole, blocks: Iterable[Mapping[str, Any]]) -> list[Entry]:
+    """Every row of the transition table: whether the explorer took it, and how often the simulator did."""
+    explored = {row for _, found, _ in whole.searches for row in found.rows_taken}
+    simulated: Counter[str] = Counter()
+    for block in blocks:
+        simulated.update(block["transitions"])
+    return [
+        {
+            "kind": TRANSITION,
+            "phase": phase.value,
+            "event": event.__name__,
+            "explored": f"{phase.name}/{event.__name__}" in explored,
+            "simulated": simulated[f"{phase.value}/{event.__name__}"],
+        }
+        for phase, event in TRANSITIONS
+    ]
+
+
+def closing_line(entries: Sequence[Entry]) -> str:
+    """How much was explored, simulated and caught."""
+    states = sum(entry["states"] for entry in entries if entry["kind"] == SEARCH)
+    seeds = sum(entry["count"] for entry in entries if entry["kind"] == SEEDS)
+    mutants = [entry for entry in entries if entry["kind"] == MUTANT]
+    caught = sum(_is_caught(entry) for entry in mutants)
+    return f"explored {states:,} states, {seeds:,} seeds, {caught} of {len(mutants)} mutants caught"
+
+
+def failures(entries: Sequence[Entry]) -> list[str]:
+    """Everything that did not hold, in a line each; empty when the proof stands."""
+    return list(dict.fromkeys(failure for entry in entries if (failure := _failure(entry))))
+
+
+def _failure(entry: Entry) -> str:
+    kind = entry["kind"]
+    if kind == SEARCH and entry["violated"] is not None:
+        return f"explorer: {entry['violated']}: {entry['what']}\n    " + "\n    ".join(entry["trace"])
+    if kind == SEARCH and entry["missed"]:
+        return f"explorer: never taken: {', '.join(entry['missed'])}"
+    if kind == SEEDS and entry["violations"]:
+        told = [f"seed {v['seed']}: {v['invariant']}: {v['what']}" for v in entry["violations"]]
+        return f"simulator: {told[0]}" + (f" (and {len(told) - 1} more in this block)" if told[1:] else "")
+    if kind == CONTROL and entry["outcome"] not in ("held", "skipped"):
+        return f"{entry['check']}: the code as it is does not pass: {entry['invariant']} {entry['what']}"
+    if kind == MUTANT and not _is_caught(entry):
+        return f"mutant {entry['mutant']}: {entry['fate']}: {entry['what']}"
+    return ""
+
+
+def _is_caught(entry: Entry) -> bool:
+    return bool(entry["fate"] == Fate.CAUGHT.value)
+
+
+def write_record(path: Path, entries: Sequence[Entry]) -> None:
+    """Write the record, with its closing line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    record = {"line": closing_line(entries), "holds": not failures(entries), "records": list(entries)}
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def read_record(path: Path) -> list[Entry]:
+    """The entries of a record."""
+    entries: list[Entry] = json.loads(path.read_text(encoding="utf-8"))["records"]
+    return entries

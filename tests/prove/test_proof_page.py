@@ -1,0 +1,20 @@
+"""The page about the proof shows the mutants that there are, as their headers say."""
+
+from __future__ import annotations
+
+import re
+
+from tpc.chaos.prove.copies import CHECKOUT, MUTANTS
+from tpc.chaos.prove.mutant import read_mutants, table_of
+
+PAGE = CHECKOUT / "docs" / "explanation" / "proof.md"
+
+
+def test_the_table_of_mutants_is_that_of_their_headers() -> None:
+    rows = re.findall(r"^\| `\d\d-.*\|$", PAGE.read_text(), re.MULTILINE)
+    assert rows == table_of(read_mutants(MUTANTS))
+
+
+def test_the_page_names_as_many_mutants_as_there_are() -> None:
+    count = len(read_mutants(MUTANTS))
+    assert f"{count} of {count} mutants caught" in PAGE.read_text()
