@@ -30,8 +30,9 @@ def reconcile(
     """Bring Spark's log up to the intent log, before the query starts.
 
     `run_one_batch` starts the query for exactly one batch and waits for it. `still_leading` raises when the log has
-    gone on without this coordinator; it is asked before Spark's files are changed, which are then the new one's.
-    Raises `HistoryMismatchError`.
+    gone on without this coordinator; it is asked before each of Spark's files is moved, since they are the new one's
+    then. Nothing fences these files: a process that stands still between the two may move one nevertheless, and the
+    next start says that Spark's log is not what was decided. Raises `HistoryMismatchError`.
     """
     check_identity(history, spark)
     last = history.last_intent
@@ -48,13 +49,12 @@ def reconcile(
     if committed == last:
         restore_offsets(history, spark, last)
         return
-    still_leading()
-    _move_commits_aside(spark, committed)
-    _forget_plans(spark, last)
+    _move_aside(spark, "commits", committed, still_leading)
+    _move_aside(spark, "offsets", last, still_leading)
     if committed >= last - 1:
         restore_offsets(history, spark, last)
         return
-    _catch_up(history, spark, committed, last, run_one_batch)
+    _catch_up(history, spark, committed, last, run_one_batch, still_leading)
 
 
 def check_identity(history: History, spark: SparkLog) -> None:
@@ -140,13 +140,6 @@ def _last_usable_commit(history: History, spark: SparkLog, commits: list[int]) -
     return usable
 
 
-def _move_commits_aside(spark: SparkLog, usable: int) -> None:
-    for batch in spark.batches("commits"):
-        if batch > usable:
-            logger.warning("Spark's commits/%d cannot be gone on from and is moved aside", batch)
-            spark.move_aside("commits", batch)
-
-
 def restore_offsets(history: History, spark: SparkLog, epoch: int) -> None:
     """Write `offsets/N` of a decided epoch back when Spark has lost it, and its predecessor's."""
     for batch in (epoch - 1, epoch):
@@ -156,14 +149,26 @@ def restore_offsets(history: History, spark: SparkLog, epoch: int) -> None:
             spark.restore("offsets", batch, manifest.barrier.offsets_file)
 
 
-def _forget_plans(spark: SparkLog, batch: int) -> None:
-    """Move `offsets/N` after `batch` aside: Spark would go on with the newest plan, past a batch that is to be run."""
-    for planned in spark.batches("offsets"):
-        if planned > batch:
-            spark.move_aside("offsets", planned)
+def _move_aside(spark: SparkLog, kind: str, last: int, still_leading: Callable[[], None]) -> None:
+    """Move the files after batch `last` out of Spark's sight.
+
+    Spark would go on with the newest of its plans, past a batch that is to be run.
+    """
+    for batch in spark.batches(kind):
+        if batch > last:
+            still_leading()
+            logger.warning("Spark's %s/%d cannot be gone on from and is moved aside", kind, batch)
+            spark.move_aside(kind, batch)
 
 
-def _catch_up(history: History, spark: SparkLog, committed: int, last: int, run_one_batch: Callable[[], None]) -> None:
+def _catch_up(
+    history: History,
+    spark: SparkLog,
+    committed: int,
+    last: int,
+    run_one_batch: Callable[[], None],
+    still_leading: Callable[[], None],
+) -> None:
     """Spark's commits lie more than one batch behind: let it run the decided batches again, one at a time."""
     missing = [epoch for epoch in range(committed + 1, last + 1) if epoch not in history.manifests]
     if missing:
@@ -173,7 +178,7 @@ def _catch_up(history: History, spark: SparkLog, committed: int, last: int, run_
             remedy=_RESTORE,
         )
     logger.warning("Spark's log ends at batch %d, epoch %d is decided: catching up", committed, last)
-    _forget_plans(spark, committed)
+    _move_aside(spark, "offsets", committed, still_leading)
     for epoch in range(committed + 1, last + 1):
         restore_offsets(history, spark, epoch)
         if epoch < last:

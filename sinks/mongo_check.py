@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tpc.errors import ConfigurationError
+from tpc.errors import ConfigurationError, TransientError
 from tpc.merge import MergeHow, MergePlan
 from tpc.settings import resolve
 from tpc.sink import CheckContext
@@ -39,7 +39,7 @@ def check(committer: MongoCommitter, context: CheckContext) -> None:
     for peer in context.peers:
         if isinstance(peer, MongoSink):
             _check_peer(sink, peer)
-    with _explained(sink):
+    with explained(sink):
         transactions = runs_transactions(committer.client)
         if sink.mode == "transaction" and not transactions:
             raise ConfigurationError(
@@ -66,9 +66,15 @@ def check(committer: MongoCommitter, context: CheckContext) -> None:
 
 
 @contextmanager
-def _explained(sink: MongoSink) -> Iterator[None]:
+def explained(sink: MongoSink) -> Iterator[None]:
     """Turn what PyMongo raises into a refusal with the remedy."""
-    from pymongo.errors import OperationFailure, PyMongoError, ServerSelectionTimeoutError
+    from pymongo.errors import (
+        ExecutionTimeout,
+        NetworkTimeout,
+        OperationFailure,
+        PyMongoError,
+        ServerSelectionTimeoutError,
+    )
 
     try:
         yield
@@ -77,6 +83,13 @@ def _explained(sink: MongoSink) -> Iterator[None]:
             f"MongoDB cannot be reached within {sink.timeout_s:g} s: {in_words(error)}",
             sink=sink.name,
             remedy="start the server, or mend host, port and TLS options of the connection string.",
+        ) from error
+    except (ExecutionTimeout, NetworkTimeout) as error:
+        raise TransientError(
+            f"MongoDB has not answered within {sink.timeout_s:g} s: {in_words(error)}",
+            sink=sink.name,
+            safe="nothing was written.",
+            remedy="start again; if it stays, look at the server's load or pass a greater timeout_s.",
         ) from error
     except OperationFailure as error:
         remedies = {

@@ -68,6 +68,7 @@ class Driver:
         coordinator = self.coordinator
         self.process.runs_query = True
         coordinator.take_over({})
+        self.place.spark.leader = max(self.place.spark.leader, self.process.number)
         self.world.tell(f"leads as generation {self._generation()}")
         coordinator.reconcile(self._run_one_batch)
         query = SimulatedQuery(self.place.spark, self._run_epoch)

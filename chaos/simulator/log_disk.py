@@ -46,7 +46,7 @@ class LogDisk:
         data = self.content[slot]
         if mirrored:
             self.originals.setdefault(slot, data)
-        kept = self.world.random.randrange(len(data))
+        kept = self.world.random.randrange(max(1, len(data)))
         self.content[slot] = bytes(kept) if self.world.random.random() < 0.5 else data[:kept]
 
     def restore(self) -> None:

@@ -54,8 +54,12 @@ class Operator:
         return isinstance(error, _RESTART_IS_ENOUGH)
 
     def _mend(self) -> bool:
-        """The disk had lied: the mirror's records are put back."""
-        log = self.place.log
+        """The disk had lied, or a fenced process has written into Spark's log: a backup is put back."""
+        log, spark = self.place.log, self.place.spark
+        if spark.trampled:
+            self.world.tell("operator: puts back Spark's log, which a fenced process has changed")
+            spark.put_back()
+            return True
         if not any(slot in self.ledger.bodies for slot in log.originals):
             return False  # nothing is damaged, or it is voided
         self.world.tell("operator: restores the damaged records from the mirror")

@@ -45,10 +45,32 @@ class SparkDisk:
         self.files: dict[tuple[str, int], str] = {}
         self.durable: set[tuple[str, int]] = set()
         self.query_id: str | None = None
+        self.leader = 0
+        """The number of the process that has led last."""
+        self.trampled = False
+        """Whether a process has changed files after another had taken over: nothing fences Spark's own files."""
+        self.backup: dict[tuple[str, int], str] = {}
+        """The files as those who led have written them."""
         self._fell_behind = False
         """Whether commits were lost. A second time would ask a stateful query for epochs before those of the first."""
         self.states: dict[int, int] = {0: 0}
         """Version -> state; batch N makes version N + 1."""
+
+    def change(self, kind: str, batch: int, text: str | None) -> None:
+        """Write a file, or remove it."""
+        acting = self.world.acting
+        leads = acting is None or acting.number >= self.leader
+        self.trampled = self.trampled or not leads
+        for files in (self.files, self.backup) if leads else (self.files,):
+            if text is None:
+                files.pop((kind, batch), None)
+            else:
+                files[kind, batch] = text
+
+    def put_back(self) -> None:
+        """An operator restores the files from the leader's backup."""
+        self.files, self.trampled = dict(self.backup), False
+        self.durable = set(self.files)
 
     def newest(self, kind: str) -> int | None:
         """The newest batch with a file of that kind."""
@@ -120,7 +142,7 @@ class SimulatedSparkLog(SparkLog):
         """See `SparkLog.restore`."""
         self.disk.world.call("spark.restore")
         self.disk.world.tell(f"spark: {kind}/{batch} is written back")
-        self.disk.files[kind, batch] = text
+        self.disk.change(kind, batch, text)
         self.disk.durable.add((kind, batch))
 
     def restore_metadata(self, query_id: str) -> None:
@@ -132,7 +154,7 @@ class SimulatedSparkLog(SparkLog):
         """See `SparkLog.move_aside`."""
         self.disk.world.call("spark.move")
         self.disk.world.tell(f"spark: {kind}/{batch} is moved aside")
-        self.disk.files.pop((kind, batch), None)
+        self.disk.change(kind, batch, None)
 
 
 class SimulatedQuery:
@@ -198,5 +220,5 @@ class SimulatedQuery:
     def _add(self, kind: str, text: str) -> None:
         if (kind, self._batch) in self.disk.files:
             raise ConcurrentQueriesError(f"{kind}/{self._batch} is there already")
-        self.disk.files[kind, self._batch] = text
+        self.disk.change(kind, self._batch, text)
         self.disk.durable.discard((kind, self._batch))

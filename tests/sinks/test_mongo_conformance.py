@@ -35,7 +35,7 @@ class MongoKit(SinkConformance):
         """The sink reaches the server through a relay that can be cut; readers do not."""
         self.mongo = mongo
         # In an outage every call lasts as long as it may.
-        self.timeout_s = 1.0 if re.search("outage|errors_or_logs", request.node.name) else 20.0
+        self.timeout_s = 2.0 if re.search("outage|errors_or_logs", request.node.name) else 20.0
         credentials, at, _ = mongo.uri.partition("://")[2].rpartition("@")
         host, port = parse_uri(mongo.uri)["nodelist"][0]
         with Relay(host, port or 27017) as self.relay:

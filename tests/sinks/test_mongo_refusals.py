@@ -10,12 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pymongo.errors import ExecutionTimeout
 
 from tests.sinks.mongo_branches import TALLY, Branches, tallies
 from tests.support.mongo_database import MongoDatabase
 from tpc.errors import ConfigurationError, DataError, TransientError
 from tpc.sink import Verdict
 from tpc.sinks.mongo import MongoSink
+from tpc.sinks.mongo_check import explained
 
 pytestmark = pytest.mark.stack
 
@@ -328,3 +330,9 @@ def test_no_secret_is_shown(mongo: MongoDatabase) -> None:
     assert pickle.loads(pickle.dumps(sink)).uri == sink.uri
     assert sink.name == "mongo-c"
     assert sink.describe()["mode"] == "auto"
+
+
+def test_a_server_that_answers_too_late_at_the_start_is_transient_and_no_refusal() -> None:
+    sink = MongoSink("t", uri="mongodb://localhost", database="d", name="late", timeout_s=1.0)
+    with pytest.raises(TransientError, match="has not answered within 1 s"), explained(sink):
+        raise ExecutionTimeout("operation would exceed time limit", code=50)
