@@ -62,8 +62,8 @@ def check_removed_sinks(history: History, identities: Mapping[str, str]) -> None
             f"sink {name!r} is not part of the pipeline any more, and branches may be left behind in it",
             pipeline=str(history.pipeline),
             sink=name,
-            remedy=f"with the old settings run `tpc remove MODULE:PIPELINE {name}`, which sweeps it and puts that on "
-            "the record; for a system that is gone for good add --without-sweep.",
+            remedy=f"with the old settings run `tpc remove MODULE:PIPELINE {name} --reason TEXT`, which sweeps it and "
+            "puts that on the record; for a system that is gone for good add --without-sweep.",
         )
 
 
@@ -186,6 +186,7 @@ def unknown_owner(history: History, sink: str, found: Owner) -> HistoryMismatchE
         "copied, or restored from a backup, and the pipeline has run elsewhere since",
         pipeline=str(history.pipeline),
         sink=sink,
+        safe="nothing was committed or aborted; this copy of the log has one generation record more.",
         remedy="go on with the checkpoint that ran last; to go on from here although its epochs are committed, start "
         "a new incarnation on a new checkpoint.",
     )

@@ -145,7 +145,7 @@ REMOVED = begun(intent(manifest(0)), complete(0), removal("b", 0))
 def test_a_sink_may_not_be_left_out_without_a_record_that_it_was_swept() -> None:
     with pytest.raises(ConfigurationError, match="'b' is not part of the pipeline any more") as caught:
         check_removed_sinks(FINISHED, {"a": "id-a"})
-    assert "tpc remove MODULE:PIPELINE b" in caught.value.remedy
+    assert "tpc remove MODULE:PIPELINE b --reason TEXT" in caught.value.remedy
 
 
 def test_a_sink_whose_removal_is_on_the_record_may_be_left_out() -> None:
@@ -219,6 +219,7 @@ def test_an_owner_entry_of_another_log_is_unknown_and_says_what_to_do(owner: Own
     error = unknown_owner(FINISHED, "b", owner)
     assert "copied, or restored from a backup" in str(error)
     assert "new incarnation" in error.remedy
+    assert "one generation record more" in error.safe
 
 
 # An empty log ------------------------------------------------------------------------------------------------------
