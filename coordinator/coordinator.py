@@ -15,6 +15,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
 
+from tpc import failpoints
 from tpc.belonging import (
     check_bound_sinks,
     check_damage,
@@ -152,9 +153,11 @@ class Coordinator:
 
     def reconcile(self, run_one_batch: Callable[[], None]) -> None:
         """Bring Spark's log up to the intent log; `run_one_batch` runs the query for exactly one batch."""
+        failpoints.hit("recovery.reconcile", generation=self.engine.state.generation)
         with self._fenced_first():
             self._require_leading()
             reconcile(self.journal.history, self.spark_log, run_one_batch, self._require_leading)
+        failpoints.hit("recovery.reconciled", generation=self.engine.state.generation)
 
     def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
         """The cut of `epoch` as Spark has planned it, after it was compared with the log; undecided ones made durable.

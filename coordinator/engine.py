@@ -245,6 +245,7 @@ class Engine:
         if effect.kind is RecordKind.GENERATION:
             body |= self.claim | {"started_at": self.clock.wall()}
             body |= self.journal.history.carried(self.participants.sinks, self.settings.keep_epochs)
+            failpoints.hit("recovery.claim", generation=body["generation"])
         elif effect.kind is RecordKind.INTENT:
             self.clock_phase("verify")
             failpoints.hit("epoch.prepared", epoch=body["epoch"])
@@ -362,6 +363,7 @@ class Engine:
     def _sweep(self, effect: Sweep) -> Event:
         self._swept_at = self.clock.monotonic()
         try:
+            failpoints.hit("recovery.sweep", generation=effect.generation)
             count = self.participants.sweep(self._sweeper(effect.manifest), self._still_leading)
         except TransientError as error:
             if not self._may_sweep_later:

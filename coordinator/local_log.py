@@ -31,12 +31,11 @@ class LocalLog(Log):
 
     def put(self, slot: int, data: bytes) -> bool:
         """See `Log.put`."""
-        failpoints.hit("log.put", slot=slot)
         target = self._path(slot)
         temporary = self.directory / f"{_TEMPORARY_PREFIX}{slot}-{uuid.uuid4().hex}"
         try:
             make_durable_directory(self.directory)
-            _write_durably(temporary, data)
+            _write_durably(temporary, data, slot)
         except OSError as error:
             raise TransientError(
                 f"the log at {self.directory} cannot take slot {slot}: {error.strerror}",
@@ -44,16 +43,18 @@ class LocalLog(Log):
                 remedy="free space or mend the disk, then restart the pipeline.",
             ) from error
         try:
-            if not self._linked(temporary, target, data):
+            if not self._linked(temporary, target, data, slot):
                 return False
+            failpoints.hit("log.linked", slot=slot)
             fsync_directory(self.directory)
         except OSError as error:
             raise self._unknown(slot, error) from error
         return True
 
-    def _linked(self, temporary: Path, target: Path, data: bytes) -> bool:
+    def _linked(self, temporary: Path, target: Path, data: bytes, slot: int) -> bool:
         """Whether `target` holds `data` now, put there by this link or by an earlier put of the same bytes."""
         try:
+            failpoints.hit("log.link", slot=slot)
             os.link(temporary, target)
         except FileExistsError:
             try:
@@ -114,12 +115,14 @@ class LocalLog(Log):
         return self.directory / f"{slot:020d}.json"
 
 
-def _write_durably(path: Path, data: bytes) -> None:
+def _write_durably(path: Path, data: bytes, slot: int) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            failpoints.hit("log.write", slot=slot)
             file.write(data)
             file.flush()
+            failpoints.hit("log.fsync", slot=slot)
             os.fsync(file.fileno())
     except OSError:
         path.unlink(missing_ok=True)

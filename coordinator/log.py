@@ -12,8 +12,10 @@ import logging
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from tpc.errors import CorruptionError, FencedError
+from tpc import failpoints
+from tpc.errors import CorruptionError, FencedError, PutUnknownError, TpcError
 from tpc.fold import advanced, fold
 from tpc.history import DamagedSlot, History
 from tpc.json import JSONObject
@@ -126,8 +128,16 @@ class Journal:
         higher slots exist, and what `Log.put` raises.
         """
         slot = record.slot
+        where: dict[str, Any] = {"slot": slot, "kind": record.kind.value}
+        if "epoch" in record.body:
+            where["epoch"] = record.body["epoch"]
+        failpoints.hit("log.put", **where)
         if not self.log.put(slot, record.encode()):
             raise FencedError(f"slot {slot} of the log belongs to another coordinator")
+        try:
+            failpoints.hit("log.stored", **where)
+        except (TpcError, OSError) as error:  # durable all the same: only the answer can be lost here
+            raise PutUnknownError(f"slot {slot} of the log may be durable: {error}") from error
         self.require_highest(slot)
         self.history = advanced(self.history, record)
 

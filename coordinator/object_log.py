@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tpc import failpoints
 from tpc.coordinator import object_store
 from tpc.coordinator.log import Log
 from tpc.errors import PutUnknownError, TransientError
@@ -51,7 +50,6 @@ class ObjectLog(Log):
 
     def put(self, slot: int, data: bytes) -> bool:
         """See `Log.put`. Raises `ConfigurationError` for a store that cannot put if absent."""
-        failpoints.hit("log.put", slot=slot)
         path = self._path(slot)
         self._try_conditional_put(slot)
         for _ in range(PUT_ATTEMPTS):

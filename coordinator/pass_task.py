@@ -106,10 +106,8 @@ class _TaskRun:
         try:
             self._write(batches)
             written = time.perf_counter()
-            failpoints.hit("pass.prepare", epoch=self.task.epoch, partition=self.partition)
             for branch in self.branches:
                 branch.prepare()
-            failpoints.hit("pass.prepared", epoch=self.task.epoch, partition=self.partition)
             return self._report(written - self.started)
         except TpcError as error:
             self._abort()
@@ -119,11 +117,7 @@ class _TaskRun:
             raise
 
     def _write(self, batches: Iterable[pyarrow.RecordBatch]) -> None:
-        first = True
         for batch in batches:
-            if first and batch.num_rows:
-                failpoints.hit("pass.write", epoch=self.task.epoch, partition=self.partition)
-                first = False
             self.rows += batch.num_rows
             for branch in self.branches:
                 branch.feed(batch)
@@ -194,7 +188,9 @@ class _Branch:
 
     def _write(self, rows: pyarrow.RecordBatch) -> None:
         if self.writer is None:
+            failpoints.hit_branch("pass.open", self.handle)
             self.writer = self.sink_task.sink.writer(self.handle, rows.schema, self.sink_task.hint)
+            failpoints.hit_branch("pass.write", self.handle)
         self.writer.write(rows)
 
     def prepare(self) -> None:
@@ -204,7 +200,9 @@ class _Branch:
             for rows in table.combine_chunks().to_batches():
                 self._write(rows)
         if self.writer is not None:
+            failpoints.hit_branch("pass.prepare", self.handle)
             self.report.committable = self.writer.prepare()
+            failpoints.hit_branch("pass.prepared", self.handle)
         self.report.prepare_seconds = time.perf_counter() - started
 
     def abort(self) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.pass_plan import PassPlan
@@ -128,6 +129,7 @@ class PipelineQuery:
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self._coordinator
         barrier = coordinator.barrier(epoch, stateful=self._stateful)
+        failpoints.hit("epoch.planned", epoch=epoch)
         assert self._late_rows is not None
         runner = SparkPass(
             frame,

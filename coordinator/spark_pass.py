@@ -150,6 +150,7 @@ class SparkPass:
         if found != list(range(partitions)):
             raise TransientError(f"{partitions} partitions ran, reports came from {found}", epoch=epoch)
         self.sink_seconds = {task.sink.name: _slowest(task.sink.name, reports) for task in tasks}
+        failpoints.hit("epoch.collected", epoch=epoch)
         return reports
 
     # Branches of the driver's own ------------------------------------------------------------------------------
@@ -198,10 +199,14 @@ class SparkPass:
         handle = Handle(self.pipeline, generation, name, epoch, DRIVER_PARTITION, 0)
 
         def job() -> Committable | None:
-            if self.barrier.start == self.barrier.end:
+            offsets = {} if self.barrier.start == self.barrier.end else kafka_offsets(self.barrier.end)
+            if not offsets:
                 return None
-            offsets = kafka_offsets(self.barrier.end)
-            return cast("OffsetsCommitter", committer).prepare_offsets(handle, offsets, committer.hint())
+            failpoints.hit_branch("pass.open", handle)
+            failpoints.hit_branch("pass.prepare", handle)
+            made = cast("OffsetsCommitter", committer).prepare_offsets(handle, offsets, committer.hint())
+            failpoints.hit_branch("pass.prepared", handle)
+            return made
 
         return job
 
@@ -270,11 +275,16 @@ def _worst(errors: Sequence[TpcError]) -> TpcError:
 
 
 def _write_table(sink: Sink, handle: Handle, table: pyarrow.Table, hint: JSONObject) -> Committable | None:
+    failpoints.hit_branch("pass.open", handle)
     writer = sink.writer(handle, table.schema, hint)
     try:
+        failpoints.hit_branch("pass.write", handle)
         for batch in table.combine_chunks().to_batches():
             writer.write(batch)
-        return writer.prepare()
+        failpoints.hit_branch("pass.prepare", handle)
+        made = writer.prepare()
+        failpoints.hit_branch("pass.prepared", handle)
+        return made
     except BaseException:
         writer.abort()
         raise

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tpc import failpoints
 from tpc.coordinator import sql_connection
 from tpc.coordinator.log import Log
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
@@ -44,7 +43,6 @@ class SqlLog(Log):
         """See `Log.put`."""
         from sqlalchemy.exc import SQLAlchemyError
 
-        failpoints.hit("log.put", slot=slot)
         with self._connected(f"cannot take slot {slot}") as connection:
             is_ours = self._inserted(connection, slot, data) or self._same(connection, slot, data)
             sql_connection.before_commit(connection)

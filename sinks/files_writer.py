@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tpc import failpoints
 from tpc.errors import TransientError
 from tpc.handles import Handle
 from tpc.json import JSONObject
@@ -61,6 +62,8 @@ class FileWriter(Writer):
         try:
             with self._failing_as("making durable"):
                 within(self.sink.timeout_s, self._finish)
+                failpoints.hit_branch("pass.flushed", self.handle)
+                within(self.sink.timeout_s, lambda: sync(self.path.parent))
         except TransientError:
             self.abort()
             raise
@@ -73,7 +76,6 @@ class FileWriter(Writer):
         assert self._file is not None
         self._encoder.finish()
         self._file.finish()
-        sync(self.path.parent)
 
     def abort(self) -> None:
         """Remove the file. Raises `TransientError` when the file system fails."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tpc import failpoints
 from tpc.errors import ConfigurationError, DataError, TpcError, TransientError
 from tpc.handles import Handle
 from tpc.sink import Committable, describe_row
@@ -91,6 +92,7 @@ class OpenTransaction:
         from confluent_kafka import TopicPartition
 
         self._flush(produced)
+        failpoints.hit_branch("pass.flushed", self.handle)
         topic, partition = marker
         name = str(self.source.name)
         mark = TopicPartition(topic, partition, self.handle.epoch, metadata=str(self.handle))

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tpc import failpoints
 from tpc.errors import ConfigurationError, DataError, TpcError
 from tpc.handles import Handle
 from tpc.json import JSONObject
@@ -119,7 +120,7 @@ class MongoWriter(Writer):
         if not self.rows:
             return None
         try:
-            self._flush()
+            self._flush(is_last=True)
         except TpcError:
             try:
                 self.abort()
@@ -130,7 +131,7 @@ class MongoWriter(Writer):
         data.update({name: self.hint[name] for name in ("after", "mode") if name in self.hint})
         return Committable(self.handle, str(self.handle), self.rows, self.size_bytes, data)
 
-    def _flush(self) -> None:
+    def _flush(self, *, is_last: bool = False) -> None:
         """Look at the targets of the buffered operations, then make them a part of the outbox."""
         part, self._buffer = self._buffer, PartBuffer()
         database = shared(self.sink.uri, self.sink.timeout_s)[self.sink.database_name()]
@@ -142,6 +143,8 @@ class MongoWriter(Writer):
                     key=described(operation),
                     **self._where(),
                 )
+            if is_last:  # with this part the branch is prepared
+                failpoints.hit_branch("pass.flushed", self.handle)
             digest = Outbox(database[OUTBOX]).put(self.handle, self.parts, part)
         self._digest.update(bytes.fromhex(digest))
         self.parts += 1

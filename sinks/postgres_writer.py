@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
+from tpc import failpoints
 from tpc.errors import StateMachineError
 from tpc.handles import Handle
 from tpc.json import JSONObject
@@ -84,6 +85,7 @@ class PostgresWriter(Writer):
         gid = tables.gid_of(self._handle, connection.database_oid)
         try:
             connection.execute(tables.mark(self._sink, self._handle))
+            failpoints.hit_branch("pass.flushed", self._handle)
             self._maybe_prepared = gid
             connection.execute(tables.prepare(gid))
         except psycopg.Error as error:

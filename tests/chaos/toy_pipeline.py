@@ -22,7 +22,7 @@ def commit(sink: str, epoch: int) -> None:
 
 def run_epoch(epoch: int) -> None:
     for partition in range(3):
-        failpoints.hit("pass.prepare", epoch=epoch, partition=partition)
+        failpoints.hit("pass.prepare", epoch=epoch, sink=SINKS[0], partition=partition)
     failpoints.hit("epoch.prepared", epoch=epoch)
     failpoints.hit("epoch.decided", epoch=epoch)
     threads = [threading.Thread(target=commit, args=(sink, epoch)) for sink in SINKS]

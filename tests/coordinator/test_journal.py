@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.memory import MemoryLog
+from tpc import failpoints
 from tpc.coordinator.local_log import LocalLog
 from tpc.coordinator.log import Journal
-from tpc.errors import CorruptionError, FencedError
+from tpc.errors import CorruptionError, FencedError, PutUnknownError, TransientError
 from tpc.records import RecordKind
 
 
@@ -230,6 +232,49 @@ def test_a_repeated_put_of_the_same_record_is_stored_once() -> None:
     journal = filled(log, 1)
     record = journal.next_record(*intent(manifest(1)))
     log.put(record.slot, record.encode())  # an earlier try, whose answer was lost
+    journal.put(record)
+    assert opened(log).history == journal.history
+
+
+def test_every_record_is_told_before_it_is_put_and_when_it_is_stored() -> None:
+    log = MemoryLog()
+    seen: list[tuple[str, dict[str, Any], list[int]]] = []
+
+    def look(step: str, where: Mapping[str, Any]) -> None:
+        seen.append((step, dict(where), log.slots()))
+
+    failpoints.install({"log.put": look, "log.stored": look})
+    try:
+        filled(log, 1)
+    finally:
+        failpoints.install({})
+    generation = {"slot": 1, "kind": "generation"}
+    decided, completed = ({"slot": slot, "kind": k, "epoch": 0} for slot, k in ((2, "intent"), (3, "complete")))
+    assert seen == [
+        ("log.put", generation, []),
+        ("log.stored", generation, [1]),
+        ("log.put", decided, [1]),
+        ("log.stored", decided, [1, 2]),
+        ("log.put", completed, [1, 2]),
+        ("log.stored", completed, [1, 2, 3]),
+    ]
+
+
+@pytest.mark.parametrize("error", [TransientError("no answer"), OSError("no answer")], ids=["ours", "the system's"])
+def test_what_fails_between_log_and_caller_is_a_lost_answer(error: Exception) -> None:
+    def lose(step: str, where: Mapping[str, Any]) -> None:
+        raise error
+
+    log = MemoryLog()
+    journal = filled(log, 1)
+    record = journal.next_record(*intent(manifest(1)))
+    failpoints.install({"log.stored": lose})
+    try:
+        with pytest.raises(PutUnknownError, match=r"slot 4 of the log may be durable: .*no answer"):
+            journal.put(record)
+    finally:
+        failpoints.install({})
+    assert log.slots() == [1, 2, 3, 4]
     journal.put(record)
     assert opened(log).history == journal.history
 

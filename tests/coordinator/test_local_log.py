@@ -6,14 +6,15 @@ import errno
 import multiprocessing
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
-from tests.support.small_disk import make_read_only, small_disk
+from tpc import failpoints
+from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.coordinator.local_log import LocalLog, make_durable_directory
 from tpc.errors import DecisionUnknownError, TpcError, TransientError
 
@@ -251,17 +252,69 @@ def test_a_link_that_fails_leaves_the_decision_unknown(log: LocalLog, monkeypatc
     assert files(log) == ["00000000000000000001.json"]
 
 
-# A disk that takes nothing -----------------------------------------------------------------------------------------
+# The steps at which faults are placed ------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    with small_disk(tmp_path / "small") as path:
-        yield path
+def acting() -> Iterator[Callable[[dict[str, failpoints.Action]], None]]:
+    """Installs actions until the end of the test."""
+    yield failpoints.install
+    failpoints.install({})
 
 
-def test_a_full_disk_gives_an_error_and_leaves_no_slot(disk: Path) -> None:
-    log = LocalLog(disk / "log")
+def test_each_step_of_a_put_comes_before_what_it_is_named_after(
+    log: LocalLog, synced: list[str], acting: Callable[[dict[str, failpoints.Action]], None]
+) -> None:
+    seen: list[tuple[str, dict[str, object], list[int], list[int], int]] = []
+
+    def look(step: str, where: Mapping[str, object]) -> None:
+        temporary = [path.stat().st_size for path in log.directory.glob(".put-*")]
+        seen.append((step, dict(where), temporary, log.slots(), len(synced)))
+
+    log.directory.mkdir()
+    acting({step: look for step in failpoints.STEPS if step.startswith("log.")})
+    log.put(1, b"one")
+    assert seen == [
+        ("log.write", {"slot": 1}, [0], [], 0),
+        ("log.fsync", {"slot": 1}, [3], [], 0),
+        ("log.link", {"slot": 1}, [3], [], 1),
+        ("log.linked", {"slot": 1}, [], [1], 1),
+    ]
+    assert len(synced) == 2
+
+
+@pytest.mark.parametrize(
+    ("step", "raised", "slots"),
+    [
+        ("log.write", TransientError, [1]),
+        ("log.fsync", TransientError, [1]),
+        ("log.link", DecisionUnknownError, [1]),
+        ("log.linked", DecisionUnknownError, [1, 2]),
+    ],
+)
+def test_an_os_error_at_a_step_is_that_of_the_system_call_after_it(
+    log: LocalLog,
+    acting: Callable[[dict[str, failpoints.Action]], None],
+    step: str,
+    raised: type[TpcError],
+    slots: list[int],
+) -> None:
+    def fail(step: str, where: Mapping[str, object]) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    log.put(1, b"one")
+    acting({step: fail})
+    with pytest.raises(TpcError, match="Input/output error") as caught:
+        log.put(2, b"two")
+    assert type(caught.value) is raised
+    assert files(log) == [f"{slot:020d}.json" for slot in slots]
+
+
+# A disk that takes nothing -----------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
+    log = LocalLog(disk.path / "log")
     assert log.put(1, b"one")
     with pytest.raises(TransientError, match="No space left on device"):
         log.put(2, b"x" * 100_000)
@@ -269,10 +322,10 @@ def test_a_full_disk_gives_an_error_and_leaves_no_slot(disk: Path) -> None:
     assert log.put(2, b"small enough")
 
 
-def test_a_read_only_file_system_gives_an_error_and_leaves_no_slot(disk: Path) -> None:
-    log = LocalLog(disk / "log")
+def test_a_read_only_file_system_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
+    log = LocalLog(disk.path / "log")
     log.put(1, b"one")
-    make_read_only(disk)
+    disk.make_read_only()
     with pytest.raises(TransientError, match="Read-only file system"):
         log.put(2, b"two")
     assert log.slots() == [1]

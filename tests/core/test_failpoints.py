@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import ast
 import pickle
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tpc import failpoints
+from tpc.handles import Handle, PipelineId
 
 SEEN: list[tuple[str, dict[str, Any]]] = []
 
@@ -33,6 +36,31 @@ def test_an_action_is_told_the_step_and_where_it_is() -> None:
     failpoints.install({"sink.commit": note})
     failpoints.hit("sink.commit", sink="a", epoch=3)
     assert SEEN == [("sink.commit", {"sink": "a", "epoch": 3})]
+
+
+def test_a_step_of_a_branch_is_told_its_epoch_sink_and_partition() -> None:
+    failpoints.install({"pass.open": note})
+    failpoints.hit_branch("pass.open", Handle(PipelineId("p"), 2, "a", 3, 1, 7))
+    assert SEEN == [("pass.open", {"epoch": 3, "sink": "a", "partition": 1})]
+
+
+def test_the_code_comes_to_exactly_the_steps_that_are_listed() -> None:
+    """A step without a `hit` would be a fault that never fires; a `hit` without a step one that nobody can place."""
+    code = Path(failpoints.__file__).parent
+    files = [path for folder in ("coordinator", "sinks") for path in (code / folder).glob("*.py")]
+    assert set().union(*map(steps_in, files)) == set(failpoints.STEPS)
+
+
+def steps_in(path: Path) -> set[str]:
+    """The first arguments of all calls of `failpoints.hit` and `failpoints.hit_branch` in a file."""
+    return {
+        str(call.args[0].value)
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("hit", "hit_branch")
+        and isinstance(call.args[0], ast.Constant)
+    }
 
 
 def test_what_an_action_raises_reaches_whoever_hits_the_step() -> None:
