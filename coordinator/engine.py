@@ -34,6 +34,7 @@ from tpc.effects import (
     WriteEpoch,
 )
 from tpc.errors import (
+    DataError,
     DecisionUnknownError,
     FencedError,
     PutUnknownError,
@@ -393,7 +394,7 @@ class Engine:
         try:
             return self._running().replay(effect)
         except Exception as error:  # noqa: BLE001  the replay failed; the epoch stays decided
-            return Failed(self._located(error))
+            return Failed(_in_replay(self._located(error)))
 
     def _located(self, error: Exception) -> Exception:
         if isinstance(error, TpcError):
@@ -435,3 +436,11 @@ class Engine:
 
     def _stop(self, effect: Stop) -> None:
         raise effect.error
+
+
+def _in_replay(error: Exception) -> Exception:
+    """What an error of the pass says of an undecided epoch is not true of a decided one that is run again."""
+    if isinstance(error, (DataError, TransientError)):
+        error.safe = "the epoch is decided and stays so: what is committed of it stands, nothing of this replay shows."
+        error.remedy = "remove the cause and restart: the replay is repeated and writes what is lost of the epoch."
+    return error

@@ -48,13 +48,18 @@ class Mode(str, Enum):
 
 @dataclass(frozen=True)
 class SinkTask:
-    """One sink's part of a pass. `only_partitions` limits writing to branches that are being repaired."""
+    """One sink's part of a pass.
+
+    `only_digests` limits writing to branches that are being repaired: those whose rows have one of these digests. Not
+    their partitions' numbers, since Spark may number the partitions of a replay otherwise (its Kafka source does:
+    measured with two partitions on Spark 4.0). What a task holds back until its digest is known stays in memory.
+    """
 
     sink: Sink
     routes: tuple[RoutePlan, ...]
     mode: Mode
     hint: JSONObject
-    only_partitions: frozenset[int] | None = None
+    only_digests: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -165,8 +170,8 @@ class _Branch:
         self.report = SinkReport()
         self.writer: Writer | None = None
         self.keyed: KeyedRows | None = None
-        only = sink_task.only_partitions
-        self.writes = sink_task.mode is Mode.WRITE and (only is None or partition in only)
+        self.writes = sink_task.mode is Mode.WRITE
+        self.held: list[pyarrow.RecordBatch] = []
         if sink_task.sink.merge is not None and (self.writes or sink_task.mode is Mode.GATHER):
             self.keyed = KeyedRows(sink_task.sink.merge, self.name)
 
@@ -182,8 +187,10 @@ class _Branch:
             self.report.digest = (self.report.digest + _sum(digests)) % _DIGEST_MODULUS
             if self.keyed is not None:
                 self.keyed.add(_routed(batch, route))
-            elif self.writes:
+            elif self.writes and self.sink_task.only_digests is None:
                 self._write(_routed(batch, route))
+            elif self.writes:
+                self.held.append(_routed(batch, route))
         self.report.write_seconds += time.perf_counter() - started
 
     def _write(self, rows: pyarrow.RecordBatch) -> None:
@@ -196,14 +203,24 @@ class _Branch:
     def prepare(self) -> None:
         """Prepare the branch, if it has rows."""
         started = time.perf_counter()
-        if self.writes and self.keyed is not None and (table := self.keyed.reduced()) is not None:
-            for rows in table.combine_chunks().to_batches():
+        if self._is_wanted():
+            for rows in self._unwritten():
                 self._write(rows)
         if self.writer is not None:
             failpoints.hit_branch("pass.prepare", self.handle)
             self.report.committable = self.writer.prepare()
             failpoints.hit_branch("pass.prepared", self.handle)
         self.report.prepare_seconds = time.perf_counter() - started
+
+    def _is_wanted(self) -> bool:
+        """Whether this branch is to be written: all are, but in a repair, whose rows tell it only now."""
+        only = self.sink_task.only_digests
+        return self.writes and (only is None or f"{self.report.digest:016x}" in only)
+
+    def _unwritten(self) -> list[pyarrow.RecordBatch]:
+        """What could not go to the writer as it came."""
+        table = None if self.keyed is None else self.keyed.reduced()
+        return self.held if table is None else table.combine_chunks().to_batches()
 
     def abort(self) -> None:
         """Undo the branch, prepared or not."""

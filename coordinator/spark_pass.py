@@ -20,7 +20,7 @@ from tpc.coordinator.pass_plan import PassPlan
 from tpc.coordinator.pass_task import REPORT_SCHEMA, Mode, PassTask, SinkTask
 from tpc.coordinator.spark_log import kafka_offsets
 from tpc.effects import ReplayEpoch
-from tpc.errors import StateMachineError, TpcError, TransientError
+from tpc.errors import TpcError, TransientError
 from tpc.events import Replayed
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.json import JSONObject, parse
@@ -98,22 +98,25 @@ class SparkPass:
 
     def replay(self, effect: ReplayEpoch) -> Replayed:
         """Run the decided batch again; write only what is lost."""
-        lost = _lost_partitions(effect)
+        lost = _lost_digests(effect)
         hints = self.participants.hints()
         tasks = []
         for name, sink in self._fed_sinks().items():
-            partitions = lost.get(name)
-            mode = Mode.DIGEST if partitions is None else self._mode(sink)
-            tasks.append(SinkTask(sink, self._routes(name), mode, hints[name], partitions))
+            digests = lost.get(name)
+            mode = Mode.DIGEST if digests is None else self._mode(sink)
+            tasks.append(SinkTask(sink, self._routes(name), mode, hints[name], digests))
         reports = self._run(effect.epoch, effect.generation, tuple(tasks))
         self.engine.clock_phase("pass")
         driver = self._driver_branches(effect.epoch, effect.generation, reports, tasks, lost.keys())
         self.engine.clock_phase("gather")
         parts = self._parts(reports, driver)
-        digests = {name: part.digest for name, part in parts.items()}
+        replayed = {name: part.digest for name, part in parts.items()}
         if effect.manifest is not None:
-            digests |= {n: p.digest for n, p in effect.manifest.sinks.items() if n not in self._fed_sinks()}
-        return Replayed(digests, _replacements(effect, parts))
+            replayed |= {n: p.digest for n, p in effect.manifest.sinks.items() if n not in self._fed_sinks()}
+        replacements = _replacements(effect, parts)
+        if len(replacements) < sum(len(part.branches) for part in parts.values()):
+            self.repeated_tasks = True  # partitions of equal rows: the branches that are not needed are losers
+        return Replayed(replayed, replacements)
 
     def _fed_sinks(self) -> dict[str, Sink]:
         return {name: sink for name, sink in self.participants.sinks.items() if name != self.offsets_sink}
@@ -290,29 +293,31 @@ def _write_table(sink: Sink, handle: Handle, table: pyarrow.Table, hint: JSONObj
         raise
 
 
-def _lost_partitions(effect: ReplayEpoch) -> dict[str, frozenset[int]]:
-    """Sink -> partitions whose branches are lost."""
+def _lost_digests(effect: ReplayEpoch) -> dict[str, frozenset[str]]:
+    """Sink -> digests of the rows whose branches are lost."""
     if effect.manifest is None:
         return {}
-    lost: dict[str, frozenset[int]] = {}
+    lost: dict[str, frozenset[str]] = {}
     for sink, branch in effect.manifest.branches():
         if str(branch.committable.handle) in effect.lost:
-            lost[sink] = lost.get(sink, frozenset()) | {branch.committable.handle.partition}
+            lost[sink] = lost.get(sink, frozenset()) | {branch.digest}
     return lost
 
 
 def _replacements(effect: ReplayEpoch, parts: Mapping[str, SinkPart]) -> dict[str, Branch]:
-    """The lost branches' handles with the branches written anew, matched by sink and partition."""
+    """The lost branches' handles with the branches of the same rows that were written anew, each for one of them."""
     if effect.manifest is None:
         return {}
+    made = {sink: list(part.branches) for sink, part in parts.items()}
     found: dict[str, Branch] = {}
     for sink, branch in effect.manifest.branches():
         handle = branch.committable.handle
         if str(handle) not in effect.lost:
             continue
-        made = [b for b in parts[sink].branches if b.committable.handle.partition == handle.partition]
-        if len(made) > 1:
-            raise StateMachineError(f"two branches were written for partition {handle.partition}", sink=sink)
-        if made:
-            found[str(handle)] = made[0]
+        equal = [new for new in made[sink] if new.digest == branch.digest]
+        # Of several with equal digests the partition of the same number, as far as a number says anything.
+        equal.sort(key=lambda new: new.committable.handle.partition != handle.partition)
+        if equal:
+            made[sink].remove(equal[0])
+            found[str(handle)] = equal[0]
     return found
