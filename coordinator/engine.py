@@ -328,6 +328,12 @@ class Engine:
             delay_s = min(settings.retry_delay_max_s, settings.retry_delay_s * 2 ** (effect.attempt - 1))
             if self.clock.wait(self.stopping, delay_s) or self._gave_up():
                 return Failed(self._unfinished(effect))
+            try:
+                self._still_leading()  # whoever has taken over may have finished the epoch and pruned its markers
+            except FencedError as error:
+                return Superseded(error.what)
+            except TransientError as error:
+                logger.warning("epoch %d is decided; the log cannot be read: %s", effect.manifest.epoch, error.what)
         else:
             self._finishing_since = self.clock.monotonic()
             self.participants.commit_seconds.clear()

@@ -405,6 +405,7 @@ TRANSITIONS: Mapping[tuple[Phase, type[Any]], Callable[[State, Any], Step]] = {
     (Phase.DECIDING, Superseded): _fenced,
     (Phase.DECIDING, Failed): _failed,
     (Phase.FINISHING, Answered): _answered,
+    (Phase.FINISHING, Superseded): _fenced,
     (Phase.FINISHING, Failed): _failed,
     (Phase.COMPLETING, Stored): _completed,
     (Phase.COMPLETING, Superseded): _fenced,

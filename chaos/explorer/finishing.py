@@ -9,7 +9,7 @@ from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_prog
 from tpc.chaos.explorer.invariants import check_abort, check_commit
 from tpc.chaos.explorer.world import SINKS, BranchKey, Stray, World, branch_of, handle_of
 from tpc.errors import UnknownOutcomeError
-from tpc.events import Answered, Failed
+from tpc.events import Answered, Failed, Superseded
 from tpc.sink import Outcome, Verdict
 
 
@@ -17,6 +17,9 @@ def commit(acting: Acting) -> Iterator[Happened]:
     """One sink after the other answers; then the machine hears all answers."""
     actor, world, effect = acting.actor, acting.world, acting.effect
     progress = actor.progress
+    if not progress and effect.attempt and len(world.log) > actor.history.last_slot:
+        # It looked before the rival came, or it looks now.
+        yield acting.says("sees that another leads", Superseded("explored"))
     if not progress:
         progress = fresh_progress()
         if effect.abandoned:

@@ -288,6 +288,32 @@ def test_a_coordinator_fenced_at_its_intent_commits_and_aborts_nothing() -> None
     assert first.state.phase is Phase.STOPPED
 
 
+def test_a_coordinator_that_waits_to_commit_sees_that_another_has_taken_over() -> None:
+    """Who leads now may have finished the epoch and pruned its markers: what the sinks say then is no contradiction."""
+    pipeline = started()
+    pipeline.sinks[1].answers = [UNKNOWN] * 3
+    pipeline.clock.while_waiting = lambda: take_slot(pipeline)
+    with pytest.raises(FencedError, match="the log goes on to slot 3"):
+        pipeline.run(0)
+    assert len(pipeline.sinks[1].calls) == 1
+
+
+def test_a_log_that_cannot_be_read_does_not_hold_up_the_commits_of_a_decided_epoch() -> None:
+    pipeline = started()
+    pipeline.sinks[1].answers = [UNKNOWN]
+    read, failures = pipeline.log.slots, [TransientError("the log's server is away")]
+
+    def slots() -> list[int]:
+        if pipeline.sinks[1].calls and failures:
+            raise failures.pop()
+        return read()
+
+    pipeline.log.slots = slots  # type: ignore[method-assign]
+    pipeline.run(0)
+    assert not failures
+    assert pipeline.engine.state.last_complete == 0
+
+
 def take_slot(pipeline: MemoryPipeline) -> None:
     pipeline.log.content[pipeline.log.slots()[-1] + 1] = b"another coordinator's record"
 

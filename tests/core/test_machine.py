@@ -172,8 +172,12 @@ def test_a_failed_put_of_an_intent_aborts_nothing() -> None:
 
 @pytest.mark.parametrize(
     "events",
-    [(Opened(begun()),), (Opened(begun()), Stored(), Owned(), Swept(), *DECIDED[:3])],
-    ids=["generation", "intent"],
+    [
+        (Opened(begun()),),
+        (Opened(begun()), Stored(), Owned(), Swept(), *DECIDED[:3]),
+        (Opened(begun()), Stored(), Owned(), Swept(), *DECIDED),
+    ],
+    ids=["generation", "intent", "between two attempts to commit"],
 )
 def test_a_taken_slot_is_final(events: tuple[Event, ...]) -> None:
     _, effects = run(*events, Superseded("slot 4"))
