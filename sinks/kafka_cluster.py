@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-UNANSWERED_S = 5.0
-"""When a question about a group is given up, so that it can be asked again."""
-
 
 class KafkaCluster:
     """Questions to one cluster. Connects at the first one; calls may come from one thread at a time."""
@@ -107,22 +104,6 @@ class KafkaCluster:
         if listed.errors:  # of one broker; without its groups the list would look shorter than it is
             raise self._named("groups", KafkaException(listed.errors[0]))
         return [group.group_id for group in listed.valid if group.group_id.startswith(prefix)]
-
-    def members(self, group: str) -> list[str]:
-        """The client ids of a group's members; none when there is no such group."""
-        from confluent_kafka import KafkaError, KafkaException
-
-        # A question that comes while the groups' own topic is being made is never answered; the next one is.
-        limit_s = min(self._timeout_s, UNANSWERED_S)
-        asked = self._call(
-            f"group {group}", lambda: self.admin.describe_consumer_groups([group], request_timeout=limit_s)
-        )
-        try:
-            return [str(member.client_id) for member in asked[group].result(limit_s + 1).members]
-        except (KafkaException, FutureTimeoutError) as error:
-            if isinstance(error, KafkaException) and error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return []
-            raise self._named(f"group {group}", error) from error
 
     def delete_groups(self, groups: Iterable[str]) -> int:
         """Delete groups without members; returns how many went. Those that are gone or refuse are left."""

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kafka.errors import KafkaError
+from kafka.protocol.admin.transactions import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
+
 from tpc.errors import TransientError
 from tpc.sinks.kafka_answers import RETRIABLE, UNANSWERED, Description, Listing, Reply, Transaction
 from tpc.sinks.kafka_raw import TRANSACTION, RawClient, by_coordinator, forget, forget_moved, reply_of, to_coordinator
@@ -27,7 +31,6 @@ class TransactionClient(RawClient):
         5 ends a transaction and bumps its epoch in one step (KIP-890), which makes its answers unambiguous.
         Returns less than 3 when the brokers are older than Kafka 2.7. Raises `TransientError`.
         """
-        from kafka.protocol.producer.transaction import EndTxnRequest
 
         async def ask(admin: Any) -> int:
             newest = int(admin._manager.broker_version_data.api_version(EndTxnRequest))
@@ -58,7 +61,6 @@ class TransactionClient(RawClient):
 
         Raises `TransientError`, also while a coordinator is loading or moving.
         """
-        from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 
         names = list(transactional_ids)
 
@@ -82,7 +84,6 @@ class TransactionClient(RawClient):
 
         Brokers before 4.1 know no pattern and return every id; the caller compares names in any case.
         """
-        from kafka.protocol.admin.transactions import ListTransactionsRequest
 
         async def ask(admin: Any) -> list[Listing]:
             version = admin._manager.broker_version_data.api_version(ListTransactionsRequest)
@@ -104,7 +105,6 @@ class TransactionClient(RawClient):
         The answer is CONCURRENT_TRANSACTIONS while the abort goes on; asking again then would make the id look
         unused and destroy the evidence that it was aborted. Raises `TransientError`.
         """
-        from kafka.protocol.producer.transaction import InitProducerIdRequest
 
         async def ask(admin: Any) -> Reply:
             request = InitProducerIdRequest(
@@ -122,8 +122,6 @@ class TransactionClient(RawClient):
 
 
 async def _end_one(admin: Any, transaction: Transaction, commit: bool) -> Reply:
-    from kafka.errors import KafkaError
-    from kafka.protocol.producer.transaction import EndTxnRequest
 
     request = EndTxnRequest(
         transactional_id=transaction.transactional_id,

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka_answers import NONE, Reply
 from tpc.sinks.kafka_raw import GROUP, RawClient, by_coordinator, forget, reply_of, to_coordinator
@@ -36,7 +38,6 @@ def group_offsets(client: RawClient, groups: Sequence[str], *, stable: bool) -> 
     With `stable` an offset on which a transaction is open is marked `unstable` instead of answered; without, it is
     the one from before that transaction. Raises `TransientError`.
     """
-    from kafka.protocol.consumer import OffsetFetchRequest
 
     async def one(admin: Any, group: str) -> list[Offset]:
         # Version 7 is the newest that asks for one group, and that brokers from 2.5 to 4.x know.
@@ -58,8 +59,6 @@ def commit_offset(client: RawClient, group: str, offset: Offset) -> None:
 
     Raises `ConfigurationError` when the user may not, `TransientError` for any other answer.
     """
-    from kafka.protocol.consumer import OffsetCommitRequest
-
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
     partition = topic_type.OffsetCommitRequestPartition(
         partition_index=offset.partition, committed_offset=offset.offset, committed_metadata=offset.metadata

@@ -2,6 +2,9 @@
 
 kafka-python 3.0.12 can send any request to the coordinator of a transactional id or of a group, through methods it
 calls private: that version is pinned. Every question ends in time, in an answer or in a `TransientError`.
+
+Here and in the modules above kafka-python is imported with the module, by the one thread that makes the committers:
+its packages import each other in circles, and Python ends that with a `_DeadlockError` where two threads begin it.
 """
 
 from __future__ import annotations
@@ -9,6 +12,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError, for_code
+from kafka.protocol.metadata import CoordinatorType
 
 from tpc.errors import TransientError
 from tpc.sinks.kafka_answers import NONE, Reply
@@ -54,7 +61,6 @@ class RawClient:
 
     def run(self, question: Callable[[Any], Coroutine[Any, Any, Any]], what: str) -> Any:
         """The answer to `question`. Any failure closes the connections and is a `TransientError`."""
-        from kafka.errors import KafkaError
 
         async def bounded() -> Any:
             manager = self._admin._manager
@@ -72,8 +78,6 @@ class RawClient:
 
 def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
     """A connected client. The admin client starts a thread before it can fail; a failure ends the thread."""
-    from kafka.admin import KafkaAdminClient
-
     _silence()
     admin: Any = KafkaAdminClient.__new__(KafkaAdminClient)
     try:
@@ -107,8 +111,6 @@ async def to_coordinator(admin: Any, kind: str, key: str, request: Any) -> Any:
 
 async def by_coordinator(admin: Any, kind: str, keys: Sequence[str]) -> dict[int, list[str]]:
     """The keys of each coordinator's node."""
-    from kafka.protocol.metadata import CoordinatorType
-
     nodes = await admin._find_coordinator_ids(keys, key_type=CoordinatorType[kind])
     grouped: dict[int, list[str]] = {}
     for key, node in nodes.items():
@@ -125,15 +127,11 @@ def forget_moved(admin: Any, kind: str, answers: Mapping[str, object]) -> None:
 
 def forget(admin: Any, kind: str, key: str) -> None:
     """The client remembers each key's coordinator for ever: one that moved, and thousands of keys that are done."""
-    from kafka.protocol.metadata import CoordinatorType
-
     admin._manager.cluster._coordinators.pop((CoordinatorType[kind], key), None)
 
 
 def reply_of(error_code: int) -> Reply:
     """An error code by its name in the protocol."""
-    from kafka.errors import for_code
-
     if error_code == 0:
         return Reply(NONE)
     return Reply(str(getattr(for_code(error_code), "message", error_code)))
