@@ -24,6 +24,7 @@ from tpc.sinks.postgres_check import check, identity
 from tpc.sinks.postgres_connection import BoundedConnection, borrowed, close_idle
 from tpc.sinks.postgres_errors import BUSY_GID, MISSING_GID, said
 from tpc.sinks.postgres_owners import read_all_owners, read_owner, replace_owner
+from tpc.sinks.postgres_sessions import end_older_sessions
 from tpc.sinks.postgres_writer import PREVIOUS_EPOCH
 
 if TYPE_CHECKING:
@@ -208,10 +209,16 @@ class PostgresCommitter(Committer):
             raise self._transient("could not read the owner entry", error) from error
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
-        """Compare and set the row of `tpc_owners`; makes the table. Raises `ConfigurationError` when it cannot."""
+        """Compare and set the row of `tpc_owners`; makes the table. Raises `ConfigurationError` when it cannot.
+
+        Ends what writers of older terms still have open, which would hold locks on the rows of the next epoch.
+        """
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
-                return replace_owner(connection, self._sink, self._pipeline, owner, before)
+                taken = replace_owner(connection, self._sink, self._pipeline, owner, before)
+                if taken and (ended := end_older_sessions(connection, self._pipeline, owner.generation)):
+                    logger.warning("sink %s: ended %d sessions of older terms", self._sink.name, ended)
+                return taken
         except psycopg.Error as error:
             raise self._transient("could not write the owner entry", error) from error
 

@@ -19,6 +19,7 @@ from psycopg import sql
 
 from tpc.handles import Handle, PipelineId
 from tpc.merge import MergeHow, MergePlan
+from tpc.sinks.postgres_sessions import name_session
 
 if TYPE_CHECKING:
     from tpc.sinks.postgres import PostgresSink
@@ -94,9 +95,14 @@ def create_staging(sink: PostgresSink, types: Mapping[str, str]) -> sql.Composed
 def begin(sink: PostgresSink, handle: Handle) -> sql.Composed:
     """Start a branch's transaction, in one round trip. Time zone UTC: the CSV's timestamps are."""
     return sql.SQL(
-        "BEGIN ISOLATION LEVEL READ COMMITTED; {limits};"
+        "BEGIN ISOLATION LEVEL READ COMMITTED; {limits}; {name};"
         " SET LOCAL TimeZone = 'UTC'; SELECT set_config({setting}, {handle}, true)"
-    ).format(limits=limits(sink), setting=sql.Literal(HANDLE_SETTING), handle=sql.Literal(str(handle)))
+    ).format(
+        limits=limits(sink),
+        name=name_session(handle),
+        setting=sql.Literal(HANDLE_SETTING),
+        handle=sql.Literal(str(handle)),
+    )
 
 
 def limits(sink: PostgresSink) -> sql.Composed:

@@ -153,3 +153,31 @@ def test_the_newest_marker_is_of_the_highest_generation(postgres: PostgresDataba
     handles = [branch(generation=generation, partition=partition) for generation, partition in ((9, 1), (10, 0))]
     asking.commit([prepared(sink, handle, ONE) for handle in handles])
     assert asking.newest_marker() == Marker(1, handles[1])
+
+
+def test_a_writer_of_an_older_term_that_was_stopped_does_not_block_the_next_term(postgres: PostgresDatabase) -> None:
+    """Its transaction is open and holds the lock on the key; it is never going to end by itself."""
+    postgres.execute("CREATE TABLE t (id int PRIMARY KEY, n int)")
+    sink, taking = checked(postgres, ONE.schema)
+    assert taking.take_ownership(term(1), None)
+    stopped = sink.writer(branch(generation=1), ONE.schema, {})
+    stopped.write(ONE)
+    assert taking.take_ownership(term(2), term(1))
+    prepared(sink, branch(generation=2), ONE)
+    with pytest.raises(TransientError):
+        stopped.prepare()
+
+
+def test_writers_of_this_term_and_of_other_pipelines_go_on(postgres: PostgresDatabase) -> None:
+    postgres.execute("CREATE TABLE t (id int, n int)")
+    sink, taking = checked(postgres, ONE.schema)
+    handles = [
+        branch(generation=2),
+        branch(generation=1, pipeline=OTHER),
+        branch(generation=1, pipeline=PipelineId("job", 2)),
+    ]
+    writers = [sink.writer(handle, ONE.schema, {}) for handle in handles]
+    for writer in writers:
+        writer.write(ONE)
+    assert taking.take_ownership(term(2), None)
+    assert all(writer.prepare() is not None for writer in writers)
