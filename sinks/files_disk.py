@@ -60,7 +60,10 @@ def make_directories(path: Path) -> None:
 
 
 def put_if_absent(path: Path, data: bytes) -> bool:
-    """Make a file with this content unless one of that name is there; it never is there in part. False if it was."""
+    """Make a file with this content unless one of that name is there; it never is there in part. False if it was.
+
+    Takes along what others have left who died while they put the same name.
+    """
     make_directories(path.parent)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -73,11 +76,17 @@ def put_if_absent(path: Path, data: bytes) -> bool:
             os.link(temporary, path)
         except FileExistsError:
             return False
+        except FileNotFoundError:
+            if not path.exists():
+                raise
+            return False  # it was put meanwhile, and our temporary file taken for one that was left
         finally:
             sync(path.parent)  # also when it was there: whoever put it may not have come so far
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+    for left in path.parent.glob(f".{path.name}.*"):
+        remove(left)
     return True
 
 

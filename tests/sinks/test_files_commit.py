@@ -22,6 +22,7 @@ from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Marker, Outcome, Verdict
 from tpc.sinks.files import FileSink, committed_files, committed_paths, read_manifests
 from tpc.sinks.files_committer import FileCommitter
+from tpc.sinks.files_disk import put_if_absent
 from tpc.sinks.files_layout import newest_manifest
 
 JOB = PipelineId("job")
@@ -374,3 +375,27 @@ def test_identity_is_stable_and_of_the_directory(branches: Branches, tmp_path: P
 
 def test_a_committable_holds_no_directory(branches: Branches) -> None:
     assert str(branches.root) not in json.dumps(branches.prepare(["a"], 0).to_json())
+
+
+def test_a_put_takes_along_what_was_left_by_one_that_was_interrupted_and_nothing_else(tmp_path: Path) -> None:
+    interrupted = tmp_path / ".0007.json.0123abc"
+    others = [tmp_path / ".0008.json.0123abc", tmp_path / "0006.json"]
+    for path in (interrupted, *others):
+        path.write_bytes(b"")
+    assert put_if_absent(tmp_path / "0007.json", b"{}")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "0007.json", *others])
+
+
+def test_a_put_whose_temporary_file_is_taken_for_a_left_one_was_beaten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def beaten(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "link", link)
+        assert put_if_absent(target, b"the other's")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", beaten)
+    assert not put_if_absent(tmp_path / "0007.json", b"ours")
+    assert (tmp_path / "0007.json").read_bytes() == b"the other's"
