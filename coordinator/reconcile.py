@@ -1,8 +1,8 @@
 """Does Spark's log belong to ours, and what is to be done where it lies behind.
 
-The intent log decides. Spark's log may have lost its newest files (it is never fsynced): they are written back
-from the manifests, and batches that Spark must run again are run one by one. A difference that a lost file cannot
-explain stops the pipeline before anything is touched.
+The intent log decides. Spark's log may have lost its newest files, or their ends (it is never fsynced): they are
+written back from the manifests, and batches that Spark must run again are run one by one. A difference that a lost
+file cannot explain stops the pipeline before anything is touched.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from tpc.coordinator.spark_log import SparkLog, fingerprint, source_offsets
+from tpc.coordinator.spark_log import SparkLog, fingerprint, is_whole_plan, source_offsets
 from tpc.coordinator.spark_state import check_state
 from tpc.errors import HistoryMismatchError
 from tpc.history import History
@@ -35,6 +35,7 @@ def reconcile(
     next start says that Spark's log is not what was decided. Raises `HistoryMismatchError`.
     """
     check_identity(history, spark)
+    _mend_torn_plans(history, spark, still_leading)
     last = history.last_intent
     commits = spark.batches("commits")
     if last is None:
@@ -77,6 +78,27 @@ def check_offsets(history: History, spark: SparkLog) -> None:
         text = spark.read("offsets", epoch)
         if text is not None:
             check_decided(manifest, text)
+
+
+def _mend_torn_plans(history: History, spark: SparkLog, still_leading: Callable[[], None]) -> None:
+    """Spark does not start on an `offsets/N` that a power cut has left empty or without its end.
+
+    A decided one is written back from the intent log; one that is only a plan goes, and Spark plans the batch anew.
+    """
+    for batch in spark.batches("offsets"):
+        text, manifest = (spark.read("offsets", batch) or "").rstrip("\0").strip(), history.manifests.get(batch)
+        if manifest is not None:
+            decided = manifest.barrier.offsets_file
+            if decided.strip().startswith(text) and decided.strip() != text:
+                still_leading()
+                logger.warning("Spark's offsets/%d is torn: written back from the intent log", batch)
+                spark.restore("offsets", batch, decided)
+        elif batch > (-1 if history.last_intent is None else history.last_intent):
+            before = history.manifests.get(batch - 1)
+            if not is_whole_plan(text, 0 if before is None else len(before.barrier.end)):
+                still_leading()
+                logger.warning("Spark's offsets/%d is torn and was not decided: moved aside, to be planned anew", batch)
+                spark.move_aside("offsets", batch)
 
 
 def check_decided(manifest: Manifest, text: str) -> None:

@@ -124,6 +124,15 @@ def fingerprint(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def is_whole_plan(text: str, sources: int) -> bool:
+    """Whether an `offsets/N` file is there to its end, as far as can be told; it has lines for `sources` at least.
+
+    After a power cut it may be empty, end anywhere, or end in zeros.
+    """
+    version, *lines = text.strip().split("\n")
+    return version.startswith("v") and len(lines) > max(1, sources) and lines[-1].endswith(("}", "-"))
+
+
 def source_offsets(text: str) -> tuple[str, ...]:
     """The sources' offsets in an `offsets/N` file, in the order of the sources.
 

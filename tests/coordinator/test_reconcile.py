@@ -11,7 +11,7 @@ import pytest
 from tests.core.builders import begun, complete, intent, manifest
 from tpc.coordinator.reconcile import reconcile
 from tpc.coordinator.spark_log import SparkLog, fingerprint
-from tpc.errors import HistoryMismatchError
+from tpc.errors import FencedError, HistoryMismatchError
 from tpc.history import History
 from tpc.manifest import Manifest
 
@@ -131,3 +131,59 @@ def test_an_empty_commit_is_moved_aside_and_its_batch_left_to_the_query(tmp_path
     checkpoint.write("commits", 1, "")
     checkpoint.reconcile()
     assert checkpoint.spark.batches("commits") == [0]
+
+
+TORN = {
+    "empty": "",
+    "zeros": "\0\0\0\0",
+    "ends in its first line": 'v1\n{"batch',
+    "without its last source": 'v1\n{"a":0}',
+}
+each_torn = pytest.mark.parametrize("torn", TORN.values(), ids=TORN.keys())
+
+
+@each_torn
+def test_a_torn_plan_that_nobody_decided_is_moved_aside_to_be_planned_anew(tmp_path: Path, torn: str) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=True)
+    checkpoint.write("offsets", 2, torn)
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("offsets") == [0, 1]
+    assert checkpoint.replayed == []
+
+
+def test_a_torn_first_plan_is_moved_aside_too(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=0, stateful=True)
+    checkpoint.lose("commits", 0)
+    checkpoint.write("offsets", 0, "")
+    checkpoint.history = begun()
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("offsets") == []
+
+
+@pytest.mark.parametrize("kept", [0, 3, 20], ids=["empty", "one line", "in the middle"])
+def test_a_torn_plan_of_a_decided_epoch_is_written_back_as_it_was_decided(tmp_path: Path, kept: int) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=2, stateful=True)
+    checkpoint.lose("commits", 2)
+    checkpoint.write("offsets", 2, checkpoint.offsets_text(2)[:kept] + "\0" * 5)
+    checkpoint.reconcile()
+    assert checkpoint.spark.read("offsets", 2) == checkpoint.offsets_text(2)
+
+
+def test_a_plan_that_differs_from_the_decided_one_and_is_no_part_of_it_stops_the_start(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=2, stateful=True)
+    checkpoint.write("offsets", 2, checkpoint.offsets_text(7))
+    with pytest.raises(HistoryMismatchError, match="offsets/2 is not what was decided"):
+        checkpoint.reconcile()
+
+
+def test_a_coordinator_that_no_longer_leads_mends_no_plan(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=True)
+    checkpoint.write("offsets", 1, "")
+    checkpoint.write("offsets", 2, "")
+
+    def fenced() -> None:
+        raise FencedError("the log goes on")
+
+    with pytest.raises(FencedError):
+        reconcile(checkpoint.history, checkpoint.spark, checkpoint.run_one_batch, fenced)
+    assert [checkpoint.spark.read("offsets", batch) for batch in (1, 2)] == ["", ""]
