@@ -81,6 +81,8 @@ class KafkaCluster:
         from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # public, not in __all__
 
         metadata = self._call("brokers", lambda: self.admin.list_topics(timeout=self._timeout_s))
+        if not metadata.brokers:  # seen of a broker that had just come up
+            raise TransientError(f"the Kafka cluster at {self._connection.servers!r} names no broker yet")
         return self._settings(ConfigResource(ConfigResource.Type.BROKER, str(min(metadata.brokers))))
 
     def topic_settings(self, topic: str) -> dict[str, str]:
