@@ -82,6 +82,8 @@ class Fault(str, Enum):
 
     SPARK_LOG_LOST = "spark-log-lost"
     """At a power cut Spark's files that nobody made durable are gone."""
+    SPARK_PLAN_TORN = "spark-plan-torn"
+    """At a power cut the newest file of Spark's plans loses its end."""
     SPARK_COMMIT_EMPTY = "spark-commit-empty"
     """At a power cut Spark's newest commit file is empty."""
     SPARK_LOG_BEHIND = "spark-log-behind"

@@ -64,7 +64,7 @@ _OPPORTUNITIES = {
     **dict.fromkeys((Fault.PASS_FAILED, Fault.QUIET_HOURS), 6),
     **dict.fromkeys((Fault.OWNER_REPLY_LOST, Fault.OPERATOR_SWEEPS, Fault.OPERATOR_RECOVERS, Fault.WRONG_START), 2),
     **dict.fromkeys((Fault.ABORT_LATE, Fault.ABORT_REPLY_LOST, Fault.ABORT_DUPLICATED), 1),
-    **dict.fromkeys((Fault.SPARK_LOG_LOST, Fault.SPARK_COMMIT_EMPTY, Fault.LOG_DAMAGED), 1),
+    **dict.fromkeys((Fault.SPARK_LOG_LOST, Fault.SPARK_PLAN_TORN, Fault.SPARK_COMMIT_EMPTY, Fault.LOG_DAMAGED), 1),
     **dict.fromkeys((Fault.SPARK_LOG_BEHIND, Fault.SPARK_METADATA_LOST, Fault.MARKERS_EXPIRED), 1),
     **dict.fromkeys((Fault.TASKS_OUTLIVE, Fault.NOT_DETERMINISTIC), 1),
 }
@@ -76,6 +76,7 @@ _COMPANIONS = {
     Fault.LOG_DAMAGED: (Fault.POWER_CUT, ("sink.commit", "epoch.decided", "epoch.committed", "epoch.completed")),
     Fault.LOG_FSYNC_LANDED: (Fault.POWER_CUT, PLACES),
     Fault.SPARK_LOG_LOST: (Fault.POWER_CUT, ("spark.offsets", "spark.commits", "sink.prepare")),
+    Fault.SPARK_PLAN_TORN: (Fault.POWER_CUT, ("sink.prepare", "epoch.completed")),
     Fault.SPARK_COMMIT_EMPTY: (Fault.POWER_CUT, ("spark.offsets",)),
     Fault.SPARK_LOG_BEHIND: (Fault.CRASH, PLACES),
     Fault.SPARK_METADATA_LOST: (Fault.CRASH, PLACES),

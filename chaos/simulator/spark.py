@@ -81,10 +81,11 @@ class SparkDisk:
         return int(json.loads(self.files["offsets", batch].split("\n")[2])["n"])
 
     def power_cut(self) -> None:
-        """Files that were not made durable may be gone or empty."""
+        """Files that were not made durable may be gone, empty or torn."""
         loose = sorted(self.files.keys() - self.durable, key=lambda file: (file[1], file[0] == "commits"))
         if loose and self.world.strikes(Fault.SPARK_LOG_LOST):
             self._lose(loose[self.world.random.randrange(len(loose)) :])
+        self._tear_newest_plan()
         newest = self.newest("commits")
         loose_commit = newest is not None and ("commits", newest) not in self.durable
         if loose_commit and self.world.strikes(Fault.SPARK_COMMIT_EMPTY):
@@ -93,6 +94,13 @@ class SparkDisk:
             self.files["commits", batch] = ""
             self.states.pop(batch + 1, None)
         self.durable = set(self.files)
+
+    def _tear_newest_plan(self) -> None:
+        plan = ("offsets", -1 if (newest := self.newest("offsets")) is None else newest)
+        if plan in self.files and plan not in self.durable and self.world.strikes(Fault.SPARK_PLAN_TORN):
+            text = self.files[plan]
+            self.files[plan] = text[: self.world.random.randrange(len(text))] + "\0" * self.world.random.randrange(2)
+            self.world.tell(f"  offsets/{plan[1]} is torn")
 
     def _lose(self, files: Iterable[tuple[str, int]]) -> None:
         for kind, batch in files:
