@@ -19,6 +19,7 @@ from tpc.chaos.jars import Report, jar_set
 from tpc.chaos.java import find_java
 from tpc.chaos.processes import OwnedProcess, run
 from tpc.chaos.server import LocalServer
+from tpc.errors import LocalServerError
 
 FORMAT_TIMEOUT_S = 60.0
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -30,10 +31,11 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{proxied}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{proxied_advertised}
+inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT
 log.dirs={data}
 num.partitions=2
 auto.create.topics.enable=false
@@ -66,7 +68,12 @@ appender.c.layout.pattern=%d %p %m (%c)%n%throwable
 
 
 class KafkaServer(LocalServer):
-    """A broker at `bootstrap`. Data, configuration and log lie in the directory; data survive `kill`."""
+    """A broker at `bootstrap`. Data, configuration and log lie in the directory; data survive `kill`.
+
+    Clients follow the address that a listener advertises, so a proxy needs a listener of its own: with `proxied_at`,
+    the port of a proxy to be started, the broker also listens at `proxied_target_port`, and whoever comes through the
+    proxy is sent to the proxy again.
+    """
 
     name = "kafka"
     ports_needed = 2
@@ -77,11 +84,15 @@ class KafkaServer(LocalServer):
         *,
         heap: str = "512m",
         transaction_max_timeout_ms: int = WEEK_MS,
+        proxied_at: int | None = None,
         report: Report | None = None,
         **limits: Any,
     ) -> None:
         super().__init__(directory, **limits)
         self.heap = heap
+        self.proxied_at = proxied_at
+        if proxied_at is not None:
+            self.ports_needed = 3
         self.transaction_max_timeout_ms = transaction_max_timeout_ms
         self.report = report
 
@@ -95,18 +106,27 @@ class KafkaServer(LocalServer):
         """The same as `bootstrap`."""
         return self.bootstrap
 
+    @property
+    def proxied_target_port(self) -> int:
+        """Where the proxy at `proxied_at` passes bytes on to; chosen by the first start."""
+        if self.proxied_at is None or not self._ports:
+            raise LocalServerError("the kafka server has no listener for a proxy, or was never started")
+        return self._ports[2]
+
     def _set_up(self) -> None:
         jars = jar_set("kafka", report=self.report, cancelled=self.cancelled)
         self._class_path = str(jars[0].parent / "*")
         (self.directory / "log4j2.properties").write_text(LOGGING)
 
     def _launch(self) -> OwnedProcess:
-        port, controller_port = self._ports
+        port, controller_port, *proxied = self._ports
         configuration = self.directory / "server.properties"
         configuration.write_text(
             PROPERTIES.format(
                 port=port,
                 controller_port=controller_port,
+                proxied="".join(f",PROXIED://127.0.0.1:{each}" for each in proxied),
+                proxied_advertised=f",PROXIED://127.0.0.1:{self.proxied_at}" if proxied else "",
                 data=self.directory / "data",
                 transaction_max_timeout_ms=self.transaction_max_timeout_ms,
             )

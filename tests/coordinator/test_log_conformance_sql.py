@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.support.commit_relay import AtCommit, CommitRelay
 from tests.support.postgres_database import PostgresDatabase
+from tpc.chaos.proxy import Action, Rule, proxied_postgres
 from tpc.coordinator.sql_log import SqlLog
 from tpc.testing.log_conformance import LogConformance
 
@@ -38,8 +38,9 @@ class TestPostgresLog(LogConformance):
     @contextmanager
     def losing_the_answer(self) -> Iterator[SqlLog]:
         SqlLog(self.url, pipeline="another").put(1, b"the table is there")
-        with CommitRelay(self.url, AtCommit.LOSE_THE_ANSWER) as relay:
-            yield SqlLog(relay.url, pipeline="orders")
+        with proxied_postgres(self.url) as (proxy, through):
+            proxy.add(Rule(Action.LOSE_REPLY_AND_RESET, "COMMIT", times=None))
+            yield SqlLog(through, pipeline="orders")
 
     def damage(self, slot: int, data: bytes) -> None:
         self.database.execute("UPDATE tpc_log SET data = %s WHERE slot = %s", (data, slot))

@@ -16,11 +16,11 @@ import psycopg
 import pytest
 
 import tpc
-from tests.support.commit_relay import AtCommit, CommitRelay
 from tests.support.failing_calls import calls_made, run_with_failing
 from tests.support.postgres_database import PostgresDatabase
-from tests.support.small_disk import make_read_only, small_disk
+from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.postgres_server import PostgresServer
+from tpc.chaos.proxy import Action, Request, Rule, proxied_postgres
 from tpc.coordinator.sql_log import SqlLog
 from tpc.errors import ConfigurationError, PutUnknownError, TransientError
 
@@ -42,50 +42,53 @@ def log(postgres: PostgresDatabase) -> SqlLog:
     return log
 
 
-@pytest.mark.parametrize("at_commit", [AtCommit.LOSE_THE_ANSWER, AtCommit.LOSE_THE_REQUEST])
+@pytest.mark.parametrize("action", [Action.LOSE_REPLY_AND_RESET, Action.LOSE_REQUEST])
 def test_a_connection_that_breaks_at_commit_leaves_the_put_unknown_and_repeatable(
-    log: SqlLog, postgres: PostgresDatabase, at_commit: AtCommit
+    log: SqlLog, postgres: PostgresDatabase, action: Action
 ) -> None:
-    with CommitRelay(postgres.dsn, at_commit) as relay:
-        through_relay = log_at(relay.url)
+    with proxied_postgres(postgres.dsn) as (proxy, through):
+        through_proxy = log_at(through)
+        rule = proxy.add(Rule(action, "COMMIT", times=None))
         with pytest.raises(PutUnknownError, match=r"slot 2 .* may be durable"):
-            through_relay.put(2, b"two")
-        assert log.slots() == ([1, 2] if at_commit is AtCommit.LOSE_THE_ANSWER else [1])
-        relay.at_commit = AtCommit.PASS
-        assert through_relay.put(2, b"two")
-        assert not through_relay.put(2, b"other")
+            through_proxy.put(2, b"two")
+        assert rule.fired
+        assert log.slots() == ([1, 2] if action is Action.LOSE_REPLY_AND_RESET else [1])
+        proxy.remove(rule)
+        assert through_proxy.put(2, b"two")
+        assert not through_proxy.put(2, b"other")
     assert log.read(2) == b"two"
 
 
 def test_a_server_that_does_not_answer_a_commit_is_given_up_in_time(log: SqlLog, postgres: PostgresDatabase) -> None:
-    with CommitRelay(postgres.dsn, AtCommit.SAY_NOTHING) as relay:
+    with proxied_postgres(postgres.dsn) as (proxy, through):
+        proxy.add(Rule(Action.LOSE_REPLY_SILENTLY, "COMMIT", times=None))
         started = time.monotonic()
         with pytest.raises(PutUnknownError, match="did not answer in time"):
-            log_at(relay.url, timeout_s=0.5).put(2, b"two")
+            log_at(through, timeout_s=0.5).put(2, b"two")
         assert time.monotonic() - started < 10
 
 
 def test_a_server_killed_at_commit_leaves_the_put_unknown_and_repeatable(tmp_path: Path) -> None:
     server, killed = PostgresServer(tmp_path), threading.Event()
 
-    def kill() -> None:
+    def kill(_request: Request) -> None:
         server.kill()
         killed.set()
 
     server.start()
     try:
         log_at(server.dsn).put(1, b"one")
-        with CommitRelay(server.dsn, AtCommit.PASS, before_commit=kill) as relay:
-            log = log_at(relay.url)
+        with proxied_postgres(server.dsn) as (proxy, through):
+            log = log_at(through)
             log.put(2, b"two")
-            relay.at_commit = AtCommit.LOSE_THE_ANSWER
+            rule = proxy.add(Rule(Action.LOSE_REPLY_AND_RESET, "COMMIT", before=kill))
             with pytest.raises(PutUnknownError):
                 log.put(3, b"three")
             assert killed.wait(30)
             with pytest.raises(TransientError):
                 log.put(3, b"three")
             server.start()
-            relay.at_commit = AtCommit.PASS
+            proxy.remove(rule)
             assert (log.put(3, b"three"), log.slots()) == (True, [1, 2, 3])
     finally:
         server.kill()
@@ -326,24 +329,22 @@ def test_a_directory_that_is_not_there_gives_an_error(tmp_path: Path) -> None:
         log_in(tmp_path / "none" / "log.db").put(1, b"one")
 
 
-def test_a_full_disk_gives_an_error_and_leaves_no_slot(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "small") as disk:
-        log = log_in(disk / "log.db")
-        log.put(1, b"one")
-        with pytest.raises((TransientError, PutUnknownError), match="disk is full"):
-            log.put(2, b"x" * 100_000)
-        assert log.slots() == [1]
-        assert log.put(2, b"small enough")
+def test_a_full_disk_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
+    log = log_in(disk.path / "log.db")
+    log.put(1, b"one")
+    with pytest.raises((TransientError, PutUnknownError), match="disk is full"):
+        log.put(2, b"x" * 100_000)
+    assert log.slots() == [1]
+    assert log.put(2, b"small enough")
 
 
-def test_a_read_only_file_system_gives_an_error_and_leaves_no_slot(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "small") as disk:
-        log = log_in(disk / "log.db")
-        log.put(1, b"one")
-        make_read_only(disk)
-        with pytest.raises(TransientError, match=r"readonly database|unable to open"):
-            log.put(2, b"two")
-        assert log.slots() == [1]
+def test_a_read_only_file_system_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
+    log = log_in(disk.path / "log.db")
+    log.put(1, b"one")
+    disk.make_read_only()
+    with pytest.raises(TransientError, match=r"readonly database|unable to open"):
+        log.put(2, b"two")
+    assert log.slots() == [1]
 
 
 PUT = """

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import pyarrow
 import pytest
-from pymongo.uri_parser import parse_uri
 
-from tests.support.cut import Relay
 from tests.support.mongo_database import MongoDatabase
+from tpc.chaos.proxy import proxied_mongo
 from tpc.sink import Sink
 from tpc.sinks.mongo import MongoSink
 from tpc.testing import SinkConformance
@@ -32,16 +31,12 @@ class MongoKit(SinkConformance):
 
     @pytest.fixture(autouse=True)
     def database(self, mongo: MongoDatabase, request: pytest.FixtureRequest) -> Iterator[None]:
-        """The sink reaches the server through a relay that can be cut; readers do not."""
+        """The sink reaches the server through a proxy that can be cut; readers do not."""
         self.mongo = mongo
         # In an outage every call lasts as long as it may.
         self.timeout_s = 2.0 if re.search("outage|errors_or_logs", request.node.name) else 20.0
-        credentials, at, _ = mongo.uri.partition("://")[2].rpartition("@")
-        host, port = parse_uri(mongo.uri)["nodelist"][0]
-        with Relay(host, port or 27017) as self.relay:
-            # Without `directConnection` a client of a replica set goes round the relay.
-            there = f"{credentials}{at}127.0.0.1:{self.relay.port}"
-            self.uri = f"mongodb://{there}/?directConnection=true&appName={SECRET}"
+        with proxied_mongo(mongo.uri) as (self.proxy, through):
+            self.uri = f"{through}&appName={SECRET}"
             yield
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> MongoSink:
@@ -57,7 +52,7 @@ class MongoKit(SinkConformance):
         return [part["_id"] for part in self.mongo.db.tpc_outbox.find({}, {"_id": 1})]
 
     def outage(self, sink: Sink) -> AbstractContextManager[None]:
-        return self.relay.cut()
+        return self.proxy.cut()
 
     def bad_batch(self) -> pyarrow.RecordBatch:
         """A document of 17 MB."""

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import pyarrow
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 
-from tests.support.cut import Relay
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.processes import eventually
+from tpc.chaos.proxy import proxied_postgres
 from tpc.sink import Sink
 from tpc.sinks.postgres import PostgresSink
 from tpc.testing import SinkConformance
@@ -32,12 +32,11 @@ class PostgresKit(SinkConformance):
 
     @pytest.fixture(autouse=True)
     def database(self, postgres: PostgresDatabase) -> Iterator[None]:
-        """The sink reaches the server through a relay that can be cut; readers do not."""
+        """The sink reaches the server through a proxy that can be cut; readers do not."""
         postgres.execute("CREATE TABLE t (id bigint PRIMARY KEY, value text, amount double precision)")
         self.postgres = postgres
-        there = conninfo_to_dict(postgres.dsn)
-        with Relay(str(there.get("host") or "127.0.0.1"), int(there.get("port") or 5432)) as self.relay:
-            self.dsn = make_conninfo(postgres.dsn, host="127.0.0.1", port=self.relay.port, password=PASSWORD)
+        with proxied_postgres(postgres.dsn) as (self.proxy, through):
+            self.dsn = make_conninfo(through, password=PASSWORD)
             yield
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> PostgresSink:
@@ -60,7 +59,7 @@ class PostgresKit(SinkConformance):
         )
 
     def outage(self, sink: Sink) -> AbstractContextManager[None]:
-        return self.relay.cut()
+        return self.proxy.cut()
 
     def bad_batch(self) -> pyarrow.RecordBatch:
         return pyarrow.RecordBatch.from_pylist([{"id": None, "value": "no key", "amount": 1.0}], schema=self.schema)
