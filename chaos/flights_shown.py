@@ -9,15 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.checkers import files_content, kafka_content, mongo_content, postgres_content, state_store
+from tpc.chaos.checkers.left import Where
+from tpc.chaos.flights_pipeline import NAME
 from tpc.chaos.flights_sent import ENRICHED_FIELDS, Row, seconds
 from tpc.chaos.flights_targets import (
     AIRPORTS,
     CARRIERS_TABLE,
+    CONSUMER_GROUP,
     DATABASE,
     ENRICHED_TOPIC,
     FLIGHTS_TABLE,
     REJECTED_TOPIC,
 )
+from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.sink import Sink
+from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 
 if TYPE_CHECKING:
     import pandas
@@ -32,6 +38,21 @@ class Places:
     uri: str
     checkpoint: Path
     files: Path
+
+    def left(self) -> Where:
+        """Where the run may have left something behind."""
+        log = self.checkpoint / LOG_FOLDER
+        return Where(NAME, self.servers, self.dsn, self.uri, DATABASE, (self.files,), log)
+
+    def sinks(self) -> list[Sink]:
+        """The sinks of the job under the names it gives them, to ask them for their newest markers."""
+        return [
+            *(KafkaSink(topic, servers=self.servers) for topic in (ENRICHED_TOPIC, REJECTED_TOPIC)),
+            *(PostgresSink(table, dsn=self.dsn) for table in (FLIGHTS_TABLE, CARRIERS_TABLE)),
+            MongoSink(AIRPORTS, uri=self.uri, database=DATABASE),
+            FileSink(self.files),
+            KafkaOffsetsSink(CONSUMER_GROUP, servers=self.servers),
+        ]
 
 
 class Shown:

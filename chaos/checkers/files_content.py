@@ -12,10 +12,28 @@ if TYPE_CHECKING:
 OWN = "_tpc"
 
 
-def published(directory: Path) -> list[Path]:
+def manifests(directory: Path, pipeline: str | None = None) -> list[Path]:
+    """The manifests, of one pipeline's if it is named, in the order of their epochs. None without a directory."""
+    owner = "*" if pipeline is None else f"tpc~{pipeline}~*"
+    return sorted((directory / OWN / "manifests").glob(f"{owner}/*/*/*.json"), key=lambda path: path.name)
+
+
+def files_of(manifest: Path, directory: Path) -> list[Path]:
+    """The files that a manifest names."""
+    return [directory / entry["file"] for entry in json.loads(manifest.read_bytes())["files"]]
+
+
+def published(directory: Path, pipeline: str | None = None) -> list[Path]:
     """The files that manifests name, in the order of their epochs; one that two manifests name stands twice."""
-    manifests = sorted((directory / OWN / "manifests").rglob("*.json"), key=lambda path: path.name)
-    return [directory / entry["file"] for path in manifests for entry in json.loads(path.read_bytes())["files"]]
+    return [path for manifest in manifests(directory, pipeline) for path in files_of(manifest, directory)]
+
+
+def epoch_files(directory: Path, pipeline: str | None = None) -> dict[int, list[Path]]:
+    """The files that the manifests of each epoch name."""
+    found: dict[int, list[Path]] = {}
+    for manifest in manifests(directory, pipeline):
+        found.setdefault(int(manifest.stem), []).extend(files_of(manifest, directory))
+    return found
 
 
 def read_parquet(directory: Path) -> pyarrow.Table:
@@ -26,8 +44,16 @@ def read_parquet(directory: Path) -> pyarrow.Table:
     return pyarrow.concat_tables([parquet.read_table(path) for path in published(directory)])
 
 
-def unpublished(directory: Path) -> list[str]:
+def unpublished(directory: Path, pipeline: str | None = None) -> list[str]:
     """What lies in the directory and no manifest names: staged files, and files renamed without a manifest."""
-    staged = list((directory / OWN / "staging").iterdir())
     named = set(published(directory))
-    return sorted(path.name for path in [*staged, *(p for p in directory.iterdir() if p.is_file() and p not in named)])
+    places = [place for place in (directory / OWN / "staging", directory) if place.is_dir()]
+    found = [path for place in places for path in place.iterdir() if path.is_file() and path not in named]
+    return sorted(path.name for path in found if pipeline is None or path.name.startswith(f"tpc~{pipeline}~"))
+
+
+def interrupted_puts(directory: Path, pipeline: str | None = None) -> list[str]:
+    """Temporary files of manifests and owner entries that somebody died while putting."""
+    owner = "*" if pipeline is None else f"tpc~{pipeline}~*"
+    places = [place for kind in ("manifests", "owners") for place in (directory / OWN / kind).glob(owner)]
+    return sorted(path.name for place in places for path in place.rglob(".*") if path.is_file())

@@ -53,7 +53,7 @@ def read_topic(servers: str, topic: str) -> Iterator[KafkaRecord]:
                 heard = time.monotonic()
                 error = message.error()
                 if error is None:
-                    yield _record(message)
+                    yield record_of(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     open_partitions.discard(message.partition())
                 elif not error.retriable():
@@ -64,13 +64,14 @@ def read_topic(servers: str, topic: str) -> Iterator[KafkaRecord]:
         consumer.close()
 
 
-def _record(message: Any) -> KafkaRecord:
+def record_of(message: Any) -> KafkaRecord:
+    """A message of a consumer."""
     headers = {name: (value or b"").decode() for name, value in message.headers() or ()}
     return KafkaRecord(message.topic(), message.partition(), message.offset(), message.key(), message.value(), headers)
 
 
-def ongoing_transactions(servers: str) -> list[str]:
-    """The transactional ids of everything that is open, or prepared to commit or abort, on the broker."""
+def ongoing_transactions(servers: str, prefix: str = "") -> list[str]:
+    """The transactional ids, those beginning with `prefix`, of what is open or about to be ended on the cluster."""
     from kafka.admin import KafkaAdminClient
 
     admin = KafkaAdminClient(bootstrap_servers=servers.split(","), request_timeout_ms=int(ANSWER_TIMEOUT_S * 1000))
@@ -79,7 +80,8 @@ def ongoing_transactions(servers: str) -> list[str]:
     finally:
         admin.close()
     listings = [listing for of_one_broker in per_broker.values() for listing in of_one_broker]
-    return sorted(f"{listing.transactional_id} ({listing.state.value})" for listing in listings)
+    named = [listing for listing in listings if listing.transactional_id.startswith(prefix)]
+    return sorted(f"{listing.transactional_id} ({listing.state.value})" for listing in named)
 
 
 def group_lag(servers: str, group: str, topics: tuple[str, ...]) -> dict[str, tuple[int | None, int]]:

@@ -22,3 +22,14 @@ def prepared_transactions(dsn: str) -> list[str]:
     """The names of all prepared transactions of the database."""
     rows = query(dsn, "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() ORDER BY gid")
     return [gid for (gid,) in rows]
+
+
+def staged_rows(dsn: str) -> list[str]:
+    """The staging tables of the sinks that show rows, with how many; an upsert's rows are gone when it commits."""
+    tables = query(
+        dsn,
+        "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables"
+        " WHERE starts_with(tablename, 'tpc_staging_') ORDER BY 1",
+    )
+    counts = [(table, query(dsn, f"SELECT count(*) FROM {table}")[0][0]) for (table,) in tables]
+    return [f"{table}: {count} rows" for table, count in counts if count]

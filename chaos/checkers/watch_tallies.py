@@ -1,0 +1,70 @@
+"""Readers that take down amounts by key, in MongoDB or PostgreSQL, while a run is being disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tpc.chaos.checkers.seen import SeenTallies
+from tpc.chaos.checkers.watch_rows import PostgresReader
+from tpc.chaos.checkers.watching import ANSWER_TIMEOUT_S, POLL_S, Reader
+
+
+class PostgresTalliesReader(PostgresReader):
+    """The first column of `sql` is the key, the others are the amounts."""
+
+    def __init__(self, dsn: str, sql: str, *, poll_s: float = POLL_S) -> None:
+        super().__init__(dsn, sql, poll_s=poll_s)
+        self.seen: SeenTallies = SeenTallies()
+
+    def look(self) -> bool:
+        """One statement."""
+        self.seen.take(self.after_s, {row[0]: row[1:] for row in self.rows()})
+        return True
+
+
+class MongoTalliesReader(Reader):
+    """The fields `amounts` of every document of a collection, by `_id`. The collection need not be there yet.
+
+    A find is no snapshot: each document is read at a moment of its own.
+    """
+
+    def __init__(
+        self, uri: str, database: str, collection: str, amounts: Sequence[str], *, poll_s: float = POLL_S
+    ) -> None:
+        super().__init__(f"MongoDB collection {database}.{collection}", poll_s=poll_s)
+        self.seen: SeenTallies = SeenTallies()
+        self._uri = uri
+        self._names = (database, collection)
+        self._amounts = tuple(amounts)
+        self._client: Any = None
+
+    def look(self) -> bool:
+        """One find."""
+        if self._client is None:
+            from pymongo import MongoClient
+
+            timeout_ms = int(ANSWER_TIMEOUT_S * 1000)
+            self._client = MongoClient(
+                self._uri,
+                serverSelectionTimeoutMS=timeout_ms,
+                connectTimeoutMS=timeout_ms,
+                socketTimeoutMS=timeout_ms,
+                retryReads=False,  # the next look is the next try
+            )
+        database, collection = self._names
+        found = self._client[database][collection].find({}, dict.fromkeys(self._amounts, 1))
+        self.seen.take(self.after_s, {one["_id"]: tuple(one[name] for name in self._amounts) for one in found})
+        return True
+
+    def is_away(self, error: Exception) -> bool:
+        """Whether no server was found, a connection broke, or an answer did not come."""
+        from pymongo.errors import ConnectionFailure, ExecutionTimeout
+
+        return isinstance(error, (ConnectionFailure, ExecutionTimeout))
+
+    def disconnect(self) -> None:
+        """Close the client."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
