@@ -9,31 +9,23 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
 from tpc.chaos import kept
-from tpc.chaos.checkers.compare import Check, tallies_equal
-from tpc.chaos.demo_place import PIPELINE_LOG, REPORT_FILE, VERDICT_FILE, Layout, claim, recorded, write_results
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.demo_place import REPORT_FILE, VERDICT_FILE, Layout, claim, recorded, write_results
 from tpc.chaos.demo_screen import Screen, verdict_table
-from tpc.chaos.flights_data import ALL_FLIGHTS, Feed, load, make_feed
-from tpc.chaos.flights_targets import create_targets
-from tpc.chaos.jars import jar_set
+from tpc.chaos.flights_data import ALL_FLIGHTS
 from tpc.chaos.kill_plan import KILLS, Kill, epochs_needed, kill_plan
-from tpc.chaos.killer import Hit, Killed, Killer
+from tpc.chaos.killed_run import Kills, run_checks, run_pipeline, sigterm_as_interrupt, start_and_load
 from tpc.chaos.run_record import RunRecord
 from tpc.chaos.stack import Stack
 from tpc.chaos.verdict import verdict
 from tpc.coordinator.local_log import LocalLog
 from tpc.coordinator.log import Journal
 from tpc.coordinator.pipeline import LOG_FOLDER
-from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
 from tpc.errors import ConfigurationError, LocalStackError
 
 DIRECTORY = Path("tpc-demo")
@@ -44,9 +36,6 @@ EPOCHS = 20
 MIN_EPOCHS = 8
 SPARE_RECORDS = 5
 """More per epoch than an even cut: what Spark rounds off at every partition would make one more epoch in the end."""
-RESTART_DELAY_S = 0.2
-SPARE_RESTARTS = 3
-"""How often the pipeline may end by itself before the supervisor gives up."""
 
 
 def run_demo(
@@ -71,7 +60,7 @@ def run_demo(
     epochs = max(epochs, MIN_EPOCHS, epochs_needed(plan))
     record = RunRecord({"seed": seed, "kills": kills, "rows": rows, "epochs": epochs})
     try:
-        with _sigterm_as_interrupt():
+        with sigterm_as_interrupt():
             claim(layout)
             stack = Stack(layout.servers, report=record.note)
             checks = _run(record, layout, stack, plan, keep=keep, console=console)
@@ -92,10 +81,10 @@ def _run(
 ) -> list[Check]:
     with Screen(record, console):
         try:
-            _start_and_load(record, stack)
-            exit_code = _run_pipeline(record, layout, stack, plan)
+            start_and_load(record, stack)
+            exit_code = run_pipeline(record, layout, stack, Kills(plan), per_epoch=_per_epoch(record))
             record.stage("verdict")
-            checks = _run_checks(record, exit_code)
+            checks = run_checks(record, exit_code, record.settings["kills"])
             if exit_code == 0:  # else there is no end state to judge
                 checks += verdict(layout.places(stack.environment()), record.history, record.note)
             record.end_stage()
@@ -115,143 +104,10 @@ def _run(
     return checks
 
 
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends the demo as Ctrl-C does: with everything that it started."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _start_and_load(record: RunRecord, stack: Stack) -> None:
-    """Start the servers, and meanwhile make the input and fetch Spark's Kafka source; then load."""
-    record.stage("servers")
-    made: list[Feed] = []
-    failures: list[BaseException] = []
-
-    def prepare() -> None:
-        try:
-            made.append(make_feed(record.settings["rows"]))
-            jar_set("spark-kafka", report=record.note)
-        except BaseException as error:  # noqa: BLE001  raised again by the thread that waits for this one
-            failures.append(error)
-
-    preparing = threading.Thread(target=prepare, name="input", daemon=True)
-    preparing.start()
-    stack.start()
-    preparing.join()
-    if failures:
-        raise failures[0]
-    feed = made[0]
-    record.stage("load")
-    create_targets(stack.bootstrap, stack.dsn, stack.uri)
-    load(feed, stack.bootstrap)
-    record.note(f"{len(feed.flights):,} flight records and {len(feed.weather):,} weather reports are in Kafka")
-    record.settings = {**record.settings, "flights": len(feed.flights), "reports": len(feed.weather)}
-
-
-def _run_pipeline(record: RunRecord, layout: Layout, stack: Stack, plan: tuple[Kill, ...]) -> int:
-    """Let the supervisor run the pipeline to its end while the killer does its work; its last exit code."""
-    record.stage("pipeline")
-
-    def on_kill(kill: Killed) -> None:
-        record.killed(kill)
-        where = "" if kill.epoch is None else f", epoch {kill.epoch}"
-        record.note(f"kill {kill.number} of {len(plan)}: {kill.planned}{where}, {kill.processes} processes")
-
-    def on_hit(hit: Hit) -> None:
-        record.hit(hit)
-        if hit.step == "epoch.completed":
-            record.note(f"epoch {hit.where['epoch']} complete")
-
-    def on_event(event: SupervisorEvent) -> None:
-        if event.kind == "started":
-            killer.watch(event.process)
-            record.started(event.process)
-            record.note(f"life {event.restarts + 1} of the pipeline, process {event.process}")
-        elif event.kind == "ended":
-            record.ended(event.code)
-            record.note(f"the pipeline's process has ended with {event.code}")
-
-    with Killer(plan, on_hit=on_hit, on_kill=on_kill) as killer, (layout.directory / PIPELINE_LOG).open("wb") as log:
-        reader = _LogReader(record, layout.checkpoint)
-        try:
-            return supervise(
-                [sys.executable, "-m", "tpc.chaos.exposed", killer.address, *_pipeline_arguments(record, layout)],
-                strategy=FixedDelay(RESTART_DELAY_S, limit=len(plan) + SPARE_RESTARTS),
-                on_event=on_event,
-                env={**os.environ, **stack.environment()},
-                stdout=log.fileno(),
-            )
-        finally:
-            reader.stop()
-
-
-def _pipeline_arguments(record: RunRecord, layout: Layout) -> list[str]:
+def _per_epoch(record: RunRecord) -> tuple[int, int]:
+    """Records of either topic that an epoch reads, for the number of epochs that is wanted."""
     epochs = record.settings["epochs"]
-    return [
-        "tpc.chaos.flights_pipeline",
-        *("--checkpoint", str(layout.checkpoint)),
-        *("--files", str(layout.files)),
-        *("--scratch", str(layout.scratch)),
-        *("--flights-per-epoch", str(record.settings["flights"] // epochs + SPARE_RECORDS)),
-        *("--reports-per-epoch", str(record.settings["reports"] // epochs + SPARE_RECORDS)),
-    ]
-
-
-class _LogReader:
-    """Takes the pipeline's log into the record while it grows."""
-
-    INTERVAL_S = 0.5
-
-    def __init__(self, record: RunRecord, checkpoint: Path) -> None:
-        self.record = record
-        self.checkpoint = checkpoint
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="log reader", daemon=True)
-        self._thread.start()
-
-    def _follow(self) -> None:
-        while not self._ended.wait(self.INTERVAL_S):
-            self.record.read_log(self.checkpoint)
-
-    def stop(self) -> None:
-        """Read what is left and end."""
-        self._ended.set()
-        self._thread.join()
-        self.record.read_log(self.checkpoint)
-
-
-def _run_checks(record: RunRecord, exit_code: int) -> list[Check]:
-    """What must hold of the run itself."""
-    planned = record.settings["kills"]
-    counted = sum(kill.epochs_since_restart >= 1 for kill in record.kills)
-    return [
-        Check(
-            "the pipeline ended well",
-            exit_code == 0,
-            f"exit code {exit_code} after {len(record.lives)} lives"
-            + ("" if exit_code == 0 else f"; no verdict on its output, see {PIPELINE_LOG}"),
-        ),
-        tallies_equal(
-            "every kill came after a complete epoch, none was left out",
-            {"kills": planned},
-            {"kills": counted},
-            detail=f"{counted} kills",
-        ),
-        tallies_equal(
-            "nothing but the kills ended it",
-            {"ends": planned},
-            {"ends": sum(life.exit_code != 0 for life in record.lives)},
-            detail=f"{planned} ends by SIGKILL, then the end of the input",
-        ),
-    ]
+    return record.settings["flights"] // epochs + SPARE_RECORDS, record.settings["reports"] // epochs + SPARE_RECORDS
 
 
 def run_verify(directory: Path | str = DIRECTORY, *, console: Console | None = None) -> int:

@@ -62,10 +62,13 @@ class Layout:
         )
 
 
-def claim(layout: Layout) -> None:
-    """Make the directory ours: empty but for what an earlier demo left. Raises `ConfigurationError`."""
+def claim(layout: Layout, more: tuple[str, ...] = ()) -> None:
+    """Make the directory ours: empty but for what an earlier run left, its files named in `more` included.
+
+    Raises `ConfigurationError`.
+    """
     known = {layout.servers, layout.checkpoint, layout.files, layout.scratch}
-    known |= {layout.directory / name for name in (VERDICT_FILE, REPORT_FILE, RUN_FILE, PIPELINE_LOG)}
+    known |= {layout.directory / name for name in (VERDICT_FILE, REPORT_FILE, RUN_FILE, PIPELINE_LOG, *more)}
     if (layout.servers / kept.FILE_NAME).exists():
         raise ConfigurationError(
             f"{layout.directory} holds the servers of an earlier demo that were kept",

@@ -71,6 +71,7 @@ class _Life:
     """What has been seen since the last restart."""
 
     pid: int
+    spared: bool = False
     passed: set[int] = field(default_factory=set)
     """Epochs whose pass ended in this life: an epoch that recovery merely finishes is not one of them."""
     complete: int = 0
@@ -87,6 +88,7 @@ class _Life:
 class Killer:
     """A server on 127.0.0.1 that the pipeline's failpoints ask; a context manager.
 
+    A life that begins later than `for_s` seconds after the first one is spared; None: however long the plan takes.
     `on_hit` and `on_kill` are called for everything that happens, from several threads, one at a time.
     """
 
@@ -94,10 +96,13 @@ class Killer:
         self,
         plan: Sequence[Kill],
         *,
+        for_s: float | None = None,
         on_hit: Callable[[Hit], None] = lambda _hit: None,
         on_kill: Callable[[Killed], None] = lambda _kill: None,
     ) -> None:
         self.plan = tuple(plan)
+        self._for_s = for_s
+        self._began_at: float | None = None
         self.kills: list[Killed] = []
         self._on_hit = on_hit
         self._on_kill = on_kill
@@ -128,7 +133,9 @@ class Killer:
     def watch(self, pid: int) -> None:
         """A new life begins: the pipeline's driver is process `pid`."""
         with self._lock:
-            self._life = _Life(pid)
+            now = time.monotonic()
+            self._began_at = self._began_at or now
+            self._life = _Life(pid, spared=self._for_s is not None and now > self._began_at + self._for_s)
 
     def _answer(self, report: dict[str, Any]) -> bool:
         """Whether the process that reports may go on; if not, it is being killed, and this returns when it is."""
@@ -147,6 +154,8 @@ class Killer:
 
     @property
     def _next(self) -> Kill | None:
+        if self._life is not None and self._life.spared:
+            return None
         done = len(self.kills)
         return self.plan[done] if done < len(self.plan) else None
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tpc.chaos.report_parts import write_page
+
 PHASES = ("plan", "pass", "gather", "verify", "intent", "commit")
 """The phases of an epoch as the coordinator times them, in their order."""
 AFTER_THE_PASS = ("gather", "verify", "intent", "commit")
@@ -23,17 +25,7 @@ MIN_BAR_PERCENT = 0.15
 
 def write_report(path: Path, verdict: Mapping[str, Any]) -> Path:
     """Write the report of a verdict to `path` and return it."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("tpc.chaos", package_path="."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    path.write_text(environment.get_template("report.html.j2").render(**report_view(verdict)), encoding="utf-8")
-    return path
+    return write_page(path, "report.html.j2", report_view(verdict))
 
 
 def report_view(verdict: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Life:
 
     @property
     def recovery_s(self) -> float | None:
-        """From the process's start to its first complete epoch."""
+        """From the process's start to its first new epoch: one that it ran itself, and completed."""
         return None if self.first_complete_at is None else self.first_complete_at - self.started_at
 
 
@@ -159,7 +159,7 @@ class RunRecord:
         running.step, running.last_at = hit.step, hit.at
         if (moment := _MOMENTS.get(hit.step)) is not None:
             setattr(running, moment, hit.at)
-        if hit.step == "epoch.completed":
+        if hit.step == "epoch.completed" and running.prepared_at is not None:  # not one that recovery has finished
             life.first_complete_at = life.first_complete_at or hit.at
 
     def _running(self) -> EpochSeen | None:

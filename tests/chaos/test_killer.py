@@ -28,7 +28,7 @@ class Run:
     done: list[str] = field(default_factory=list)
 
 
-def run(directory: Path, plan: tuple[Kill, ...], epochs: int) -> Run:
+def run(directory: Path, plan: tuple[Kill, ...], epochs: int, *, for_s: float | None = None) -> Run:
     hits: list[Hit] = []
     done = directory / "done"
 
@@ -36,7 +36,7 @@ def run(directory: Path, plan: tuple[Kill, ...], epochs: int) -> Run:
         if event.kind == "started":
             killer.watch(event.process)
 
-    with Killer(plan, on_hit=hits.append) as killer:
+    with Killer(plan, for_s=for_s, on_hit=hits.append) as killer:
         program = ["tests.chaos.toy_pipeline", str(done), str(epochs)]
         code = supervise(
             [sys.executable, "-m", "tpc.chaos.exposed", killer.address, *program],
@@ -80,6 +80,12 @@ def test_every_kill_of_a_plan_is_carried_out_in_order(tmp_path: Path) -> None:
     result = run(tmp_path, plan, epochs=40)
     assert [kill.step for kill in result.kills] == [kill.step.value for kill in plan]
     assert all(kill.epochs_since_restart >= 1 for kill in result.kills)
+
+
+def test_a_life_that_begins_when_the_time_is_over_is_spared(tmp_path: Path) -> None:
+    result = run(tmp_path, (StepKill(Step.BEFORE_INTENT), StepKill(Step.BEFORE_INTENT)), epochs=6, for_s=0.0)
+    assert result.code == 0
+    assert [kill.epoch for kill in result.kills] == [1], "the first life began when there was time"
 
 
 def test_a_kill_takes_processes_in_other_groups_along(tmp_path: Path) -> None:

@@ -54,7 +54,10 @@ def test_recovery_is_timed_from_the_start_of_its_life() -> None:
     started = record.lives[0].started_at
     record.hit(Hit(started + 1, 1, "recovery.claimed", {"generation": 1}))
     record.hit(Hit(started + 2, 1, "recovery.swept", {"generation": 1}))
-    hit(record, "epoch.completed", started + 5, epoch=0)
+    hit(record, "epoch.committed", started + 3, epoch=0)  # one that the life before had decided
+    hit(record, "epoch.completed", started + 3.1, epoch=0)
+    hit(record, "epoch.prepared", started + 4, epoch=1)
+    hit(record, "epoch.completed", started + 5, epoch=1)
     life = record.lives[0]
     assert (life.claimed_at, life.swept_at, life.recovery_s) == (started + 1, started + 2, 5)
 

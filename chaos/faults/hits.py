@@ -1,0 +1,88 @@
+"""The recording of a case: every step of the protocol that any of its processes reached, in one file of lines.
+
+A line is written with one `write` to a file opened for appending, so that lines of several processes never mix and
+are there after a SIGKILL. From the recording follows how many branches were prepared at a moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A step that was reached: when (seconds since 1970), by which process, in which life of the driver, where."""
+
+    at: float
+    pid: int
+    life: int
+    step: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+    def line(self) -> bytes:
+        """One line of the recording."""
+        body = {"at": self.at, "pid": self.pid, "life": self.life, "step": self.step, "where": dict(self.where)}
+        return json.dumps(body, default=str).encode() + b"\n"
+
+
+def append(path: Path, hit: Hit) -> None:
+    """Record a hit."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, hit.line())
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> list[Hit]:
+    """All hits up to now; none when nothing was recorded yet."""
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    return [Hit(**json.loads(line)) for line in lines[:-1]]
+
+
+def prepared(hits: Iterable[Hit], epoch: int | None) -> int:
+    """How many branches of `epoch` are prepared after these hits, and neither committed nor aborted.
+
+    A sink's branches are no longer prepared when it has committed the epoch, all of the lives before when a life has
+    swept.
+    """
+    held: set[tuple[int, str, int]] = set()
+    for hit in hits:
+        if hit.step == "recovery.swept":
+            held = {branch for branch in held if branch[0] >= hit.life}
+        elif hit.where.get("epoch") != epoch:
+            continue
+        elif hit.step == "pass.prepared":
+            held.add((hit.life, str(hit.where.get("sink")), int(hit.where["partition"])))
+        elif hit.step == "sink.committed":
+            held = {branch for branch in held if branch[1] != hit.where["sink"]}
+        elif hit.step == "epoch.committed":
+            held = set()
+    return len(held)
+
+
+def prepared_by_others(hits: Iterable[Hit], life: int, epoch: int, partition: int) -> int:
+    """How many branches of `epoch` the other tasks of this life have prepared."""
+    return sum(
+        hit.step == "pass.prepared"
+        and hit.life == life
+        and hit.where["epoch"] == epoch
+        and hit.where["partition"] not in (partition, -1)
+        for hit in hits
+    )
+
+
+def first_new_epoch_at(hits: Sequence[Hit], life: int) -> float | None:
+    """When the first epoch that was written in `life` or later was complete; a decided one that is merely finished
+    does not count.
+    """
+    later = [hit for hit in hits if hit.life >= life]
+    written = {hit.where["epoch"] for hit in later if hit.step == "epoch.prepared"}
+    return next((hit.at for hit in later if hit.step == "epoch.completed" and hit.where["epoch"] in written), None)

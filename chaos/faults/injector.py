@@ -1,0 +1,186 @@
+"""The action at every step: records the hit, and makes the fault where its time has come, once in all processes.
+
+Picklable, since the steps of a pass are on executors. It raises nothing but `Exception`s: Spark never answers a
+batch function that ends with another kind.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tpc import failpoints
+from tpc.chaos.faults import hits
+from tpc.chaos.faults.fault import (
+    DISK_STEPS,
+    ERROR,
+    EXIT,
+    HANG,
+    KILL,
+    KILL_DRIVER,
+    REPLY_LOST,
+    ZOMBIE,
+    Fault,
+)
+from tpc.errors import PutUnknownError, TransientError
+
+HITS_FILE = "hits.jsonl"
+BRANCH_TIMEOUT_S = 15.0
+POLL_S = 0.02
+STOPPED_S = 0.05
+EXIT_CODE = 9
+HELD_TIMEOUT_S = 60.0
+
+
+@dataclass
+class Injector:
+    """A failpoint's action. `directory` is the case's, `life` the number of this driver's life, `driver` its process.
+
+    `faults` are those of this life, by their number in the case.
+    """
+
+    directory: Path
+    life: int
+    driver: int
+    faults: Mapping[int, Fault] = field(default_factory=dict)
+    _putting: dict[str, Any] = field(default_factory=dict)
+    """The record that is being put: the steps at the disk say only its slot."""
+
+    def install(self) -> None:
+        """Stand at every step of this process, and of the executors that it gives work to."""
+        failpoints.install(dict.fromkeys(failpoints.STEPS, self))
+
+    def __call__(self, step: str, where: Mapping[str, Any]) -> None:
+        """Record the hit; make the fault whose place this is. Raises what the fault raises."""
+        if step == "log.put":
+            self._putting = {name: value for name, value in where.items() if name in ("kind", "epoch")}
+        elif step.startswith("log."):
+            where = {**self._putting, **where}
+        hits.append(self._hits, hits.Hit(time.time(), os.getpid(), self.life, step, where))
+        for number, fault in self.faults.items():
+            if not claim_file(self.directory, number).exists():
+                if fault.is_at(step, where):
+                    self._make(number, fault, where)
+                elif _comes_between(fault, step, where):
+                    wait_until(claim_file(self.directory, number).exists)
+
+    @property
+    def _hits(self) -> Path:
+        return self.directory / HITS_FILE
+
+    def _make(self, number: int, fault: Fault, where: Mapping[str, Any]) -> None:
+        if fault.waits_for_branches:
+            wait_until(lambda: self._prepared_by_others(where) >= fault.waits_for_branches)
+        record = {
+            **fault.to_json(),
+            "epoch": where.get("epoch", fault.epoch),
+            "partition": where.get("partition"),
+            "pid": os.getpid(),
+            "at": time.time(),
+            "prepared": hits.prepared(hits.read(self._hits), where.get("epoch", fault.epoch)),
+        }
+        if not _put(claim_file(self.directory, number), record):
+            return
+        if fault.lost is not None or fault.held:
+            wait_until(armed_file(self.directory, number).exists, HELD_TIMEOUT_S)
+            return
+        _put(fired_file(self.directory, number), record)
+        self._act(fault)
+
+    def _prepared_by_others(self, where: Mapping[str, Any]) -> int:
+        return hits.prepared_by_others(hits.read(self._hits), self.life, where["epoch"], where["partition"])
+
+    def _act(self, fault: Fault) -> None:
+        if fault.kind == KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif fault.kind == KILL_DRIVER:
+            os.kill(self.driver, signal.SIGKILL)
+        elif fault.kind == EXIT:
+            os._exit(EXIT_CODE)
+        elif fault.kind == HANG:
+            time.sleep(fault.seconds)
+        elif fault.kind == ZOMBIE:
+            self._stop()
+        elif fault.kind == ERROR:
+            raise _error(fault)
+        elif fault.kind == REPLY_LOST:
+            raise _no_reply(fault)
+
+    def _stop(self) -> None:
+        for pid in dict.fromkeys((self.driver, os.getpid())):
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(STOPPED_S)  # a stop reaches the other threads of a process a moment later
+
+
+def _comes_between(fault: Fault, step: str, where: Mapping[str, Any]) -> bool:
+    """Whether this sink is about to commit what must be prepared still when the fault's own sink has committed."""
+    if fault.step != "sink.committed" or step != "sink.commit":
+        return False
+    return fault.sink not in (None, where["sink"]) and where["epoch"] == fault.epoch
+
+
+def _error(fault: Fault) -> Exception:
+    if fault.step in DISK_STEPS:
+        return OSError(errno.EIO, os.strerror(errno.EIO))
+    return TransientError(f"an injected fault at {fault.step}", epoch=fault.epoch, sink=fault.sink)
+
+
+def _no_reply(fault: Fault) -> Exception:
+    if fault.step == "log.stored":
+        return PutUnknownError(f"an injected fault at {fault.step}: the answer is lost")
+    return TransientError(f"an injected fault at {fault.step}: the answer is lost", epoch=fault.epoch, sink=fault.sink)
+
+
+def wait_until(true: Callable[[], bool], timeout_s: float = BRANCH_TIMEOUT_S) -> None:
+    """Wait for something that others do, for at most `timeout_s`; what was recorded tells whether it came."""
+    deadline = time.monotonic() + timeout_s
+    while not true() and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def _put(path: Path, record: Mapping[str, Any]) -> bool:
+    """Write a file as a whole, unless it is there; whether it was written by this call."""
+    new = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
+    new.write_text(json.dumps(record))
+    try:
+        os.link(new, path)
+    except FileExistsError:
+        return False
+    finally:
+        new.unlink()
+    return True
+
+
+def claim_file(directory: Path, number: int) -> Path:
+    """Where a process says that fault `number` of the case is its own to make, with the record of it."""
+    return directory / f"claim-{number}.json"
+
+
+def armed_file(directory: Path, number: int) -> Path:
+    """Where whoever holds the case says that fault `number` is made, or will be: the process at the step may go on."""
+    return directory / f"armed-{number}"
+
+
+def fired_file(directory: Path, number: int) -> Path:
+    """Where it is recorded that fault `number` of the case was made."""
+    return directory / f"fired-{number}.json"
+
+
+def record_made(directory: Path, number: int, at: float) -> None:
+    """Record that fault `number`, which a process has claimed, was made elsewhere, at `at` (seconds since 1970)."""
+    record = json.loads(claim_file(directory, number).read_text())
+    _put(fired_file(directory, number), {**record, "at": at})
+
+
+def fired(directory: Path) -> dict[int, dict[str, Any]]:
+    """The faults that were made, by their number in the case."""
+    found = sorted(directory.glob("fired-*.json"))
+    return {int(path.stem.removeprefix("fired-")): json.loads(path.read_text()) for path in found}

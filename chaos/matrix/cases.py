@@ -1,0 +1,167 @@
+"""The cases: a cell of the table as faults in the lives of one pipeline, and pairs of faults.
+
+The fault strikes in epoch 1 of three. A fault in a recovery needs something to recover from: then the life before is
+killed first, with every branch prepared (`setup`). The second fault of a pair strikes the life after the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpc.chaos.faults.fault import ERROR, KILL, KILL_DRIVER, REPLY_LOST, Fault, LostReply
+from tpc.chaos.matrix.cells import UNCOUNTED, Cell, cells
+from tpc.chaos.matrix.scene import TASK_SINKS
+
+if TYPE_CHECKING:
+    from tpc.chaos.matrix.records import CaseRecord
+    from tpc.chaos.matrix.theatre import Theatre
+
+EPOCH = 1
+LAST_TASK = 1
+"""The task whose steps are hit; the other one has prepared its branches by then."""
+
+_UNDECIDED = Fault("epoch.prepared", KILL, EPOCH)
+_DECIDED = Fault("epoch.decided", KILL, EPOCH)
+_SETUPS: Mapping[str, Fault] = {
+    "recovery.claim": _UNDECIDED,
+    "recovery.claimed": _DECIDED,
+    "recovery.owned": _DECIDED,
+    "recovery.sweep": _UNDECIDED,
+    "recovery.swept": _UNDECIDED,
+    "recovery.reconcile": _UNDECIDED,
+    "recovery.reconciled": _DECIDED,
+}
+
+_COMMIT = "^commit {pipeline}.*~%s~"
+_LOST: Mapping[tuple[str, str], LostReply] = {
+    ("pass.flushed", "kafka"): LostReply("kafka", "TxnOffsetCommit", "{pipeline}.*~kafka~"),
+    ("pass.flushed", "offsets"): LostReply("kafka", "TxnOffsetCommit", "{pipeline}.*~offsets~"),
+    ("pass.flushed", "rows"): LostReply("postgres", "PREPARE TRANSACTION", "{pipeline}.*~rows~"),
+    ("pass.flushed", "tallies"): LostReply("postgres", "PREPARE TRANSACTION", "{pipeline}.*~tallies~"),
+    ("pass.flushed", "airports"): LostReply("mongo", "insert", "tpc_outbox$"),
+    ("sink.commit", "kafka"): LostReply("kafka", "EndTxn", _COMMIT % "kafka"),
+    ("sink.commit", "offsets"): LostReply("kafka", "EndTxn", _COMMIT % "offsets"),
+    ("sink.commit", "rows"): LostReply("postgres", "COMMIT PREPARED", "{pipeline}.*~rows~"),
+    ("sink.commit", "tallies"): LostReply("postgres", "COMMIT PREPARED", "{pipeline}.*~tallies~"),
+    ("sink.commit", "airports"): LostReply("mongo", "update", "airports$"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is done to one pipeline. `counts`: a branch must be prepared when the fault strikes."""
+
+    name: str
+    suite: str
+    fault: Fault
+    setup: Fault | None = None
+    second: Fault | None = None
+    core: bool = False
+    counts: bool = True
+
+    @property
+    def stages(self) -> tuple[Fault, ...]:
+        """The faults in the order of the lives that they strike."""
+        return tuple(fault for fault in (self.setup, self.fault, self.second) if fault is not None)
+
+    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+        """Run it in a theatre. Never raises for what the case does."""
+        from tpc.chaos.matrix.running import CaseRun
+
+        return CaseRun(theatre, self, seed).run()
+
+    @property
+    def proxied(self) -> bool:
+        """Whether its sinks must reach their servers through the proxies."""
+        return any(fault.lost is not None for fault in self.stages)
+
+
+def fault_at(
+    step: str, kind: str, sink: str | None = None, record: str | None = None, *, seconds: float = 1.0
+) -> Fault:
+    """The fault in epoch 1."""
+    of_task = step.startswith("pass.") and sink in TASK_SINKS
+    lost = _LOST.get((step, sink or "")) if kind == REPLY_LOST else None
+    return Fault(
+        step,
+        kind,
+        EPOCH,
+        sink,
+        partition=LAST_TASK if of_task else None,
+        record=record,
+        seconds=seconds,
+        waits_for_branches=len(TASK_SINKS) if of_task else 0,
+        lost=lost,
+    )
+
+
+def case_of(cell: Cell) -> Case:
+    """The case that tries a cell."""
+    setup = _DECIDED if cell.record == "generation" else _SETUPS.get(cell.step)
+    parts = [cell.step, cell.fault, *([place] if (place := cell.sink or cell.record) else [])]
+    return Case(
+        "/".join(parts),
+        "matrix",
+        fault_at(cell.step, cell.fault, cell.sink, cell.record),
+        setup=setup,
+        core=cell.core,
+        counts=cell.step not in UNCOUNTED and cell.record != "complete",
+    )
+
+
+_FIRST_UNDECIDED = (
+    fault_at("pass.prepared", KILL, "rows"),
+    fault_at("pass.flushed", KILL_DRIVER, "kafka"),
+    fault_at("pass.prepared", ERROR, "airports"),
+    fault_at("epoch.prepared", KILL),
+    fault_at("log.fsync", ERROR, record="intent"),
+)
+_SECOND_UNDECIDED = (
+    fault_at("recovery.claim", KILL),
+    fault_at("recovery.claimed", KILL),
+    fault_at("log.linked", KILL, record="generation"),
+    fault_at("recovery.owned", ERROR),
+    fault_at("recovery.sweep", KILL),
+    fault_at("recovery.swept", KILL),
+    fault_at("pass.prepared", KILL, "rows"),
+    fault_at("epoch.decided", KILL),
+)
+_FIRST_DECIDED = (
+    fault_at("log.linked", KILL, record="intent"),
+    fault_at("epoch.decided", KILL),
+    fault_at("sink.commit", KILL, "kafka"),
+    fault_at("sink.committed", KILL, "rows"),
+    fault_at("sink.committed", ERROR, "files"),
+)
+_SECOND_DECIDED = (
+    fault_at("recovery.claimed", KILL),
+    fault_at("log.fsync", ERROR, record="generation"),
+    fault_at("recovery.owned", KILL),
+    fault_at("sink.commit", KILL, "rows"),
+    fault_at("sink.committed", KILL, "airports"),
+    fault_at("log.linked", ERROR, record="complete"),
+    fault_at("recovery.sweep", KILL),
+    fault_at("recovery.reconcile", KILL),
+)
+
+
+def pairs() -> list[Case]:
+    """A fault in the epoch, and another one in the recovery from it or in the epoch's second run."""
+    return [
+        Case(f"{_named(first)} + {_named(second)}", "pairs", first, second=second)
+        for firsts, seconds in ((_FIRST_UNDECIDED, _SECOND_UNDECIDED), (_FIRST_DECIDED, _SECOND_DECIDED))
+        for first in firsts
+        for second in seconds
+    ]
+
+
+def _named(fault: Fault) -> str:
+    place = fault.sink or fault.record
+    return "/".join([fault.step, fault.kind, *([place] if place else [])])
+
+
+def matrix() -> list[Case]:
+    """Every cell's case."""
+    return [case_of(cell) for cell in cells()]

@@ -1,0 +1,104 @@
+"""`tpc chaos matrix`: the cases on a terminal, one line each, a report, and a closing line counted from the records."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from tpc.chaos.killed_run import sigterm_as_interrupt
+from tpc.chaos.matrix.cases import Case
+from tpc.chaos.matrix.engine import SUITES, chosen_cases, run_cases
+from tpc.chaos.matrix.records import FAILED, FILE_NAME, PASSED, CaseRecord, closing_line, counted
+from tpc.chaos.matrix.theatre import proxied_stack, theatre
+from tpc.chaos.matrix_report import write_matrix_report
+from tpc.errors import ConfigurationError, LocalStackError
+
+INTERRUPTED = 130
+REPORT_FILE, SERVERS, WORK = "report.html", "servers", "work"
+_OWN = {FILE_NAME, REPORT_FILE, SERVERS, WORK}
+_COLOURS = {PASSED: "green", FAILED: "red"}
+
+
+def run_matrix(
+    directory: Path | str,
+    seed: int,
+    only: str | None = None,
+    suites: Sequence[str] = tuple(SUITES),
+    console: Console | None = None,
+) -> int:
+    """Run the cases that `only` and `suites` name; records and report stay in `directory`.
+
+    0: every case that could be run has passed. 1: one has failed. 2: nothing could be run. 130: Ctrl-C, the cases that
+    had ended are on record. Nothing that was started is left running, whatever happens.
+    """
+    console = console or Console(highlight=False)
+    place = Path(directory).resolve()
+    interrupted = False
+    try:
+        cases = chosen_cases(only, suites, seed)
+        _claim(place)
+        with sigterm_as_interrupt():
+            _run(place, cases, seed, {"only": only or "", "suites": ", ".join(suites)}, console)
+    except (ConfigurationError, LocalStackError) as error:
+        console.print("the cases could not be run:", str(error), style="red", markup=False, soft_wrap=True)
+        return 2
+    except KeyboardInterrupt:
+        interrupted = True
+        console.print("stopped; nothing is left running")
+        if not (place / FILE_NAME).exists():
+            return INTERRUPTED
+    write_matrix_report(place / REPORT_FILE, json.loads((place / FILE_NAME).read_text()))
+    failed = counted(place)[FAILED]
+    shutil.rmtree(place / SERVERS, ignore_errors=True)
+    if not failed:
+        shutil.rmtree(place / WORK, ignore_errors=True)
+    console.print("report", (place / REPORT_FILE).as_uri(), soft_wrap=True)
+    console.print("record", str(place / FILE_NAME), soft_wrap=True)
+    console.print(closing_line(place))
+    return INTERRUPTED if interrupted else int(failed > 0)
+
+
+def _claim(place: Path) -> None:
+    """Make the directory ours: empty but for what an earlier run left. Raises `ConfigurationError`."""
+    present = list(place.iterdir()) if place.exists() else []
+    if strangers := sorted(path.name for path in present if path.name not in _OWN):
+        raise ConfigurationError(
+            f"{place} holds something that is not of an earlier run: {strangers[0]}",
+            remedy="choose an empty directory with --dir.",
+        )
+    for path in present:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    place.mkdir(parents=True, exist_ok=True)
+
+
+def _run(place: Path, cases: Sequence[Case], seed: int, settings: dict[str, object], console: Console) -> None:
+    progress = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
+    )
+    with progress:
+        task = progress.add_task("starting servers", total=len(cases))
+
+        def say(line: str) -> None:
+            progress.update(task, description=line)
+
+        def on_case(record: CaseRecord) -> None:
+            progress.advance(task)
+            say(f"last: {record.name}")
+            progress.print(_line(record), highlight=False)
+
+        with proxied_stack(place / SERVERS, say) as stack, theatre(place / WORK, stack, say) as stage:
+            say("running")
+            run_cases(stage, cases, place, seed, settings=settings, on_case=on_case)
+
+
+def _line(record: CaseRecord) -> str:
+    """One case on one line; a failed one with its reason."""
+    colour = _COLOURS.get(record.outcome, "yellow")
+    recovered = "" if record.recovery_s is None else f", back in {record.recovery_s:.1f} s"
+    reason = f"\n    {record.reason}".replace("[", r"\[") if record.reason else ""
+    return f"[{colour}]{record.outcome:<8}[/] {record.name} ({record.seconds:.1f} s{recovered}){reason}"

@@ -1,0 +1,68 @@
+"""Runs a list of cases in one theatre, all of them: a callback and a whole file of records after each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from tpc.chaos.matrix import cells
+from tpc.chaos.matrix.cases import Case
+from tpc.chaos.matrix.records import CaseRecord, Records
+from tpc.chaos.matrix.theatre import Theatre
+from tpc.errors import ConfigurationError
+
+SUITES: Mapping[str, str] = {
+    "matrix": "cases:matrix",
+    "pairs": "cases:pairs",
+    "processes": "process_cases:cases",
+    "disk": "disk_cases:cases",
+    "load": "load_cases:cases",
+}
+"""The suites, with the function of this package that lists their cases."""
+
+
+def _cases(suite: str) -> Sequence[Case]:
+    module, _, name = SUITES[suite].partition(":")
+    found: Sequence[Case] = getattr(import_module(f"tpc.chaos.matrix.{module}"), name)()
+    return found
+
+
+def chosen_cases(only: str | None, suites: Iterable[str], seed: int) -> list[Case]:
+    """The cases of `suites` whose names contain `only`, in an order that follows from the seed.
+
+    "core" as `only` means the cases of the core; the exact name of a case means this case alone.
+    """
+    wanted = list(suites)
+    if unknown := set(wanted) - SUITES.keys():
+        raise ConfigurationError(f"there is no suite {sorted(unknown)}", remedy=f"use some of {', '.join(SUITES)}.")
+    known = [case for suite in wanted for case in _cases(suite)]
+    if only == "core":
+        found = [case for case in known if case.core]
+    else:
+        found = [case for case in known if case.name == only] or [c for c in known if only is None or only in c.name]
+    if not found:
+        raise ConfigurationError(f"no case of {', '.join(wanted)} has {only!r} in its name")
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def run_cases(
+    theatre: Theatre,
+    cases: Iterable[Case],
+    directory: Path,
+    seed: int,
+    *,
+    settings: dict[str, object] | None = None,
+    on_case: Callable[[CaseRecord], None] = lambda _record: None,
+) -> Records:
+    """Run all cases, one after the other; their records stand in `directory`."""
+    blanks = [blank.to_json() for blank in cells.blanks()]
+    records = Records(directory, {"seed": seed, **(settings or {})}, blanks)
+    records.write()
+    for case in cases:
+        record = case.run(theatre, seed)
+        records.add(record)
+        on_case(record)
+    return records

@@ -1,0 +1,179 @@
+"""What must hold when a case has ended, however it was disturbed: every check of `chaos.checkers`, asked of a scene.
+
+The systems are read directly, never through the proxies or the sinks (but for the markers, which the sinks show).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tpc.chaos.checkers import files_content, kafka_content, mongo_content, postgres_content
+from tpc.chaos.checkers.compare import Check, multisets_equal, nothing_left, tallies_equal
+from tpc.chaos.checkers.key_order import order_kept
+from tpc.chaos.checkers.left import Where, left_behind, unfinished_epochs
+from tpc.chaos.checkers.markers import last_epochs_equal, last_spark_commit, newest_epochs
+from tpc.chaos.checkers.seen import branches_whole, records_stay, tallies_grow
+from tpc.chaos.checkers.watch_kafka import KafkaReader
+from tpc.chaos.checkers.watch_rows import FileRowsReader, PostgresRowsReader
+from tpc.chaos.checkers.watch_tallies import MongoTalliesReader, PostgresTalliesReader
+from tpc.chaos.checkers.watching import watching
+from tpc.chaos.matrix.scene import COLLECTION, COLUMNS, Row, Scene
+from tpc.coordinator.local_log import LocalLog
+from tpc.coordinator.log import Journal
+from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.spark_log import kafka_offsets
+from tpc.errors import TpcError
+from tpc.handles import PipelineId
+
+if TYPE_CHECKING:
+    from tpc.chaos.checkers.kafka_content import KafkaRecord
+    from tpc.history import History
+
+ROWS_SQL = f"SELECT {', '.join(COLUMNS)} FROM rows"
+TALLIES_SQL = "SELECT key, n, amount FROM tallies"
+
+
+class Readers:
+    """The readers that watch a scene while it is being disturbed."""
+
+    def __init__(self, scene: Scene) -> None:
+        at = scene.addresses
+        self.kafka = KafkaReader(at.servers, scene.target)
+        self.rows = PostgresRowsReader(at.dsn, "SELECT id FROM rows")
+        self.tallies = PostgresTalliesReader(at.dsn, TALLIES_SQL)
+        self.airports = MongoTalliesReader(at.uri, scene.database, COLLECTION, ("n", "amount"))
+        self.files = FileRowsReader(scene.files, "id", pipeline=scene.name)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch until the block ends."""
+        with watching(self.kafka, self.rows, self.tallies, self.airports, self.files):
+            yield
+
+
+class Judge:
+    """The checks on one scene, its source fed with `fed`."""
+
+    def __init__(self, scene: Scene, fed: Sequence[Row], readers: Readers) -> None:
+        self.scene = replace(scene, proxied=scene.addresses)
+        self.fed = fed
+        self.readers = readers
+
+    def checks(self) -> list[Check]:
+        """All of them. One that cannot be made fails, and says why."""
+        makers: list[Callable[[], list[Check]]] = [self._contents, self._tallies, self._seen, self._books]
+        return [check for maker in makers for check in _made(maker)]
+
+    def _contents(self) -> list[Check]:
+        expected = Counter(_values(row.to_json()) for row in self.fed)
+        records = self._records
+        files = files_content.read_parquet(self.scene.files).select(list(COLUMNS)).to_pylist()
+        return [
+            multisets_equal("rows in Kafka", expected, [_values(_read(record)) for record in records]),
+            multisets_equal("rows in PostgreSQL", expected, postgres_content.query(self.scene.addresses.dsn, ROWS_SQL)),
+            multisets_equal("rows in the files", expected, [_values(row) for row in files]),
+            order_kept("order per key in Kafka", ((r.partition, r.key, _read(r)["seq"]) for r in records)),
+            order_kept("order per key in the files", (("files", row["key"], row["seq"]) for row in files)),
+        ]
+
+    @property
+    def _records(self) -> list[KafkaRecord]:
+        return list(kafka_content.read_topic(self.scene.addresses.servers, self.scene.target))
+
+    def _tallies(self) -> list[Check]:
+        expected: dict[Hashable, tuple[int, int]] = {}
+        for row in self.fed:
+            n, amount = expected.get(row.key, (0, 0))
+            expected[row.key] = (n + 1, amount + row.amount)
+        in_postgres, in_mongo = self._in_postgres(), self._in_mongo()
+        readers = self.readers
+        return [
+            tallies_equal("tallies in PostgreSQL", expected, in_postgres),
+            tallies_equal("tallies in MongoDB", expected, in_mongo),
+            tallies_grow("a reader of PostgreSQL's tallies saw them only grow", readers.tallies.seen, in_postgres),
+            tallies_grow("a reader of MongoDB's tallies saw them only grow", readers.airports.seen, in_mongo),
+        ]
+
+    def _in_postgres(self) -> dict[Hashable, tuple[int, int]]:
+        rows = postgres_content.query(self.scene.addresses.dsn, TALLIES_SQL)
+        return {key: (int(n), int(amount)) for key, n, amount in rows}
+
+    def _in_mongo(self) -> dict[Hashable, tuple[int, int]]:
+        found = mongo_content.documents(self.scene.addresses.uri, self.scene.database, COLLECTION)
+        return {document["_id"]: (document["n"], document["amount"]) for document in found}
+
+    def _seen(self) -> list[Check]:
+        readers, branches = self.readers, self._branches(self._history())
+        epochs: dict[Hashable, list[int]] = {}
+        for (epoch, _), ids in branches.items():
+            epochs.setdefault(epoch, []).extend(ids)
+        return [
+            records_stay("a reader of Kafka saw no aborted row", readers.kafka.seen, self._records),
+            branches_whole("a reader of PostgreSQL saw no half branch", readers.rows.seen, dict(branches.items())),
+            branches_whole("a reader of the files saw no half epoch", readers.files.seen, epochs),
+        ]
+
+    def _branches(self, history: History) -> dict[tuple[int, int], list[int]]:
+        """The ids of each task's branch: what lies between the offsets of its epoch in one partition of the source."""
+        sent: dict[int, list[int]] = {}
+        for row in self.fed:
+            sent.setdefault(row.source, []).append(row.id)
+        found = {}
+        for epoch, manifest in history.manifests.items():
+            starts = kafka_offsets(manifest.barrier.start).get(self.scene.source, {})
+            for partition, end in kafka_offsets(manifest.barrier.end).get(self.scene.source, {}).items():
+                found[epoch, partition] = sent[partition][starts.get(partition, 0) : end]
+        return {branch: ids for branch, ids in found.items() if ids}
+
+    def _history(self) -> History:
+        return Journal(LocalLog(self.scene.checkpoint / LOG_FOLDER)).open()
+
+    def _books(self) -> list[Check]:
+        scene, at, history = self.scene, self.scene.addresses, self._history()
+        shown = newest_epochs(scene.sinks().values(), PipelineId(scene.name))
+        where = Where(
+            pipeline=scene.name,
+            servers=at.servers,
+            dsn=at.dsn,
+            uri=at.uri,
+            database=scene.database,
+            files=(scene.files,),
+            log=scene.checkpoint / LOG_FOLDER,
+        )
+        lag = kafka_content.group_lag(at.servers, scene.group, (scene.source,))
+        also = {"Spark's commits": last_spark_commit(scene.checkpoint)}
+        return [
+            last_epochs_equal("the last epoch is the same everywhere", history, shown, also=also),
+            nothing_left(
+                "nothing is left behind", {**left_behind(where), "unfinished epochs": unfinished_epochs(history)}
+            ),
+            tallies_equal(
+                "the consumer group stands at the source's end",
+                {partition: end for partition, (_, end) in lag.items()},
+                {partition: committed for partition, (committed, _) in lag.items()},
+                detail="{} partitions, no lag",
+            ),
+        ]
+
+
+def _made(maker: Callable[[], list[Check]]) -> list[Check]:
+    """The checks of one maker; a failed one when a system does not answer, or holds what cannot be read."""
+    try:
+        return maker()
+    except TpcError as error:
+        return [Check(f"{maker.__name__.strip('_')} can be checked", False, str(error))]
+    except Exception as error:  # noqa: BLE001  drivers raise what they like; a check that cannot be made is red
+        return [Check(f"{maker.__name__.strip('_')} can be checked", False, f"{type(error).__name__}: {error}")]
+
+
+def _values(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in COLUMNS)
+
+
+def _read(record: KafkaRecord) -> dict[str, Any]:
+    return {"key": (record.key or b"").decode(), **json.loads(record.value or b"{}")}

@@ -1,0 +1,158 @@
+"""One life of a driver: a real process that attaches to a warm JVM, runs the pipeline to the end of its input, exits.
+
+Lives are forked from a server process that has imported everything already. Nothing here knows what a case is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from tpc.chaos.faults.injector import Injector
+from tpc.chaos.matrix.scene import Scene
+from tpc.chaos.matrix.sessions import Gateway
+from tpc.coordinator.supervisor import exit_code_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from multiprocessing.context import ForkServerProcess
+
+    from tpc.chaos.faults.fault import Fault
+
+PRELOADED = (
+    "pyspark.sql",
+    "pyspark.sql.functions",
+    "pyspark.java_gateway",
+    "pandas",
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "confluent_kafka",
+    "confluent_kafka.admin",
+    "kafka",
+    "kafka.admin",
+    "psycopg",
+    "pymongo",
+    "tpc.chaos.matrix.lives",
+    "tpc.coordinator.pipeline",
+    "tpc.sinks.files_committer",
+    "tpc.sinks.kafka_committer",
+    "tpc.sinks.kafka_offsets_committer",
+    "tpc.sinks.mongo_committer",
+    "tpc.sinks.postgres_committer",
+)
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one life is to do. `doctor` is a "module:function" called first: a test's way to break the library."""
+
+    scene: Scene
+    gateway: Gateway
+    life: int
+    log: Path
+    takeover: bool = False
+    doctor: str | None = None
+
+
+class Life:
+    """A running driver; its standard output and error go to the order's log."""
+
+    def __init__(self, order: Order, faults: Mapping[int, Fault]) -> None:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(PRELOADED))
+        self.number = order.life
+        self.began_at = time.time()
+        self._process: ForkServerProcess = context.Process(target=_live, args=(order, dict(faults)), daemon=True)
+        self._process.start()
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a supervisor sees it; negative: a signal; None while it lives."""
+        return self._process.exitcode
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for its end; False if it has not come in time."""
+        self._process.join(max(timeout_s, 0.0))
+        return self._process.exitcode is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether SIGSTOP has stopped it."""
+        try:
+            return psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+        except psutil.NoSuchProcess:
+            return False
+
+    def kill(self) -> None:
+        """SIGKILL, for one that is stopped too, and wait for its end."""
+        self._process.kill()
+        self._process.join(10.0)
+
+
+def _live(order: Order, faults: Mapping[int, Fault]) -> None:
+    _end_with_parent()
+    _write_to(order.log)
+    logger = logging.getLogger("tpc.chaos.matrix")
+    code = 1
+    try:
+        logger.info("life %d begins, process %d", order.life, os.getpid())
+        code = exit_code_for(_run(order, faults))
+    except BaseException:
+        logger.exception("life %d failed", order.life)
+    logger.info("life %d ends with exit code %d", order.life, code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # not through the exit handlers of a JVM's client: the JVM goes on
+
+
+def _run(order: Order, faults: Mapping[int, Fault]) -> BaseException | None:
+    """What ended the pipeline; None when it has read all of its input."""
+    if order.doctor is not None:
+        module, _, name = order.doctor.partition(":")
+        getattr(importlib.import_module(module), name)()
+    Injector(order.scene.directory, order.life, os.getpid(), dict(faults)).install()
+    try:
+        pipeline = order.scene.pipeline(order.gateway.attach())
+        query = pipeline.start(trigger={"availableNow": True}, takeover=order.takeover)
+        query.awaitTermination()
+    except Exception as error:
+        logging.getLogger("tpc.chaos.matrix").exception("life %d: the pipeline ended", order.life)
+        return error
+    return None
+
+
+def _write_to(log: Path) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    for stream in (1, 2):
+        os.dup2(descriptor, stream)
+    os.close(descriptor)
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True, stream=sys.stderr
+    )
+    logging.getLogger("tpc").setLevel(logging.INFO)
+    logging.getLogger("kafka.net").setLevel(logging.ERROR)  # it tells of every tenth of a second on a busy machine
+
+
+def _end_with_parent() -> None:
+    """SIGKILL when the server that forked this process is gone, also while stopped. Linux only; elsewhere nothing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))

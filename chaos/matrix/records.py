@@ -1,0 +1,93 @@
+"""What is written down of a run: one record per case, all of them in `cases.json`, whole after every case."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tpc.chaos.checkers.compare import Check
+
+FILE_NAME = "cases.json"
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+
+
+@dataclass
+class CaseRecord:
+    """One case. `fired` are its faults as they were made, the setup's not among them."""
+
+    name: str
+    suite: str
+    step: str
+    fault: str
+    sink: str | None
+    seed: int
+    second: Mapping[str, str | None] | None = None
+    processes: str = "shared session"
+    epoch: int | None = None
+    counts: bool = True
+    fired: list[dict[str, Any]] = field(default_factory=list)
+    outcome: str = FAILED
+    reason: str = ""
+    recovery_s: float | None = None
+    seconds: float = 0.0
+    checks: list[Check] = field(default_factory=list)
+    timeline: list[dict[str, Any]] = field(default_factory=list)
+    log: str = ""
+    began_at: float = field(default_factory=time.time)
+
+    def note(self, what: str, at: float | None = None) -> None:
+        """A line of the timeline; `at` in seconds since 1970, by default now."""
+        self.timeline.append({"s": round((at or time.time()) - self.began_at, 3), "what": what})
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in cases.json."""
+        body = dict(vars(self))
+        body["checks"] = [check.to_json() for check in self.checks]
+        body["timeline"] = sorted(self.timeline, key=lambda line: float(line["s"]))
+        return body
+
+
+@dataclass
+class Records:
+    """The records of a run, kept in `directory`."""
+
+    directory: Path
+    settings: Mapping[str, Any]
+    blanks: Sequence[Mapping[str, Any]] = ()
+    began_at: float = field(default_factory=time.time)
+    cases: list[CaseRecord] = field(default_factory=list)
+
+    def add(self, record: CaseRecord) -> None:
+        """Take in a finished case; the file is whole before and after."""
+        self.cases.append(record)
+        self.write()
+
+    def write(self) -> None:
+        """Put the file in place at once."""
+        body = {
+            "settings": dict(self.settings),
+            "began_at": self.began_at,
+            "seconds": round(time.time() - self.began_at, 3),
+            "cases": [case.to_json() for case in self.cases],
+            "blanks": [dict(blank) for blank in self.blanks],
+        }
+        new = self.directory / f"{FILE_NAME}.new"
+        new.write_text(json.dumps(body, indent=1, default=str))
+        new.rename(self.directory / FILE_NAME)
+
+
+def counted(directory: Path) -> Counter[str]:
+    """How many cases have which outcome, from the file."""
+    body = json.loads((directory / FILE_NAME).read_text())
+    return Counter(case["outcome"] for case in body["cases"])
+
+
+def closing_line(directory: Path) -> str:
+    """The last line of a run, from the file."""
+    found = counted(directory)
+    return f"{found.total()} cases, {found[PASSED]} passed, {found[FAILED]} failed, {found[SKIPPED]} skipped"

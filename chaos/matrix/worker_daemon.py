@@ -1,0 +1,38 @@
+"""Spark's daemon of Python workers, with everything imported that a task needs: a worker is then forked, not started.
+
+Every case ends its workers (see `sessions`), so that imports would be paid for again and again.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+PRELOADED = (
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "pandas",
+    "confluent_kafka",
+    "psycopg",
+    "pymongo",
+    "pyspark.worker",
+    "tpc.chaos.faults.injector",
+    "tpc.coordinator.pass_task",
+    "tpc.sinks.files",
+    "tpc.sinks.kafka",
+    "tpc.sinks.mongo",
+    "tpc.sinks.postgres",
+)
+
+
+def preload() -> None:
+    """Import what every worker needs."""
+    for name in PRELOADED:
+        importlib.import_module(name)
+
+
+if __name__ == "__main__":
+    preload()
+    from pyspark import daemon
+
+    daemon.manager()  # type: ignore[no-untyped-call]  # PySpark leaves it untyped

@@ -1,0 +1,124 @@
+"""The soak: the main job at full speed, killed over and over for an hour or more, and judged like the demo.
+
+Every kill is a SIGKILL to all the pipeline's processes, at a step or a time that follows from the seed, and only after
+an epoch was completed since the last restart. When the time is over the pipeline runs to the end of its input in
+peace. What the soak has seen stands in `soak.json`, kill by kill while it runs; the report is made from it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.demo_place import Layout, claim
+from tpc.chaos.demo_screen import Screen, verdict_table
+from tpc.chaos.flights_data import ALL_FLIGHTS
+from tpc.chaos.kill_plan import kill_plan
+from tpc.chaos.killed_run import Kills, run_checks, run_pipeline, sigterm_as_interrupt, start_and_load
+from tpc.chaos.run_record import RunRecord
+from tpc.chaos.soak_report import write_soak_report
+from tpc.chaos.stack import Stack
+from tpc.chaos.verdict import verdict
+from tpc.errors import ConfigurationError, LocalStackError
+
+INTERRUPTED = 130
+SOAK_FILE, REPORT_FILE = "soak.json", "report.html"
+KILLS_PER_MINUTE = 12
+"""More than there can be: a life takes five seconds at the very least."""
+EPOCHS_PER_MINUTE = 12
+"""The input is cut so that it outlasts the kills: a killed life gets one or two epochs done."""
+SPARE_EPOCHS = 20
+
+
+def run_soak(
+    *,
+    minutes: float,
+    seed: int,
+    directory: Path,
+    rows: int = ALL_FLIGHTS,
+    console: Console | None = None,
+) -> int:
+    """Kill the main job for `minutes`. 0: every check holds. 1: one does not. 2: it could not be run. 130: Ctrl-C."""
+    console = console or Console(highlight=False)
+    layout = Layout(directory.resolve())
+    record = RunRecord({"seed": seed, "minutes": minutes, "rows": rows})
+    stack = Stack(layout.servers, report=record.note)
+    try:
+        with sigterm_as_interrupt(), Screen(record, console):
+            claim(layout, (SOAK_FILE,))
+            checks = _run(record, layout, stack)
+    except KeyboardInterrupt:
+        console.print(f"stopped; nothing is left running, {len(record.kills)} kills stand in {SOAK_FILE}")
+        return INTERRUPTED
+    except (ConfigurationError, LocalStackError) as error:
+        console.print("the soak could not be run:", str(error), markup=False, soft_wrap=True)
+        return 2
+    finally:
+        stack.kill()
+        for place in (layout.scratch, layout.servers, layout.files):
+            shutil.rmtree(place, ignore_errors=True)
+    _tell(console, layout, record, checks)
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def _run(record: RunRecord, layout: Layout, stack: Stack) -> list[Check]:
+    minutes, seed = record.settings["minutes"], record.settings["seed"]
+    start_and_load(record, stack)
+    epochs = max(1, round(minutes * EPOCHS_PER_MINUTE)) + SPARE_EPOCHS
+    per_epoch = record.settings["flights"] // epochs + 1, record.settings["reports"] // epochs + 1
+    kills = Kills(kill_plan(seed, max(1, round(minutes * KILLS_PER_MINUTE))), for_s=60 * minutes)
+    exit_code = run_pipeline(
+        record, layout, stack, kills, per_epoch=per_epoch, after_kill=lambda: _write(layout, record, [])
+    )
+    record.stage("verdict")
+    checks = run_checks(record, exit_code, len(record.kills))
+    if exit_code == 0:
+        checks += verdict(layout.places(stack.environment()), record.history, record.note)
+    record.end_stage()
+    _write(layout, record, checks)
+    write_soak_report(layout.directory / REPORT_FILE, soak_json(record, checks))
+    return checks
+
+
+def soak_json(record: RunRecord, checks: list[Check]) -> dict[str, Any]:
+    """The soak as it stands in its file. Times are seconds since 1970; an unfinished soak has no checks."""
+    with record.lock:
+        recoveries = {life.number: life.recovery_s for life in record.lives}
+        kills = [
+            {**kill.to_json(), "recovery_s": recoveries.get(number + 1)} for number, kill in enumerate(record.kills, 1)
+        ]
+        return {
+            "suite": "soak",
+            "seed": record.settings["seed"],
+            "minutes": record.settings["minutes"],
+            "began_at": record.began_at,
+            "seconds": time.time() - record.began_at,
+            "lives": len(record.lives),
+            "epochs": 0 if record.history.last_complete is None else record.history.last_complete + 1,
+            "rows": record.settings.get("flights", 0) + record.settings.get("reports", 0),
+            "kills": kills,
+            "checks": [check.to_json() for check in checks],
+        }
+
+
+def _write(layout: Layout, record: RunRecord, checks: list[Check]) -> None:
+    """Replace the file whole, so that an interrupted soak leaves the one of the kill before."""
+    temporary = layout.directory / f"{SOAK_FILE}.new"
+    temporary.write_text(json.dumps(soak_json(record, checks), indent=1))
+    temporary.rename(layout.directory / SOAK_FILE)
+
+
+def _tell(console: Console, layout: Layout, record: RunRecord, checks: list[Check]) -> None:
+    console.print(verdict_table(checks))
+    failed = sum(not check.passed for check in checks)
+    counted = sum(kill.epochs_since_restart >= 1 for kill in record.kills)
+    lasted = sum(stage.seconds for stage in record.stages if stage.name == "pipeline") / 60
+    console.print(f"{counted} kills in {lasted:.0f} minutes, {len(checks)} checks, {failed} failed")
+    console.print("report", (layout.directory / REPORT_FILE).as_uri(), soft_wrap=True)
+    console.print("record", str(layout.directory / SOAK_FILE), soft_wrap=True)

@@ -1,0 +1,20 @@
+"""One theatre for all tests of the matrix: the servers of the run, and two warm sessions of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conftest import CANNOT_BE_HAD
+from tpc.chaos.matrix.theatre import Theatre, theatre
+from tpc.chaos.stack import Stack
+
+
+@pytest.fixture(scope="session")
+def stage(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
+    try:
+        with theatre(tmp_path_factory.mktemp("matrix"), stack) as made:
+            yield made
+    except CANNOT_BE_HAD as error:
+        pytest.skip(f"no Spark sessions: {error}")

@@ -1,0 +1,36 @@
+"""Mistakes that are put into the library for one life of a driver; a case must notice each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def commit_before_the_intent() -> None:
+    """The commit point is taken away from epoch 1: PostgreSQL's and the files' branches are committed when prepared.
+
+    The last look before the intent, which notices it, is taken away too.
+    """
+    from tpc.coordinator.participants import Participants
+    from tpc.coordinator.spark_pass import SparkPass
+
+    honest = SparkPass.write
+
+    def hasty(self: SparkPass, epoch: int, generation: int) -> Any:
+        manifest = honest(self, epoch, generation)
+        hurried = [branch for sink, branch in manifest.branches() if epoch == 1 and sink in ("rows", "files")]
+        self.participants.commit(manifest, frozenset(str(branch.committable.handle) for branch in hurried), frozenset())
+        return manifest
+
+    Participants.verify = lambda self, manifest: None  # type: ignore[method-assign]
+    SparkPass.write = hasty  # type: ignore[method-assign]
+
+
+def sweep_nothing() -> None:
+    """What nobody decided is left prepared."""
+    from tpc.coordinator.participants import Participants
+
+    Participants.sweep = lambda self, sweeper, still_leading: 0  # type: ignore[method-assign]
+
+
+def nothing() -> None:
+    """No mistake."""

@@ -1,0 +1,72 @@
+"""The table of cells: whole, without duplicates, and large enough."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import product
+
+import pytest
+
+from tpc import failpoints
+from tpc.chaos.faults.fault import KINDS
+from tpc.chaos.matrix import engine
+from tpc.chaos.matrix.cases import matrix, pairs
+from tpc.chaos.matrix.cells import COLUMNS, blanks, cells
+from tpc.chaos.matrix.scene import SINKS
+from tpc.errors import ConfigurationError
+
+SUITES = ("matrix", "pairs")
+
+
+def test_no_case_is_there_twice() -> None:
+    names = Counter(case.name for case in [*matrix(), *pairs()])
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_every_step_has_a_cell_or_a_blank_for_every_fault() -> None:
+    found = {(cell.step, cell.fault) for cell in cells()} | {(blank.step, blank.fault) for blank in blanks()}
+    assert found == set(product(failpoints.STEPS, KINDS))
+    assert set(COLUMNS) == set(KINDS)
+
+
+def test_every_sink_has_a_cell_or_a_blank_at_every_step_of_a_sink() -> None:
+    steps = [step for step in failpoints.STEPS if step.startswith(("pass.", "sink."))]
+    found = [(cell.step, cell.fault, cell.sink) for cell in cells()]
+    found += [(blank.step, blank.fault, blank.sink) for blank in blanks()]
+    assert Counter(place for place in found if place[0] in steps) == Counter(product(steps, KINDS, SINKS))
+
+
+def test_every_blank_has_a_reason() -> None:
+    assert [blank for blank in blanks() if len(blank.reason) < 10] == []
+
+
+def test_more_than_enough_cases_strike_while_a_branch_is_prepared() -> None:
+    counted = {(case.fault.step, case.fault.kind, case.fault.sink) for case in matrix() if case.counts}
+    assert len(counted) >= 150
+
+
+def test_the_core_has_forty_cases_of_every_fault_and_sink() -> None:
+    core = [case for case in matrix() if case.core]
+    assert len(core) == 40
+    assert {case.fault.kind for case in core} == set(KINDS)
+    assert {case.fault.sink for case in core} == {*SINKS, None}
+
+
+def test_there_are_sixty_pairs_or_more() -> None:
+    assert len(pairs()) >= 60
+
+
+def test_a_case_can_be_asked_for_alone_by_its_name() -> None:
+    found = engine.chosen_cases("sink.commit/kill/kafka", SUITES, seed=1)
+    assert [case.name for case in found] == ["sink.commit/kill/kafka"]
+
+
+def test_the_order_of_the_cases_follows_from_the_seed() -> None:
+    orders = [[case.name for case in engine.chosen_cases(None, SUITES, seed)] for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == sorted(orders[2])
+
+
+def test_a_name_that_no_case_has_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no case of"):
+        engine.chosen_cases("no such case", SUITES, seed=1)

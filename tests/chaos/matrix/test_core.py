@@ -1,0 +1,66 @@
+"""The core of the matrix on the real systems: one fault at one step of a whole pipeline, and all checks after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tpc.chaos.faults.fault import KILL, Fault
+from tpc.chaos.matrix.cases import Case, fault_at, matrix
+from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
+from tpc.chaos.matrix.running import CaseRun
+from tpc.chaos.matrix.theatre import Theatre
+
+pytestmark = [pytest.mark.stack, pytest.mark.spark]
+
+SEED = 1
+CORE = [case for case in matrix() if case.core]
+
+
+def told(record: CaseRecord) -> str:
+    """What a failed case has to say."""
+    lines = [f"{line['s']:8.2f} {line['what']}" for line in record.timeline]
+    differences = [f"{check.name}: {line}" for check in record.checks for line in check.differences]
+    return "\n".join([record.reason, *differences, *lines, record.log])
+
+
+@pytest.mark.parametrize("case", CORE, ids=[case.name for case in CORE])
+def test_the_pipeline_survives(stage: Theatre, case: Case) -> None:
+    record = CaseRun(stage, case, SEED).run()
+    if record.outcome == SKIPPED:
+        pytest.skip(record.reason)
+    assert record.outcome == PASSED, told(record)
+    assert len(record.checks) >= 12
+    assert [fault["step"] for fault in record.fired] == [case.fault.step]
+
+
+def test_a_case_whose_fault_is_never_made_fails(stage: Theatre) -> None:
+    never = Case("never", "matrix", Fault("epoch.decided", KILL, epoch=7))
+    record = CaseRun(stage, never, SEED).run()
+    assert record.outcome != PASSED
+    assert "never made: kill at epoch.decided" in record.reason, told(record)
+
+
+def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(stage: Theatre) -> None:
+    record = CaseRun(stage, Case("too early", "matrix", fault_at("epoch.planned", KILL)), SEED).run()
+    assert record.outcome != PASSED
+    assert record.reason == "the fault was made while no branch was prepared", told(record)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "fault"),
+    [
+        ("commit_before_the_intent", fault_at("epoch.prepared", KILL)),
+        ("sweep_nothing", fault_at("epoch.prepared", KILL)),
+    ],
+)
+def test_a_case_fails_when_the_library_makes_a_mistake(stage: Theatre, mistake: str, fault: Fault) -> None:
+    doctor = f"tests.chaos.matrix.doctored:{mistake}"
+    record = CaseRun(stage, Case(mistake, "matrix", fault), SEED, doctor=doctor).run()
+    assert record.outcome != PASSED
+    assert len(record.fired) == 1, f"the mistake kept the fault from being made: {told(record)}"
+
+
+def test_the_same_case_passes_when_it_does_not(stage: Theatre) -> None:
+    doctor = "tests.chaos.matrix.doctored:nothing"
+    record = CaseRun(stage, Case("no mistake", "matrix", fault_at("epoch.prepared", KILL)), SEED, doctor=doctor).run()
+    assert record.outcome == PASSED, told(record)

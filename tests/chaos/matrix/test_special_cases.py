@@ -1,0 +1,91 @@
+"""The suites of processes, disks and load: their lists, and a few of their cases on the real systems."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.matrix.test_core import SEED, told
+from tpc.chaos.faults.fault import KILL, Fault
+from tpc.chaos.matrix import disk_cases, load_cases, process_cases
+from tpc.chaos.matrix.cases import matrix, pairs
+from tpc.chaos.matrix.cast import CaseFailedError
+from tpc.chaos.matrix.disk_cases import open_file_in
+from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
+from tpc.chaos.matrix.special import SpecialCase
+from tpc.chaos.matrix.theatre import Theatre
+
+SUITES = {"processes": process_cases.cases(), "disk": disk_cases.cases(), "load": load_cases.cases()}
+ALL = [case for cases in SUITES.values() for case in cases]
+CHEAP = (
+    "epoch.planned/power cut: offsets and commits removed",
+    "log.put/the log's disk is full/intent",
+    "log.fsync/EIO on fsync of the log's file/intent",
+)
+
+
+def test_no_case_of_any_suite_is_there_twice() -> None:
+    names = Counter(case.name for case in [*ALL, *matrix(), *pairs()])
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_every_case_names_its_suite_and_its_fault() -> None:
+    assert [case.name for suite, cases in SUITES.items() for case in cases if case.suite != suite] == []
+    assert [case.name for case in ALL if not case.what or case.what not in case.name] == []
+
+
+def test_every_held_fault_has_a_step_at_which_a_process_can_wait() -> None:
+    held = [case for case in ALL if case.fault.held]
+    assert len(held) >= 20
+    assert all(case.fault.lost is None and case.fault.epoch is not None for case in held)
+
+
+def test_a_power_cut_takes_what_its_case_says(tmp_path: Path) -> None:
+    for kind in ("offsets", "commits"):
+        for batch in (0, 1):
+            (tmp_path / kind).mkdir(exist_ok=True)
+            (tmp_path / kind / str(batch)).touch()
+    taken = disk_cases.files_taken(tmp_path, ("offsets", "commits"), 1)
+    assert [str(path.relative_to(tmp_path)) for path in taken] == ["offsets/1", "commits/1"]
+
+
+def test_the_file_that_a_process_writes_is_found_among_its_open_files(tmp_path: Path) -> None:
+
+    with (tmp_path / "written").open("w"):
+        assert open_file_in(os.getpid(), tmp_path) == tmp_path / "written"
+    with pytest.raises(CaseFailedError, match="0 files open"):
+        open_file_in(os.getpid(), tmp_path)
+
+
+def case_named(name: str) -> SpecialCase:
+    return next(case for case in ALL if case.name == name)
+
+
+def passes(record: CaseRecord) -> None:
+    if record.outcome == SKIPPED:
+        pytest.skip(record.reason)
+    assert record.outcome == PASSED, told(record)
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+@pytest.mark.parametrize("name", CHEAP)
+def test_the_pipeline_survives(stage: Theatre, name: str) -> None:
+    case = case_named(name)
+    record = case.run(stage, SEED)
+    passes(record)
+    assert [fault["fault"] for fault in record.fired] == [case.what]
+    assert len(record.checks) >= 12
+
+
+@pytest.mark.stack
+@pytest.mark.spark
+def test_a_power_cut_that_finds_nothing_to_take_fails_its_case(stage: Theatre) -> None:
+    early = disk_cases.PowerCutCase(
+        "nothing to take", "disk", Fault("epoch.prepared", KILL, 0), what="nothing", kinds=("commits",)
+    )
+    record = early.run(stage, SEED)
+    assert record.reason == "there was nothing for the power cut to take", told(record)
