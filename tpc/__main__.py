@@ -250,6 +250,78 @@ def simulate(
     raise typer.Exit(run_simulate(seed, trace))
 
 
+ChaosDirectory = Annotated[Path, typer.Option("--dir", help="where servers, data, record and report go")]
+ChaosSeed = Annotated[int, typer.Option(help="what happens when; the same seed repeats the same faults")]
+
+
+@chaos.command()
+def matrix(
+    *,
+    seed: ChaosSeed = 1,
+    only: Annotated[
+        str | None, typer.Option(help="the case of this name, or those whose name contains it; core: the tests'")
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(help="matrix, pairs, processes, disk or load; may be given again", show_default="all but pairs"),
+    ] = None,
+    directory: ChaosDirectory = Path("tpc-chaos"),
+) -> None:
+    """Every step of the protocol x every fault, on real servers: nothing lost, nothing doubled, nothing left."""
+    from tpc.chaos.matrix.command import run_matrix
+    from tpc.chaos.matrix.engine import SUITES
+
+    suites = suite or [name for name in SUITES if name != "pairs"]
+    raise typer.Exit(run_matrix(directory, seed=seed, only=only, suites=suites))
+
+
+@chaos.command()
+def soak(
+    *,
+    minutes: Annotated[float, typer.Option(min=0.1, help="how long the main job is killed")] = 60.0,
+    seed: ChaosSeed = 1,
+    kills_only: Annotated[bool, typer.Option("--kills-only", help="leave the pairs out")] = False,
+    directory: ChaosDirectory = Path("tpc-soak"),
+) -> None:
+    """Pairs of faults, then the demo's pipeline at full speed, killed over and over, and judged."""
+    from tpc.chaos.matrix.command import run_matrix
+    from tpc.chaos.soak import run_soak
+
+    paired = 0 if kills_only else run_matrix(directory / "pairs", seed=seed, suites=["pairs"])
+    raise typer.Exit(run_soak(minutes=minutes, seed=seed, directory=directory / "kills") or paired)
+
+
+@chaos.command()
+def run(
+    target: Target,
+    *,
+    faults: Annotated[str, typer.Option(help="all, or some of kill,worker,exit,error,hang,zombie")] = "all",
+    minutes: Annotated[float, typer.Option(min=0.1, help="how long there are faults")] = 5.0,
+    seed: ChaosSeed = 1,
+    expect: Annotated[
+        str | None, typer.Option(help="module:function for the expected rows", show_default="expected beside TARGET")
+    ] = None,
+    local_stack: Annotated[
+        bool, typer.Option("--local-stack", help="start local servers and set TPC_KAFKA, TPC_POSTGRES, TPC_MONGO")
+    ] = False,
+    directory: ChaosDirectory = Path("tpc-chaos-run"),
+) -> None:
+    """Your own pipeline under faults: killed, stopped, held and failed at its steps, then its sinks are compared."""
+    from tpc.chaos.own.command import run_own
+
+    raise typer.Exit(
+        run_own(
+            target,
+            faults=faults,
+            minutes=minutes,
+            seed=seed,
+            expect=expect,
+            local_stack=local_stack,
+            directory=directory,
+        )
+    )
+
+
 def main() -> None:
     """The entry point of the `tpc` command: an error of ours is one readable paragraph and exit code 1."""
     try:

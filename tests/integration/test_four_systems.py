@@ -1,4 +1,8 @@
-"""Kafka, PostgreSQL, MongoDB and files as one unit, on the real systems, killed at every step and restarted."""
+"""Kafka, PostgreSQL, MongoDB and files as one unit, on the real systems, killed at every step and restarted.
+
+Several deaths of one pipeline, one after the other, and with state; each step with each sink and each fault by itself
+is the matrix's (`tests/chaos/matrix`).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import tpc
-from tests.integration.scene import ALL, Dead, Scene, Systems, die, exit_worker
+from tests.integration.scene import Dead, Scene, Systems, die, exit_worker
 from tpc.errors import TpcError
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -39,7 +43,7 @@ def steps(sink: str | None) -> list[tuple[str, dict[str, Any], type[Exception]]]
     ]
 
 
-@pytest.mark.parametrize("sink", ALL)
+@pytest.mark.parametrize("sink", ["kafka", "airports"])
 def test_one_sink_alone_comes_back_right_from_every_step(systems: Systems, sink: str) -> None:
     scene = Scene(systems, [sink])
     scene.feed()
@@ -51,7 +55,7 @@ def test_one_sink_alone_comes_back_right_from_every_step(systems: Systems, sink:
     scene.check()
 
 
-@pytest.mark.parametrize("first", ALL)
+@pytest.mark.parametrize("first", ["kafka", "files"])
 def test_all_sinks_together_come_back_right_from_every_step_whoever_commits_first(systems: Systems, first: str) -> None:
     scene = Scene(systems, stateful=first == "kafka")
     scene.feed()

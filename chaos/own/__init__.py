@@ -1,0 +1,1 @@
+"""A pipeline of the user's own under faults: `tpc chaos run`. See `command`."""
