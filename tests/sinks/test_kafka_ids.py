@@ -161,7 +161,7 @@ def test_a_new_worker_process_has_ids_of_its_own(kafka: KafkaTopics, branches: B
     answers = context.Queue()
     child = context.Process(target=_prepare_in_child, args=(branches.sink, branches.pipeline.name, answers))
     child.start()
-    theirs = answers.get(timeout=30)
+    theirs = answers.get(timeout=120)
     child.join(30)
 
     assert child.exitcode == 0
