@@ -99,7 +99,7 @@ def _run(
         finally:
             shutil.rmtree(layout.scratch, ignore_errors=True)
     if not keep:
-        for place in (layout.servers, layout.files):
+        for place in (layout.servers, layout.files, layout.commits):
             shutil.rmtree(place, ignore_errors=True)  # no servers' data where all are the user's own
     return checks
 
@@ -149,7 +149,7 @@ def run_stop(directory: Path | str = DIRECTORY, *, console: Console | None = Non
     except LocalStackError as error:
         console.print(f"[bold red]nothing to stop:[/] {_escaped(error)}", soft_wrap=True)
         return 2
-    for place in (layout.servers, layout.files):
+    for place in (layout.servers, layout.files, layout.commits):
         shutil.rmtree(place, ignore_errors=True)
     console.print("stopped; the report and the verdict stay in", str(layout.directory))
     return 0

@@ -41,6 +41,11 @@ class Layout:
         return self.directory / "files"
 
     @property
+    def commits(self) -> Path:
+        """Copies of Spark's commit records, which it keeps for a hundred batches only."""
+        return self.directory / "commits"
+
+    @property
     def scratch(self) -> Path:
         """Spark's temporary files."""
         return self.directory / "scratch"
@@ -59,6 +64,7 @@ class Layout:
             environment["TPC_MONGO"],
             self.checkpoint,
             self.files,
+            self.commits,
         )
 
 
@@ -67,7 +73,7 @@ def claim(layout: Layout, more: tuple[str, ...] = ()) -> None:
 
     Raises `ConfigurationError`.
     """
-    known = {layout.servers, layout.checkpoint, layout.files, layout.scratch}
+    known = {layout.servers, layout.checkpoint, layout.files, layout.commits, layout.scratch}
     known |= {layout.directory / name for name in (VERDICT_FILE, REPORT_FILE, RUN_FILE, PIPELINE_LOG, *more)}
     if (layout.servers / kept.FILE_NAME).exists():
         raise ConfigurationError(

@@ -38,6 +38,8 @@ class Places:
     uri: str
     checkpoint: Path
     files: Path
+    commits: Path
+    """Copies of Spark's `commits/N`, also of those that Spark has removed since."""
 
     def left(self) -> Where:
         """Where the run may have left something behind."""
@@ -100,7 +102,11 @@ class Shown:
         """The ids of flights that wait for their report in the join's state store."""
         operator = state_store.join_operator(self.places.checkpoint)
         found = state_store.read_state(
-            self.places.checkpoint, operator, "left-keyWithIndexToValue", ["flight_id", "matched"]
+            self.places.checkpoint,
+            operator,
+            "left-keyWithIndexToValue",
+            ["flight_id", "matched"],
+            commits=self.places.commits,
         )
         return {row["flight_id"] for row in found if not row["matched"]}
 

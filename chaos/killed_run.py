@@ -7,13 +7,13 @@ theirs. Everything that happens goes into a `RunRecord`.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from tpc.chaos.checkers.compare import Check, tallies_equal
 from tpc.chaos.checkers.recovery import recovery_bounded
@@ -25,9 +25,12 @@ from tpc.chaos.kill_plan import Kill
 from tpc.chaos.killer import Hit, Killed, Killer
 from tpc.chaos.run_record import RunRecord
 from tpc.chaos.stack import Stack
+from tpc.coordinator.spark_log import SparkLog
 from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
 
 RESTART_DELAY_S = 0.2
+MAY_CHANGE = 5
+"""Spark's newest commits: those that a replay may write anew, and those since the last look."""
 RECOVERY_BOUND_S = 120.0
 """From a restart to the first new epoch, Spark's own start included, on a machine that has other things to do too."""
 SPARE_RESTARTS = 3
@@ -124,7 +127,7 @@ def run_pipeline(
 
     killer = Killer(kills.plan, for_s=kills.for_s, on_hit=on_hit, on_kill=on_kill)
     with killer, (layout.directory / PIPELINE_LOG).open("wb") as log:
-        reader = _LogReader(record, layout.checkpoint)
+        reader = _LogReader(record, layout)
         try:
             return supervise(
                 [sys.executable, "-m", "tpc.chaos.exposed", killer.address, *_arguments(layout, per_epoch)],
@@ -150,26 +153,33 @@ def _arguments(layout: Layout, per_epoch: tuple[int, int]) -> list[str]:
 
 
 class _LogReader:
-    """Takes the pipeline's log into the record while it grows."""
+    """Takes the pipeline's log into the record while it grows, and copies Spark's commits before they are removed."""
 
     INTERVAL_S = 0.5
 
-    def __init__(self, record: RunRecord, checkpoint: Path) -> None:
+    def __init__(self, record: RunRecord, layout: Layout) -> None:
         self.record = record
-        self.checkpoint = checkpoint
+        self.layout = layout
+        layout.commits.mkdir(exist_ok=True)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="log reader", daemon=True)
         self._thread.start()
 
     def _follow(self) -> None:
         while not self._ended.wait(self.INTERVAL_S):
-            self.record.read_log(self.checkpoint)
+            self._read()
+
+    def _read(self) -> None:
+        self.record.read_log(self.layout.checkpoint)
+        for batch in SparkLog(self.layout.checkpoint).batches("commits")[-MAY_CHANGE:]:
+            with suppress(FileNotFoundError):
+                shutil.copy(self.layout.checkpoint / "commits" / str(batch), self.layout.commits)
 
     def stop(self) -> None:
         """Read what is left and end."""
         self._ended.set()
         self._thread.join()
-        self.record.read_log(self.checkpoint)
+        self._read()
 
 
 def _recoveries(record: RunRecord) -> list[Check]:

@@ -49,6 +49,7 @@ def run_soak(
     layout = Layout(directory.resolve())
     record = RunRecord({"seed": seed, "minutes": minutes, "rows": rows})
     stack = Stack(layout.servers, report=record.note)
+    checks: list[Check] | None = None
     try:
         with sigterm_as_interrupt(), Screen(record, console):
             claim(layout, (SOAK_FILE,))
@@ -57,12 +58,18 @@ def run_soak(
         console.print(f"stopped; nothing is left running, {len(record.kills)} kills stand in {SOAK_FILE}")
         return INTERRUPTED
     except (ConfigurationError, LocalStackError) as error:
-        console.print("the soak could not be run:", str(error), markup=False, soft_wrap=True)
+        console.print("the soak could not be run, or not judged:", str(error), markup=False, soft_wrap=True)
+        if record.kills:
+            console.print(
+                f"{len(record.kills)} kills were made; what they left is in", str(layout.directory), markup=False
+            )
         return 2
     finally:
         stack.kill()
-        for place in (layout.scratch, layout.servers, layout.files):
-            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(layout.scratch, ignore_errors=True)
+        if checks is not None:  # else what is to be judged would be gone
+            for place in (layout.servers, layout.files, layout.commits):
+                shutil.rmtree(place, ignore_errors=True)
     _tell(console, layout, record, checks)
     return 0 if all(check.passed for check in checks) else 1
 

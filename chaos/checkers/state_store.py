@@ -1,10 +1,10 @@
 """What a stopped query keeps in its state stores, read by a Spark session of its own in a process of its own.
 
-`python -m tpc.chaos.checkers.state_store CHECKPOINT OPERATOR STORE COLUMN...` prints the columns of a store's values,
-one JSON object a line. Spark 4.0's reader of state (`spark.read.format("statestore")`) opens a join's stores only in
-checkpoint format v1: "... 1.changelog does not exist" is what it says of v2, whose file names carry a unique id. The
-two formats differ in names alone, and `commits/N` says which ids were committed: `as_format_v1` makes a view of the
-checkpoint with v1's names, out of hard links, and changes nothing in the checkpoint.
+`python -m tpc.chaos.checkers.state_store CHECKPOINT COMMITS OPERATOR STORE COLUMN...` prints the columns of a store's
+values, one JSON object a line. Spark 4.0's reader of state (`spark.read.format("statestore")`) opens a join's stores
+only in checkpoint format v1: "... 1.changelog does not exist" is what it says of v2, whose file names carry a unique
+id. The two formats differ in names alone, and `commits/N` says which ids were committed: `as_format_v1` makes a view of
+the checkpoint with v1's names, out of hard links, and changes nothing in the checkpoint.
 """
 
 from __future__ import annotations
@@ -27,10 +27,16 @@ JOIN_STORES = ("left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNu
 """The stores of a stream-stream join, in the order in which `commits/N` lists their ids."""
 
 
-def read_state(checkpoint: Path, operator: int, store: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The values of a store after the last committed epoch. Raises `LocalStackError` with what Spark said."""
-    module = "tpc.chaos.checkers.state_store"
-    command = [sys.executable, "-m", module, str(checkpoint), str(operator), store, *columns]
+def read_state(
+    checkpoint: Path, operator: int, store: str, columns: Sequence[str], *, commits: Path | None = None
+) -> list[dict[str, Any]]:
+    """The values of a store after the last committed epoch. Raises `LocalStackError` with what Spark said.
+
+    Spark removes all but its newest hundred `commits/N`, and the state is rebuilt from the first: `commits` is a folder
+    with copies of those that are gone.
+    """
+    module, kept = "tpc.chaos.checkers.state_store", checkpoint / "commits" if commits is None else commits
+    command = [sys.executable, "-m", module, str(checkpoint), str(kept), str(operator), store, *columns]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=READ_TIMEOUT_S, check=True)
     except subprocess.TimeoutExpired as error:
@@ -49,11 +55,11 @@ def join_operator(checkpoint: Path) -> int:
     return int(found[0])
 
 
-def as_format_v1(checkpoint: Path, operator: int, view: Path) -> None:
+def as_format_v1(checkpoint: Path, kept: Path, operator: int, view: Path) -> None:
     """Make `view` a checkpoint in format v1 with the state of one operator. Raises `LocalStackError` where files
     are missing (older than what Spark keeps, or never written).
     """
-    commits = _commits(checkpoint)
+    commits = _commits(kept, checkpoint / "commits")
     shutil.copytree(checkpoint / "offsets", view / "offsets")
     shutil.copy(checkpoint / "metadata", view / "metadata")
     (view / "commits").mkdir()
@@ -79,26 +85,26 @@ def _link_version(source: Path, target: Path, version: int, unique_id: str) -> N
     os.link(changelog, target / f"{version}.changelog")
 
 
-def _commits(checkpoint: Path) -> Mapping[int, dict[str, Any]]:
+def _commits(kept: Path, present: Path) -> Mapping[int, dict[str, Any]]:
     """Spark's commit records by batch, the first to the last; each is a version line and a line of JSON."""
     found = {}
-    for path in (checkpoint / "commits").iterdir():
+    for path in [*kept.iterdir(), *present.iterdir()]:
         if path.name.isdigit():  # checksum files lie beside them
             found[int(path.name)] = json.loads(path.read_text().split("\n", 1)[1])
     if sorted(found) != list(range(len(found))):
-        raise LocalStackError(f"{checkpoint / 'commits'} does not begin with batch 0: older ones are gone")
+        raise LocalStackError(f"{present} does not begin with batch 0: older ones are gone, and were not kept")
     return dict(sorted(found.items()))
 
 
 def main(arguments: Sequence[str]) -> None:
     """Print the values of a store."""
-    checkpoint, operator, store, *columns = arguments
+    checkpoint, kept, operator, store, *columns = arguments
     with tempfile.TemporaryDirectory(dir=checkpoint, prefix=".state-view-") as place:
         from tpc.chaos.spark_session import spark_session
 
         view = Path(place) / "checkpoint"
         view.mkdir()
-        as_format_v1(Path(checkpoint), int(operator), view)
+        as_format_v1(Path(checkpoint), Path(kept), int(operator), view)
         session = spark_session(
             "state reader",
             directory=Path(place) / "spark",

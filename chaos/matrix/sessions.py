@@ -52,6 +52,8 @@ class Gateway:
         from pyspark.sql import SparkSession
 
         gateway = launch_gateway()  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+        # The JVM still lets go of objects of the drivers before, by their numbers: this one's must be others.
+        gateway.gateway_property.pool.next_id = os.getpid() * 10_000
         jvm = gateway.jvm
         context = jvm.org.apache.spark.api.java.JavaSparkContext(jvm.org.apache.spark.SparkContext.getOrCreate())
         conf = SparkConf(_jvm=jvm, _jconf=context.getConf())
