@@ -99,10 +99,10 @@ def test_the_deadline_begins_anew_with_each_call(
 ) -> None:
     monkeypatch.setattr("tpc.coordinator.sql_postgres.GRACE_S", 0)
     postgres.execute(
-        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.25); RETURN NEW; END $$"
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.7); RETURN NEW; END $$"
     )
     postgres.execute("CREATE TRIGGER wait AFTER INSERT ON tpc_log FOR EACH ROW EXECUTE FUNCTION wait()")
-    impatient = log_at(postgres.dsn, timeout_s=0.5)
+    impatient = log_at(postgres.dsn, timeout_s=2.0)
     assert [impatient.put(slot, b"late") for slot in (2, 3, 4, 5)] == [True] * 4
 
 

@@ -11,7 +11,8 @@ import pytest
 from tests.docs.examples import DOCS, EXAMPLES, load
 
 TUTORIAL = DOCS / "tutorial-pairing.md"
-PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if not path.stem.endswith("sqlite_sink")]
+NO_PROGRAMS = ("sqlite_sink", "chaos_orders")
+PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if not path.stem.endswith(NO_PROGRAMS)]
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
@@ -19,6 +20,11 @@ def test_an_example_can_be_imported_and_says_what_it_is(path: Path) -> None:
     module = load(path.stem)
     assert module.__doc__
     assert callable(module.main)
+
+
+def test_the_example_for_faults_offers_what_the_command_asks_for() -> None:
+    module = load("chaos_orders")
+    assert all(callable(getattr(module, name)) for name in ("pipeline", "feed", "expected"))
 
 
 def test_the_code_of_the_tutorial_stands_in_the_example() -> None:

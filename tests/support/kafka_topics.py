@@ -40,6 +40,11 @@ class KafkaTopics:
         wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         for created in self.admin.create_topics([wanted], operation_timeout=DEADLINE_S).values():
             created.result(DEADLINE_S)
+        deadline = time.monotonic() + DEADLINE_S
+        while len(self.admin.list_topics(name, timeout=DEADLINE_S).topics[name].partitions) < partitions:
+            # A busy broker answers the creation before its own metadata have it.
+            assert time.monotonic() < deadline, f"topic {name} does not come into sight"
+            time.sleep(0.02)
         return name
 
     def produce(self, topic: str, messages: Iterable[tuple[Any, ...]]) -> None:
