@@ -101,7 +101,8 @@ def test_the_end_of_a_process_ends_what_it_has_started(tmp_path: Path) -> None:
 
 
 SUPERVISOR = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's children ignore it
 from tpc.coordinator.supervisor import supervise
 sleep = "import time; time.sleep(600)"
 code = f"import os, subprocess, sys; child = subprocess.Popen([sys.executable, '-S', '-c', '{sleep}']);" \\
