@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from tpc.chaos import kept
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.flights_shown import Places
 from tpc.chaos.report import write_report
+from tpc.chaos.run_directory import claim_directory
 from tpc.chaos.stack import VARIABLES
 from tpc.errors import ConfigurationError, LocalStackError
 
@@ -73,22 +73,14 @@ def claim(layout: Layout, more: tuple[str, ...] = ()) -> None:
 
     Raises `ConfigurationError`.
     """
-    known = {layout.servers, layout.checkpoint, layout.files, layout.commits, layout.scratch}
-    known |= {layout.directory / name for name in (VERDICT_FILE, REPORT_FILE, RUN_FILE, PIPELINE_LOG, *more)}
     if (layout.servers / kept.FILE_NAME).exists():
         raise ConfigurationError(
             f"{layout.directory} holds the servers of an earlier demo that were kept",
             remedy="end them with `tpc demo --stop`, or choose another directory with --dir.",
         )
-    present = set(layout.directory.iterdir()) if layout.directory.exists() else set()
-    if strangers := present - known:
-        raise ConfigurationError(
-            f"{layout.directory} holds something that is not a demo's: {sorted(strangers)[0].name}",
-            remedy="choose an empty directory with --dir.",
-        )
-    for path in present:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    layout.directory.mkdir(parents=True, exist_ok=True)
+    folders = (layout.servers, layout.checkpoint, layout.files, layout.commits, layout.scratch)
+    files = (VERDICT_FILE, REPORT_FILE, RUN_FILE, PIPELINE_LOG, *more)
+    claim_directory(layout.directory, [*(path.name for path in folders), *files])
 
 
 def write_results(run: Mapping[str, Any], layout: Layout, checks: list[Check]) -> None:

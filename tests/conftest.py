@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,8 @@ from tests.support.mongo_database import MongoDatabase
 from tests.support.mongo_database import fresh_database as fresh_mongo_database
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.postgres_database import fresh_database as fresh_postgres_database
+from tpc.chaos.faults import small_disk
+from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.server import LocalServer, Server
 from tpc.chaos.spark_session import spark_session
 from tpc.chaos.stack import Stack
@@ -101,3 +104,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, _report: Callable[[str], Non
         pytest.skip(f"no Spark session: {error}")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A mounted file system of 64 KB, to be filled or made read-only."""
+    if reason := small_disk.why_not():
+        pytest.skip(f"a tmpfs cannot be mounted here: {reason}")
+    with small_disk.mounted(tmp_path / "small") as disk:
+        yield disk

@@ -16,6 +16,7 @@ from tpc.chaos.matrix.engine import SUITES, chosen_cases, run_cases
 from tpc.chaos.matrix.records import FAILED, FILE_NAME, PASSED, CaseRecord, closing_line, counted
 from tpc.chaos.matrix.theatre import proxied_stack, theatre
 from tpc.chaos.matrix_report import write_matrix_report
+from tpc.chaos.run_directory import claim_directory
 from tpc.errors import ConfigurationError, LocalStackError
 
 INTERRUPTED = 130
@@ -41,7 +42,7 @@ def run_matrix(
     interrupted = False
     try:
         cases = chosen_cases(only, suites, seed)
-        _claim(place)
+        claim_directory(place, _OWN)
         with sigterm_as_interrupt():
             _run(place, cases, seed, {"only": only or "", "suites": ", ".join(suites)}, console)
     except (ConfigurationError, LocalStackError) as error:
@@ -61,19 +62,6 @@ def run_matrix(
     console.print("record", str(place / FILE_NAME), soft_wrap=True)
     console.print(closing_line(place))
     return INTERRUPTED if interrupted else int(failed > 0)
-
-
-def _claim(place: Path) -> None:
-    """Make the directory ours: empty but for what an earlier run left. Raises `ConfigurationError`."""
-    present = list(place.iterdir()) if place.exists() else []
-    if strangers := sorted(path.name for path in present if path.name not in _OWN):
-        raise ConfigurationError(
-            f"{place} holds something that is not of an earlier run: {strangers[0]}",
-            remedy="choose an empty directory with --dir.",
-        )
-    for path in present:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    place.mkdir(parents=True, exist_ok=True)
 
 
 def _run(place: Path, cases: Sequence[Case], seed: int, settings: dict[str, object], console: Console) -> None:

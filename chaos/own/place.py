@@ -6,7 +6,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpc.errors import ConfigurationError
+from tpc.chaos.run_directory import claim_directory
 
 VARIABLE = "TPC_CHAOS_DIR"
 """Names to the user's functions a directory that is new in every run: for checkpoint, files, Spark's scratch files."""
@@ -55,15 +55,8 @@ class Layout:
 
     def claim(self) -> None:
         """Make the directory ours: empty but for what an earlier run left. Raises `ConfigurationError`."""
-        known = {self.servers, self.work, self.steps, self.temporary, self.log, self.result, self.report}
-        present = set(self.directory.iterdir()) if self.directory.exists() else set()
-        if strangers := present - known:
-            raise ConfigurationError(
-                f"{self.directory} holds something that is not of such a run: {sorted(strangers)[0].name}",
-                remedy="choose an empty directory with --dir.",
-            )
-        for path in present:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        known = (self.servers, self.work, self.steps, self.temporary, self.log, self.result, self.report)
+        claim_directory(self.directory, [path.name for path in known])
         for path in (self.work, self.steps, self.temporary):
             path.mkdir(parents=True)
 

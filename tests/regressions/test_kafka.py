@@ -44,7 +44,7 @@ print(coordinator.engine.state.last_complete, flush=True)
 
 @pytest.mark.spark
 def test_a_commit_without_the_producer_that_wrote_does_not_report_success_and_do_nothing(systems: Systems) -> None:
-    """Arroyo, issue 224: after a restart the sink had no producer to commit with, logged that and reported success."""
+    """Arroyo: after a restart the sink had no producer to commit with, logged that and reported success."""
     scene = Scene(systems, ["kafka"])
     scene.feed()
     scene.run_with({"epoch.decided": die}, Dead)

@@ -40,7 +40,7 @@ def test_a_name_that_begins_like_another_does_not_abort_the_other_s_transactions
 def test_recovery_in_one_database_does_not_trip_over_the_transactions_of_another(
     postgres: PostgresDatabase, jobs: Jobs
 ) -> None:
-    """Citus, issue 6548: names of prepared transactions did not tell the database, and recovery met those of others."""
+    """Citus: names of prepared transactions did not tell the database, and recovery met those of others."""
     with fresh_database(postgres.dsn) as other:
         databases = (postgres, other)
         for database in databases:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.mark.spark
 def test_an_absent_prepared_transaction_is_not_taken_for_a_committed_one(systems: Systems) -> None:
-    """SeaTunnel, pull request 11569: at a restore "no such transaction" meant "committed before"; rows were lost."""
+    """SeaTunnel: at a restore "no such transaction" meant "committed before"; rows were lost."""
     scene = Scene(systems, ["kafka", "rows"])
     scene.feed()
     scene.run()
@@ -39,7 +39,7 @@ def test_an_absent_prepared_transaction_is_not_taken_for_a_committed_one(systems
 def test_a_branch_whose_marker_was_pruned_is_not_taken_for_one_never_committed(
     postgres: PostgresDatabase, jobs: Jobs
 ) -> None:
-    """RisingWave, pull request 25935: at the end of the retained history the answer was "never committed: do it again".
+    """RisingWave: at the end of the retained history the answer was "never committed: do it again".
 
     Here the marker of a committed epoch is pruned while a coordinator that stood still has yet to ask for it.
     """
@@ -61,7 +61,7 @@ def test_a_branch_whose_marker_was_pruned_is_not_taken_for_one_never_committed(
 def test_a_prepare_that_comes_after_recovery_has_looked_is_not_left_for_ever(
     kafka: KafkaTopics, postgres: PostgresDatabase, mongo: MongoDatabase, tmp_path: Path, jobs: Jobs
 ) -> None:
-    """Greenplum, pull request 10393: a backend of the dead master finished its PREPARE after recovery's only scan."""
+    """Greenplum: a backend of the dead master finished its PREPARE after recovery's only scan."""
     targets = Targets(kafka, postgres, mongo, tmp_path, "target")
     job = jobs.new(*targets.sinks(), sweep_interval_s=0.0)
     dead = job.start()

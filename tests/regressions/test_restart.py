@@ -23,7 +23,7 @@ def lose(scene: Scene, kind: str, batch: int) -> None:
 
 
 def test_a_batch_replayed_under_its_number_does_not_commit_twice(systems: Systems) -> None:
-    """Paimon, issue 9666: a batch that Spark ran again was committed again, and sums were doubled."""
+    """Paimon: a batch that Spark ran again was committed again, and sums were doubled."""
     scene = Scene(systems)
     scene.feed()
     scene.run()
@@ -36,7 +36,7 @@ def test_a_batch_replayed_under_its_number_does_not_commit_twice(systems: System
 
 
 def test_an_epoch_without_rows_does_not_pass_without_a_record(systems: Systems) -> None:
-    """RisingWave, issue 26492 and pull request 26498: empty epochs were acknowledged and not recorded; a recovery then
+    """RisingWave: empty epochs were acknowledged and not recorded; a recovery then
     began at an older epoch, and nothing was committed ever after.
     """
     scene = Scene(systems, ["kafka", "rows"], stateful=True)

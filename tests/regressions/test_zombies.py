@@ -21,7 +21,7 @@ pytestmark = pytest.mark.stack
 
 
 def test_a_zombie_does_not_move_the_consumer_group_back(kafka: KafkaTopics, jobs: Jobs) -> None:
-    """Iceberg's sink for Kafka Connect, issue 17551: a zombie wrote its old offsets again, and the last writer won."""
+    """Iceberg's sink for Kafka Connect: a zombie wrote its old offsets again, and the last writer won."""
     topic = kafka.topic("out")
     offsets = KafkaOffsetsSink(kafka.name("group"), servers=kafka.bootstrap, name="offsets")
     job = jobs.new(KafkaSink(topic, servers=kafka.bootstrap, name="kafka"), offsets)
@@ -41,7 +41,7 @@ def test_a_zombie_does_not_move_the_consumer_group_back(kafka: KafkaTopics, jobs
 def test_two_coordinators_at_once_do_not_both_commit_their_epoch(
     kafka: KafkaTopics, postgres: PostgresDatabase, mongo: MongoDatabase, tmp_path: Path, jobs: Jobs
 ) -> None:
-    """Iceberg's sink for Kafka Connect, issue 17637: after a rebalance two coordinators went on committing."""
+    """Iceberg's sink for Kafka Connect: after a rebalance two coordinators went on committing."""
     targets = Targets(kafka, postgres, mongo, tmp_path, "target")
     job = jobs.new(*targets.sinks())
     old = job.start()

@@ -5,22 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tpc.chaos.faults import failing_fsync, small_disk
+from tpc.chaos.faults import failing_fsync
 from tpc.chaos.faults.failing_fsync import FailingFsync
 from tpc.chaos.faults.small_disk import SmallDisk
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    if reason := small_disk.why_not():
-        pytest.skip(f"a tmpfs cannot be mounted here: {reason}")
-    with small_disk.mounted(tmp_path / "small") as disk:
-        yield disk
 
 
 def test_a_full_disk_takes_nothing_until_it_is_emptied(disk: SmallDisk) -> None:

@@ -1,0 +1,25 @@
+"""The directory of a run: made anew, and never at the cost of something that is not of an earlier run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from tpc.errors import ConfigurationError
+
+
+def claim_directory(directory: Path, known: Collection[str]) -> None:
+    """Make it empty; it may hold only what an earlier run has left, by the names in `known`.
+
+    Raises `ConfigurationError` when it holds anything else, and changes nothing then.
+    """
+    present = sorted(directory.iterdir()) if directory.exists() else []
+    if strangers := [path.name for path in present if path.name not in known]:
+        raise ConfigurationError(
+            f"{directory} holds something that is not of an earlier run: {strangers[0]}",
+            remedy="choose an empty directory with --dir.",
+        )
+    for path in present:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    directory.mkdir(parents=True, exist_ok=True)
