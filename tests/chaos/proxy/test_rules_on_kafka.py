@@ -72,11 +72,8 @@ def test_a_client_stays_behind_the_proxy(proxy: Proxy, topics: KafkaTopics, bran
     assert outcome.verdict is Verdict.COMMITTED
     assert visible(branches, topics) == ["a"]
     details = {kind: [fired.request.detail for fired in rule.fired] for kind, rule in watching.items()}
-    assert details == {
-        "InitProducerId": [committable.resource],
-        "Produce": [committable.resource],
-        "EndTxn": [f"commit {committable.resource}"],
-    }
+    assert committable.resource in details.pop("InitProducerId"), "beside those that are made ahead of their use"
+    assert details == {"Produce": [committable.resource], "EndTxn": [f"commit {committable.resource}"]}
 
 
 @pytest.mark.parametrize("action", [Action.LOSE_REPLY_AND_RESET, Action.LOSE_REPLY_SILENTLY])
