@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sink import CheckContext
 from tpc.sinks.kafka_cluster import KafkaCluster
+from tpc.sinks.kafka_login import require_login
 from tpc.sinks.kafka_rows import Layout
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ def check_sink(cluster: KafkaCluster, sink: KafkaSink, context: CheckContext) ->
             )
 
 
-def check_reachable(cluster: KafkaCluster, sink: KafkaSink | KafkaOffsetsSink, context: CheckContext) -> None:
+def check_reachable(sink: KafkaSink | KafkaOffsetsSink, context: CheckContext) -> None:
     """The cluster answers and takes the login."""
     try:
-        cluster.cluster_id()
+        require_login(sink.connection, sink.timeout_s)
     except TransientError as error:
         raise ConfigurationError(
             error.what,

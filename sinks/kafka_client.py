@@ -1,6 +1,6 @@
 """How to reach a Kafka cluster: the user's settings, for each of the two clients that this sink needs.
 
-confluent-kafka (librdkafka) writes and administers; kafka-python ends transactions. The user states the connection
+confluent-kafka (librdkafka) writes; kafka-python asks, and ends transactions. The user states the connection
 once, in librdkafka's words; what concerns security is translated for kafka-python here. Secrets are `tpc.env(...)`
 and are resolved in the process that connects, so that none is pickled, printed or logged.
 This module opens no connection.
@@ -126,3 +126,12 @@ class Connection:
             if theirs in configuration:
                 configuration[theirs] = configuration[theirs].upper()
         return configuration
+
+
+def reason_of(error: BaseException) -> str:
+    """What confluent-kafka said, in words."""
+    from confluent_kafka import KafkaError
+
+    inner = error.args[0] if error.args else None
+    text = inner.str() if isinstance(inner, KafkaError) else str(error)
+    return text or type(error).__name__

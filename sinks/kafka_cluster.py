@@ -1,187 +1,145 @@
-"""What a Kafka cluster says about itself, its topics and its groups: confluent's admin client with deadlines.
+"""What a Kafka cluster says about itself, its topics and its groups.
 
-Every question ends within `timeout_s` in an answer or in one of our errors; what the answers mean is the caller's.
+Asked with kafka-python. confluent-kafka's admin client can ask too, and must not be used for it: librdkafka 2.16 ended
+whole processes in an assertion of `rd_kafka_admin_response_parse` at the first questions to a busy cluster, and it
+creates a topic that it is asked for where brokers are allowed to. What the answers mean is the caller's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
+
+from kafka.protocol.admin.configs import DescribeConfigsRequest
+from kafka.protocol.admin.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from tpc.errors import ConfigurationError, TransientError
-from tpc.sinks.kafka_client import Connection
+from tpc.sinks.kafka_answers import NONE, Reply
+from tpc.sinks.kafka_raw import GROUP, RawClient, brokers, by_coordinator, forget, reply_of
 
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-    from confluent_kafka.admin import AdminClient
-
-T = TypeVar("T")
+_TOPIC, _BROKER = 2, 4
+"""Kinds of resources in DescribeConfigs."""
+_NO_TOPIC = ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION")
 
 
 class KafkaCluster:
-    """Questions to one cluster. Connects at the first one; calls may come from one thread at a time."""
+    """Questions to one cluster, each raising `TransientError` when it is not answered in the client's time.
 
-    def __init__(self, connection: Connection, timeout_s: float) -> None:
-        self._connection = connection
-        self._timeout_s = timeout_s
-        self._admin: AdminClient | None = None
-        self._last_error: KafkaError | None = None
+    What the user may not see is a `ConfigurationError`. Calls may come from one thread at a time.
+    """
 
-    def close(self) -> None:
-        """Let go of the connections; the next question opens new ones."""
-        self._admin = None
-
-    @property
-    def admin(self) -> AdminClient:
-        """The client itself, made when first asked for."""
-        if self._admin is None:
-            from confluent_kafka import KafkaException
-            from confluent_kafka.admin import AdminClient
-
-            configuration = self._connection.librdkafka()
-            configuration["error_cb"] = self._remember
-            try:
-                self._admin = AdminClient(configuration)
-            except (KafkaException, TypeError) as error:
-                raise ConfigurationError(
-                    f"librdkafka refuses the client settings: {reason_of(error)}",
-                    remedy="correct client=; the names stand in librdkafka's CONFIGURATION.md.",
-                ) from error
-        return self._admin
-
-    def _remember(self, error: KafkaError) -> None:
-        from confluent_kafka import KafkaError
-
-        if self._last_error is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._last_error = error
+    def __init__(self, client: RawClient) -> None:
+        self._client = client
 
     def cluster_id(self) -> str:
         """The cluster's own id, the same for all its brokers and for ever."""
-        described = self._answer("cluster id", lambda: self.admin.describe_cluster(**self._limit))
-        return str(described.cluster_id)
+        found = self._metadata([]).cluster_id
+        if not found:
+            raise TransientError("the Kafka cluster does not tell its id")
+        return str(found)
 
     def partitions(self, topic: str) -> int | None:
-        """How many partitions a topic has; None when there is no such topic."""
-        from confluent_kafka import KafkaError
-
-        metadata = self._call(f"topic {topic}", lambda: self.admin.list_topics(topic, timeout=self._timeout_s))
-        found = metadata.topics.get(topic)
-        if found is None:
+        """How many partitions a topic has; None when there is no such topic. Never creates one."""
+        (found,) = self._metadata([topic]).topics
+        reply = reply_of(found.error_code)
+        if reply.name in _NO_TOPIC:
             return None
-        if found.error is not None:
-            if found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                raise _unauthorised(f"topic {topic}", found.error)
-            return None
+        _require(reply, f"topic {topic}")
         return len(found.partitions)
 
     def broker_settings(self) -> dict[str, str]:
         """The settings of one broker. Raises `ConfigurationError` when the user may not read them."""
-        from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # public, not in __all__
 
-        metadata = self._call("brokers", lambda: self.admin.list_topics(timeout=self._timeout_s))
-        if not metadata.brokers:  # seen of a broker that had just come up
-            raise TransientError(f"the Kafka cluster at {self._connection.servers!r} names no broker yet")
-        return self._settings(ConfigResource(ConfigResource.Type.BROKER, str(min(metadata.brokers))))
+        async def ask(admin: Any) -> Any:
+            node = min(await brokers(admin))
+            return await admin._manager.send(_settings_of(_BROKER, str(node)), node_id=node)
+
+        return _settings(self._client.run(ask, "DescribeConfigs"), "settings of a broker")
 
     def topic_settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic that exists. Raises `ConfigurationError` when the user may not read them."""
-        from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # public, not in __all__
 
-        return self._settings(ConfigResource(ConfigResource.Type.TOPIC, topic))
+        async def ask(admin: Any) -> Any:
+            return await admin._manager.send(_settings_of(_TOPIC, topic))
 
-    def _settings(self, resource: Any) -> dict[str, str]:
-        entries: Mapping[str, Any] = self._answer(
-            f"settings of {resource.restype.name.lower()} {resource.name}",
-            lambda: self.admin.describe_configs([resource], **self._limit)[resource],
-        )
-        return {name: entry.value for name, entry in entries.items()}
+        return _settings(self._client.run(ask, "DescribeConfigs"), f"settings of topic {topic}")
 
     def groups(self, prefix: str) -> list[str]:
-        """The ids of all groups that begin with `prefix`."""
-        from confluent_kafka import KafkaException
+        """The ids of all groups that begin with `prefix`.
 
-        listed = self._answer("groups", lambda: self.admin.list_consumer_groups(**self._limit))
-        if listed.errors:  # of one broker; without its groups the list would look shorter than it is
-            raise self._named("groups", KafkaException(listed.errors[0]))
-        return [group.group_id for group in listed.valid if group.group_id.startswith(prefix)]
+        A coordinator that is loading leaves its groups out without a word: see `kafka_probe`.
+        """
+
+        async def ask(admin: Any) -> list[Any]:
+            return [await admin._manager.send(ListGroupsRequest(), node_id=node) for node in await brokers(admin)]
+
+        names: list[str] = []
+        for response in self._client.run(ask, "ListGroups"):
+            _require(reply_of(response.error_code), "groups")  # without these the list would look shorter than it is
+            names.extend(group.group_id for group in response.groups if group.group_id.startswith(prefix))
+        return names
+
+    def group_members(self, group: str) -> list[str]:
+        """The client ids of a group's members; none when there is no such group."""
+        # Version 5 is known to brokers from 2.4 to 4.x; it describes an unknown group as dead and without members.
+        request = DescribeGroupsRequest(
+            groups=[group], include_authorized_operations=False, min_version=5, max_version=5
+        )
+
+        async def ask(admin: Any) -> Any:
+            coordinators = await by_coordinator(admin, GROUP, [group])
+            response = await admin._manager.send(request, node_id=next(iter(coordinators)))
+            forget(admin, GROUP, group)
+            return response.groups[0]
+
+        described = self._client.run(ask, "DescribeGroups")
+        _require(reply_of(described.error_code), f"members of group {group}")
+        return [str(member.client_id) for member in described.members]
 
     def delete_groups(self, groups: Iterable[str]) -> int:
         """Delete groups without members; returns how many went. Those that are gone or refuse are left."""
-        from confluent_kafka import KafkaException
-
         names = list(groups)
-        if not names:
-            return 0
-        futures = self._call("deletion of groups", lambda: self.admin.delete_consumer_groups(names, **self._limit))
-        gone = 0
-        for future in futures.values():
-            try:
-                future.result(self._timeout_s)
-                gone += 1
-            except (KafkaException, FutureTimeoutError):
-                continue
-        return gone
 
-    @property
-    def _limit(self) -> dict[str, float]:
-        return {"request_timeout": self._timeout_s}
+        async def ask(admin: Any) -> int:
+            gone = 0
+            for node, names_there in (await by_coordinator(admin, GROUP, names)).items():
+                response = await admin._manager.send(DeleteGroupsRequest(groups_names=names_there), node_id=node)
+                gone += sum(reply_of(result.error_code).name == NONE for result in response.results)
+            for name in names:
+                forget(admin, GROUP, name)
+            return gone
 
-    def _answer(self, what: str, ask: Callable[[], Future[T]]) -> T:
-        return self._call(what, lambda: ask().result(self._timeout_s + 1))
+        return int(self._client.run(ask, "DeleteGroups")) if names else 0
 
-    def _call(self, what: str, ask: Callable[[], T]) -> T:
-        from confluent_kafka import KafkaException
+    def _metadata(self, topics: list[str]) -> Any:
+        async def ask(admin: Any) -> Any:
+            wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+            return await admin._manager.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
 
-        try:
-            return ask()
-        except (KafkaException, FutureTimeoutError) as error:
-            raise self._named(what, error) from error
-
-    def _named(self, what: str, error: BaseException) -> ConfigurationError | TransientError:
-        """The error to raise: the user's when login or authorisation failed, nobody's otherwise."""
-        from confluent_kafka import KafkaError
-
-        kafka_error = error.args[0] if error.args and isinstance(error.args[0], KafkaError) else None
-        if kafka_error is not None and kafka_error.code() in _refusals():
-            return _unauthorised(what, kafka_error)
-        self.admin.poll(0)  # the reports of failed logins wait there
-        last = self._last_error
-        if last is not None and last.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
-            return ConfigurationError(
-                f"the Kafka cluster at {self._connection.servers!r} refuses the login: {last.str()}",
-                remedy="correct security.protocol, sasl.* and ssl.* in client=, and the variables they name.",
-            )
-        cause = "; ".join(str(part) for part in (reason_of(error), last.str() if last is not None else None) if part)
-        return TransientError(f"the Kafka cluster at {self._connection.servers!r} did not answer ({what}): {cause}")
+        return self._client.run(ask, "Metadata")
 
 
-def _refusals() -> tuple[int, ...]:
-    from confluent_kafka import KafkaError
-
-    return (
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
+def _settings_of(kind: int, name: str) -> Any:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
     )
+    return DescribeConfigsRequest(resources=[resource])
 
 
-def _unauthorised(what: str, error: KafkaError) -> ConfigurationError:
-    return ConfigurationError(
-        f"this user may not see the {what}: {error.str()}",
-        remedy="grant it Describe and DescribeConfigs on the cluster, Write and Describe on the topics, "
-        "Describe on __consumer_offsets and __transaction_state, Write and Describe on transactional ids and Read, "
-        "Describe and Delete on groups that begin with 'tpc~'.",
-    )
+def _settings(response: Any, what: str) -> dict[str, str]:
+    (result,) = response.results
+    _require(reply_of(result.error_code), what)
+    return {entry.name: entry.value for entry in result.configs}
 
 
-def reason_of(error: BaseException) -> str:
-    """What a client said, in words."""
-    from confluent_kafka import KafkaError
-
-    inner = error.args[0] if error.args else None
-    text = inner.str() if isinstance(inner, KafkaError) else str(error)
-    return text or type(error).__name__
+def _require(reply: Reply, what: str) -> None:
+    if reply.name.endswith("_AUTHORIZATION_FAILED"):
+        raise ConfigurationError(
+            f"this user may not see the {what}: {reply}",
+            remedy="grant it Describe and DescribeConfigs on the cluster, Write and Describe on the topics, "
+            "Describe on __consumer_offsets and __transaction_state, Write and Describe on transactional ids and Read, "
+            "Describe and Delete on groups that begin with 'tpc~'.",
+        )
+    if reply.name != NONE:
+        raise TransientError(f"Kafka did not tell the {what}: {reply}")

@@ -59,8 +59,8 @@ class TransactionCommitter(Committer):
     def __init__(self, sink: KafkaSink | KafkaOffsetsSink, pipeline: PipelineId) -> None:
         self._sink = sink
         self._pipeline = pipeline
-        self._cluster = KafkaCluster(sink.connection, sink.timeout_s)
         self._client = TransactionClient(sink.connection, sink.timeout_s)
+        self._cluster = KafkaCluster(self._client)
         self._markers = Markers(self._cluster, self._client, pipeline, sink.name)
         self._open = OpenTransactions(self._cluster, self._client, sink.timeout_s)
         self._owners = Owners(self._cluster, self._client, sink.marker_topic)
@@ -71,7 +71,7 @@ class TransactionCommitter(Committer):
 
     def check(self, context: CheckContext) -> None:
         """The cluster answers, the target is fit, and the cluster can do what is asked of it."""
-        check_reachable(self._cluster, self._sink, context)
+        check_reachable(self._sink, context)
         self.check_target(context)
         self._facts = self._find_facts()
 
@@ -85,7 +85,6 @@ class TransactionCommitter(Committer):
 
     def close(self) -> None:
         """Let go of connections."""
-        self._cluster.close()
         self._client.close()
 
     def hint(self) -> JSONObject:

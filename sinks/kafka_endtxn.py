@@ -16,7 +16,16 @@ from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdReq
 
 from tpc.errors import TransientError
 from tpc.sinks.kafka_answers import RETRIABLE, UNANSWERED, Description, Listing, Reply, Transaction
-from tpc.sinks.kafka_raw import TRANSACTION, RawClient, by_coordinator, forget, forget_moved, reply_of, to_coordinator
+from tpc.sinks.kafka_raw import (
+    TRANSACTION,
+    RawClient,
+    brokers,
+    by_coordinator,
+    forget,
+    forget_moved,
+    reply_of,
+    to_coordinator,
+)
 
 
 class TransactionClient(RawClient):
@@ -88,7 +97,9 @@ class TransactionClient(RawClient):
         async def ask(admin: Any) -> list[Listing]:
             version = admin._manager.broker_version_data.api_version(ListTransactionsRequest)
             per_broker = await admin._async_list_transactions(
-                state_filters=list(states), transactional_id_pattern=pattern if version >= 2 else None
+                broker_ids=await brokers(admin),
+                state_filters=list(states),
+                transactional_id_pattern=pattern if version >= 2 else None,
             )
             return [
                 Listing(row.transactional_id, row.producer_id, row.state.value)

@@ -43,8 +43,8 @@ def find_facts(
     connection: Connection, *, topic: str | None, transaction_timeout_s: float | None, timeout_s: float
 ) -> Facts:
     """Ask the cluster. Raises `TransientError` when it does not answer, `ConfigurationError` when it cannot serve."""
-    cluster = KafkaCluster(connection, timeout_s)
     client = TransactionClient(connection, timeout_s)
+    cluster = KafkaCluster(client)
     try:
         asked_ms = None if transaction_timeout_s is None else int(transaction_timeout_s * 1000)
         return Facts(
@@ -54,7 +54,6 @@ def find_facts(
         )
     finally:
         client.close()
-        cluster.close()
 
 
 def _usable(endtxn_version: int) -> int:

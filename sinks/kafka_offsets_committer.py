@@ -10,7 +10,6 @@ from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable
 from tpc.sinks.kafka_commits import TransactionCommitter
-from tpc.sinks.kafka_group_members import group_members
 from tpc.sinks.kafka_offsets_writer import SCHEMA, KafkaOffsetsWriter, offsets_batch
 from tpc.sinks.kafka_patience import patiently
 
@@ -26,7 +25,7 @@ class KafkaOffsetsCommitter(TransactionCommitter):
     def check_target(self, context: CheckContext) -> None:
         """Nobody consumes with the group. The schema of the pipeline's rows plays no part."""
         # The first question about a group on a new cluster is answered "not coordinator": its topic is being made.
-        members = patiently(lambda: group_members(self._client, self._sink.group), self._sink.timeout_s)
+        members = patiently(lambda: self._cluster.group_members(self._sink.group), self._sink.timeout_s)
         if members:
             raise ConfigurationError(
                 f"consumer group {self._sink.group!r} has members: {', '.join(members)}",

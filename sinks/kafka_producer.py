@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
-from tpc.sinks.kafka_client import Connection, logger
-from tpc.sinks.kafka_cluster import reason_of
+from tpc.sinks.kafka_client import Connection, logger, reason_of
 from tpc.sinks.kafka_facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts
 from tpc.sinks.kafka_ids import TransactionalId
 

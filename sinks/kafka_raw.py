@@ -109,6 +109,18 @@ async def to_coordinator(admin: Any, kind: str, key: str, request: Any) -> Any:
     return response
 
 
+async def brokers(admin: Any) -> list[int]:
+    """The nodes of the cluster as it is now: one that came since the client connected would be left out of a listing.
+
+    Raises `TransientError` for a cluster that names none, as one that has just come up does.
+    """
+    await admin._manager.cluster.refresh_metadata()
+    nodes = [int(broker.node_id) for broker in admin._manager.cluster.brokers()]
+    if not nodes:
+        raise TransientError("the Kafka cluster names no broker yet")
+    return nodes
+
+
 async def by_coordinator(admin: Any, kind: str, keys: Sequence[str]) -> dict[int, list[str]]:
     """The keys of each coordinator's node."""
     nodes = await admin._find_coordinator_ids(keys, key_type=CoordinatorType[kind])

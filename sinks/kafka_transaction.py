@@ -16,8 +16,7 @@ from tpc.errors import ConfigurationError, DataError, TpcError, TransientError
 from tpc.handles import Handle
 from tpc.sink import Committable, describe_row
 from tpc.sinks.kafka_answers import NONE, Transaction
-from tpc.sinks.kafka_client import logger
-from tpc.sinks.kafka_cluster import reason_of
+from tpc.sinks.kafka_client import logger, reason_of
 from tpc.sinks.kafka_endtxn import TransactionClient
 from tpc.sinks.kafka_markers import group_metadata
 from tpc.sinks.kafka_producer import InitialisedProducer, ProducerSettings

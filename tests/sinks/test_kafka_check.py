@@ -112,7 +112,7 @@ def test_a_wrong_name_compression_or_timeout_is_refused_at_once() -> None:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """A broker that asks for a login."""
+    """A broker that asks for a login, and makes a topic that a client asks for."""
     internal = f"INTERNAL://127.0.0.1:{free_port()}"
     login = (
         "inter.broker.listener.name=INTERNAL\n"
@@ -123,6 +123,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     properties = kafka_server.PROPERTIES.replace("PLAINTEXT:PLAINTEXT", "PLAINTEXT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT")
     properties = properties.replace("PLAINTEXT://127.0.0.1:{port}", f"PLAINTEXT://127.0.0.1:{{port}},{internal}")
     patch = pytest.MonkeyPatch()
+    properties = properties.replace("auto.create.topics.enable=false", "auto.create.topics.enable=true")
+    assert "auto.create.topics.enable=true" in properties
     patch.setattr(kafka_server, "PROPERTIES", properties + login)
     server = KafkaServer(tmp_path_factory.mktemp("guarded"))
     patch.setattr(server, "_answers", server._listens)
@@ -132,10 +134,10 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     patch.undo()
 
 
-def with_login(server: KafkaServer) -> KafkaSink:
+def with_login(server: KafkaServer, topic: str = "t") -> KafkaSink:
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
     client = {**login, "sasl.password": env("TPC_TEST_PASSWORD")}
-    return KafkaSink("t", servers=server.bootstrap, client=client, timeout_s=10)
+    return KafkaSink(topic, servers=server.bootstrap, client=client, timeout_s=10)
 
 
 @pytest.mark.stack
@@ -166,6 +168,15 @@ def test_with_a_login_both_clients_work_and_nothing_shows_the_password(
     everything = [repr(sink), str(sink.describe()), str(committable.to_json()), str(branches.committer.hint())]
     assert not any(SECRET in text for text in [*everything, caplog.text])
     assert SECRET.encode() not in pickle.dumps(sink)
+
+
+@pytest.mark.stack
+def test_a_missing_topic_is_not_made_by_asking_for_it(guarded: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPC_TEST_PASSWORD", SECRET)
+    sink = with_login(guarded, "missing")
+
+    for _ in range(2):
+        assert "no topic 'missing'" in refused(sink).what
 
 
 def test_an_unset_variable_is_named_before_anything_is_sent() -> None:

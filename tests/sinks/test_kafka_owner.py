@@ -23,6 +23,7 @@ from tpc.sinks.kafka_group_offsets import Offset, commit_offset, group_offsets
 from tpc.sinks.kafka_ids import TransactionalId
 from tpc.sinks.kafka_offsets import KafkaOffsetsSink
 from tpc.sinks.kafka_owners import owner_group
+from tpc.sinks.kafka_raw import RawClient
 
 pytestmark = pytest.mark.stack
 
@@ -48,11 +49,11 @@ def job(kafka: KafkaTopics) -> PipelineId:
 
 def groups(sink: KafkaSink, job: PipelineId) -> list[str]:
     """All groups of this pipeline's name."""
-    cluster = KafkaCluster(sink.connection, 15.0)
+    client = RawClient(sink.connection, 15.0)
     try:
-        return cluster.groups(job.name_prefix)
+        return KafkaCluster(client).groups(job.name_prefix)
     finally:
-        cluster.close()
+        client.close()
 
 
 def test_there_is_no_owner_at_first(sink: KafkaSink, job: PipelineId) -> None:
