@@ -78,7 +78,7 @@ class EpochRunner(Protocol):
 
     @property
     def sink_seconds(self) -> Mapping[str, Mapping[str, float]]:
-        """Per sink, how long the slowest task took to "write" and to "prepare"."""
+        """Per sink, how long the slowest task took to "write", to "flush" and to "prepare"."""
 
     def write(self, epoch: int, generation: int) -> Manifest:
         """Feed and prepare every sink; the manifest of what is prepared."""

@@ -14,8 +14,8 @@ def epoch_rows(history: History) -> list[dict[str, Any]]:
 
     Keys: `epoch`, `status` ("complete" or "decided"), `generation`, `rows`, `late`, `unrouted`, `start` and `end`
     (offsets per source), `sinks` (name -> rows, size_bytes, branches), `seconds` (phase -> seconds; "complete" is known
-    once the next epoch is complete), `sink_seconds` (sink -> "write" and "prepare" of its slowest task),
-    `commit_seconds` (sink -> seconds), `started_at`, `completed_at` (seconds since 1970).
+    once the next epoch is complete), `sink_seconds` (sink -> "write", "flush" and "prepare" of its slowest
+    task), `commit_seconds` (sink -> seconds), `started_at`, `completed_at` (seconds since 1970).
     """
     rows = [_row(manifest, history.completed.get(epoch)) for epoch, manifest in sorted(history.manifests.items())]
     for row in rows:

@@ -92,6 +92,7 @@ class SinkReport:
     digest: int = 0
     committable: Committable | None = None
     write_seconds: float = 0.0
+    flush_seconds: float = 0.0
     prepare_seconds: float = 0.0
 
 
@@ -210,7 +211,8 @@ class _Branch:
             failpoints.hit_branch("pass.prepare", self.handle)
             self.report.committable = self.writer.prepare()
             failpoints.hit_branch("pass.prepared", self.handle)
-        self.report.prepare_seconds = time.perf_counter() - started
+            self.report.flush_seconds = self.writer.flush_seconds
+        self.report.prepare_seconds = time.perf_counter() - started - self.report.flush_seconds
 
     def _is_wanted(self) -> bool:
         """Whether this branch is to be written: all are, but in a repair, whose rows tell it only now."""
@@ -245,6 +247,7 @@ class _Branch:
             "digest": f"{self.report.digest:016x}",
             "committable": None if committable is None else committable.to_json(),
             "write_seconds": self.report.write_seconds,
+            "flush_seconds": self.report.flush_seconds,
             "prepare_seconds": self.report.prepare_seconds,
         }
 

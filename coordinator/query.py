@@ -206,5 +206,22 @@ class PipelineQuery:
         return self._failure if self._ended.is_set() else None
 
     def history(self) -> list[dict[str, Any]]:
-        """One dict per epoch that the log still holds, oldest first (`coordinator.epochs`), and failed ones."""
-        return epoch_rows(self._coordinator.journal.history) + self._failed_epochs
+        """One dict per epoch that the log still holds, oldest first (`coordinator.epochs`), and failed ones.
+
+        `spark_seconds` of an epoch are the durations that Spark tells of it (`commitOffsets`: its own commit).
+        """
+        rows = epoch_rows(self._coordinator.journal.history)
+        durations = self._spark_seconds()
+        for row in rows:
+            row["spark_seconds"] = durations.get(row["epoch"], {})
+        return rows + self._failed_epochs
+
+    def _spark_seconds(self) -> dict[int, dict[str, float]]:
+        """By batch, as long as Spark keeps its progress (`spark.sql.streaming.numRecentProgressUpdates`)."""
+        if self._query is None:
+            return {}
+        return {
+            progress["batchId"]: {name: ms / 1000 for name, ms in progress["durationMs"].items()}
+            for progress in self._query.recentProgress
+            if "commitOffsets" in progress["durationMs"]  # else it tells of a trigger that found no data
+        }

@@ -182,7 +182,7 @@ class SparkPass:
         try:
             return job()
         finally:
-            times = self.sink_seconds.setdefault(name, {})
+            times = self.sink_seconds.setdefault(name, {"write": 0.0, "flush": 0.0})
             times["prepare"] = round(times.get("prepare", 0.0) + time.perf_counter() - started, 6)
 
     def _gather_job(self, task: SinkTask, epoch: int, generation: int, reports: Sequence[Report]) -> Any:
@@ -268,7 +268,7 @@ def _slowest(sink: str, reports: Sequence[Report]) -> dict[str, float]:
     entries = [report.body["sinks"][sink] for report in reports]
     return {
         phase: round(max((entry[f"{phase}_seconds"] for entry in entries), default=0.0), 6)
-        for phase in ("write", "prepare")
+        for phase in ("write", "flush", "prepare")
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +62,9 @@ class FileWriter(Writer):
             return None
         try:
             with self._failing_as("making durable"):
+                began = time.perf_counter()
                 within(self.sink.timeout_s, self._finish)
+                self.flush_seconds = time.perf_counter() - began
                 failpoints.hit_branch("pass.flushed", self.handle)
                 within(self.sink.timeout_s, lambda: sync(self.path.parent))
         except TransientError:

@@ -44,6 +44,7 @@ class OpenTransaction:
         self._settings = settings
         self._prepared: Committable | None = None
         self._aborted = False
+        self.flush_seconds = 0.0
         self.source: InitialisedProducer = acquire(handle, settings, released)
         self._client("begin_transaction", self.source.producer.begin_transaction)
 
@@ -90,7 +91,9 @@ class OpenTransaction:
     def _prepare(self, rows: int, size_bytes: int, marker: tuple[str, int], produced: int) -> Committable:
         from confluent_kafka import TopicPartition
 
+        began = time.perf_counter()
         self._flush(produced)
+        self.flush_seconds = time.perf_counter() - began
         failpoints.hit_branch("pass.flushed", self.handle)
         topic, partition = marker
         name = str(self.source.name)

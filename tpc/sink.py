@@ -202,6 +202,9 @@ class Sink(ABC):
 class Writer(ABC):
     """One branch being written, in one task (or on the driver for gathered merges)."""
 
+    flush_seconds: float = 0.0
+    """How long `prepare` waited until the system had taken all rows; told in the history of epochs, no more."""
+
     @abstractmethod
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Take the rows of `batch`. Raises `DataError` for the first row that can never be taken."""

@@ -139,6 +139,8 @@ def test_every_row_reaches_every_sink_once_and_the_history_tells_of_each_epoch(s
     assert {row["status"] for row in history} == {"complete"}
     assert sum(row["rows"] for row in history) == 24
     assert {"plan", "pass", "gather", "intent", "commit"} <= history[0]["seconds"].keys()
+    assert all({"write", "flush", "prepare"} == times.keys() for times in history[0]["sink_seconds"].values())
+    assert {"walCommit", "addBatch", "commitOffsets"} <= history[3]["spark_seconds"].keys()
     assert query.exception() is None
 
 
