@@ -77,6 +77,9 @@ def _settings(jars: list[Path], place: Path) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+        # Only the maintenance makes snapshots: lives that are shorter than its interval (60 s) never have one, and each
+        # start replays the changes of all batches so far (measured: recovery grew from 10 s to 17 s in 350 epochs).
+        "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
         "spark.sql.streaming.checkpointFileManagerClass": checkpoint_manager(),
     }
 
