@@ -34,6 +34,7 @@ from tpc.effects import (
     WriteEpoch,
 )
 from tpc.errors import (
+    ConfigurationError,
     DataError,
     DecisionUnknownError,
     FencedError,
@@ -328,12 +329,8 @@ class Engine:
             delay_s = min(settings.retry_delay_max_s, settings.retry_delay_s * 2 ** (effect.attempt - 1))
             if self.clock.wait(self.stopping, delay_s) or self._gave_up():
                 return Failed(self._unfinished(effect))
-            try:
-                self._still_leading()  # whoever has taken over may have finished the epoch and pruned its markers
-            except FencedError as error:
-                return Superseded(error.what)
-            except TransientError as error:
-                logger.warning("epoch %d is decided; the log cannot be read: %s", effect.manifest.epoch, error.what)
+            if (fenced := self._superseded(effect)) is not None:
+                return fenced
         else:
             self._finishing_since = self.clock.monotonic()
             self.participants.commit_seconds.clear()
@@ -341,6 +338,11 @@ class Engine:
             outcomes = self.participants.commit(effect.manifest, effect.handles, effect.abandoned)
         except TpcError as error:
             return Failed(error)
+        if (
+            not all(outcome.settled for outcome in outcomes.values())
+            and (fenced := self._superseded(effect)) is not None
+        ):
+            return fenced
         unknown = {h: o for h, o in outcomes.items() if o.verdict is Verdict.UNKNOWN}
         self._last_unknown = unknown
         if unknown:
@@ -354,6 +356,16 @@ class Engine:
                 outcome.evidence,
             )
         return Answered(outcomes)
+
+    def _superseded(self, effect: Commit) -> Superseded | None:
+        """Whether another coordinator leads, who may have repaired the epoch, or finished it and pruned its markers."""
+        try:
+            self._still_leading()
+        except FencedError as error:
+            return Superseded(error.what)
+        except TransientError as error:
+            logger.warning("epoch %d is decided; the log cannot be read: %s", effect.manifest.epoch, error.what)
+        return None
 
     def _gave_up(self) -> bool:
         limit_s = self.settings.finish_timeout_s
@@ -446,7 +458,7 @@ class Engine:
 
 def _in_replay(error: Exception) -> Exception:
     """What an error of the pass says of an undecided epoch is not true of a decided one that is run again."""
-    if isinstance(error, (DataError, TransientError)):
+    if isinstance(error, (ConfigurationError, DataError, TransientError)):
         error.safe = "the epoch is decided and stays so: what is committed of it stands, nothing of this replay shows."
         error.remedy = "remove the cause and restart: the replay is repeated and writes what is lost of the epoch."
     return error

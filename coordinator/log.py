@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tpc import failpoints
-from tpc.errors import CorruptionError, FencedError, PutUnknownError, TpcError
+from tpc.errors import CorruptionError, FencedError, PutUnknownError, TpcError, TransientError
 from tpc.fold import advanced, fold
 from tpc.history import DamagedSlot, History
 from tpc.json import JSONObject
@@ -138,7 +138,10 @@ class Journal:
             failpoints.hit("log.stored", **where)
         except (TpcError, OSError) as error:  # durable all the same: only the answer can be lost here
             raise PutUnknownError(f"slot {slot} of the log may be durable: {error}") from error
-        self.require_highest(slot)
+        try:
+            self.require_highest(slot)
+        except TransientError as error:
+            raise PutUnknownError(f"slot {slot} of the log may be durable: {error.what}") from error
         self.history = advanced(self.history, record)
 
     def append(self, kind: RecordKind, body: JSONObject) -> None:
@@ -146,10 +149,17 @@ class Journal:
         self.put(self.next_record(kind, body))
 
     def require_highest(self, slot: int) -> None:
-        """Raises `FencedError` when the log goes on after `slot`: whoever thinks it is the last is fenced."""
-        highest = self.log.slots()[-1]
-        if highest > slot:
-            raise FencedError(f"the log goes on to slot {highest}, after slot {slot}")
+        """Raises `FencedError` when the log goes on after `slot`: whoever thinks it is the last is fenced.
+
+        Raises `TransientError` when the log shows nothing at all: it is not mounted, say.
+        """
+        slots = self.log.slots()
+        if not slots:
+            raise TransientError(
+                f"the log shows no slot, where slot {slot} was: its directory or table is gone, or not mounted"
+            )
+        if slots[-1] > slot:
+            raise FencedError(f"the log goes on to slot {slots[-1]}, after slot {slot}")
 
     def prune(self) -> None:
         """Delete what lies below the floor. What is pruned is never read as "was not committed"."""

@@ -36,6 +36,8 @@ class RoutePlan:
     writing: int
     digest: str
     columns: tuple[tuple[str, str], ...]
+    exact: bool
+    """Whether equal digests mean equal rows; with floats left out they do not."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,13 @@ class _Compiled:
             *(flag.alias(name) for name, flag in self.flags.items()),
         )
         self.routes = tuple(
-            RoutePlan(route.sink.name, index, f"digest_{index}_{number}", columns)
+            RoutePlan(
+                route.sink.name,
+                index,
+                f"digest_{index}_{number}",
+                columns,
+                route.exact_floats or not any(_has_floats(selected.schema[wide].dataType) for wide, _ in columns),
+            )
             for number, (route, columns) in enumerate(zip(writing.routes, parts, strict=True))
         )
         self.frame = selected.select(
@@ -183,8 +191,8 @@ def _when(condition: Column, expression: Column) -> Column:
 def _digest(schema: StructType, route: RoutePlan, flag: str, *, exact_floats: bool) -> Column:
     """The row's hash as the sink gets it, NULL when not routed.
 
-    xxHash skips NULLs, so their positions enter as flags, inside a value by its JSON; floats enter as "is there"
-    unless they are exact.
+    xxHash skips NULLs, so their positions enter as flags, inside a value by its JSON; floats, also inside a value,
+    enter as "is there" unless they are exact.
     """
     from pyspark.sql import functions as F
 
@@ -199,14 +207,34 @@ def _digest(schema: StructType, route: RoutePlan, flag: str, *, exact_floats: bo
 
 def _canonical(column: Column, kind: DataType, *, exact_floats: bool) -> Column:
     from pyspark.sql import functions as F
-    from pyspark.sql.types import DoubleType, FloatType, MapType
+    from pyspark.sql.types import ArrayType, MapType, StructType
 
-    if not exact_floats and _contains(kind, (FloatType, DoubleType)):
-        return column.isNotNull()
+    if not exact_floats and _has_floats(kind):
+        column = _without_floats(column, kind)
+        return F.to_json(column, _JSON) if _contains(kind, (ArrayType, MapType, StructType)) else column
     if isinstance(kind, MapType):
         return F.to_json(F.array_sort(F.map_entries(column), _by_key), _JSON)
     if _contains(kind, (MapType,)) or _hides_nulls(kind):
         return F.to_json(column, _JSON)
+    return column
+
+
+def _without_floats(column: Column, kind: DataType) -> Column:
+    """The value with "is there" in the place of every float; NULL where it is NULL."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructField, StructType
+
+    if isinstance(kind, (FloatType, DoubleType)):
+        return column.isNotNull()
+    if isinstance(kind, StructType):
+        fields = [_without_floats(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
+        return F.when(column.isNotNull(), F.struct(*fields))
+    if isinstance(kind, ArrayType):
+        return F.transform(column, lambda element: _without_floats(element, kind.elementType))
+    if isinstance(kind, MapType):
+        entry = StructType([StructField("key", kind.keyType), StructField("value", kind.valueType)])
+        entries = F.array_sort(F.map_entries(column), _by_key)
+        return F.transform(entries, lambda one: _without_floats(one, entry))
     return column
 
 
@@ -224,6 +252,12 @@ def _hides_nulls(kind: DataType) -> bool:
     if isinstance(kind, ArrayType):
         return kind.containsNull or _hides_nulls(kind.elementType)
     return isinstance(kind, StructType) and any(f.nullable or _hides_nulls(f.dataType) for f in kind.fields)
+
+
+def _has_floats(kind: DataType) -> bool:
+    from pyspark.sql.types import DoubleType, FloatType
+
+    return _contains(kind, (FloatType, DoubleType))
 
 
 def _contains(kind: DataType, wanted: tuple[type[DataType], ...]) -> bool:

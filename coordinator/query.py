@@ -218,10 +218,14 @@ class PipelineQuery:
 
     def _spark_seconds(self) -> dict[int, dict[str, float]]:
         """By batch, as long as Spark keeps its progress (`spark.sql.streaming.numRecentProgressUpdates`)."""
-        if self._query is None:
-            return {}
+        from py4j.protocol import Py4JError
+
+        try:
+            reports = [] if self._query is None else self._query.recentProgress
+        except (Py4JError, OSError):  # its JVM has ended; the history itself is ours
+            reports = []
         return {
             progress["batchId"]: {name: ms / 1000 for name, ms in progress["durationMs"].items()}
-            for progress in self._query.recentProgress
+            for progress in reports
             if "commitOffsets" in progress["durationMs"]  # else it tells of a trigger that found no data
         }

@@ -130,7 +130,19 @@ def is_whole_plan(text: str, sources: int) -> bool:
     After a power cut it may be empty, end anywhere, or end in zeros.
     """
     version, *lines = text.strip().split("\n")
-    return version.startswith("v") and len(lines) > max(1, sources) and lines[-1].endswith(("}", "-"))
+    return version.startswith("v") and len(lines) > max(1, sources) and all(map(_is_whole_line, lines))
+
+
+def _is_whole_line(line: str) -> bool:
+    """A line of `offsets/N` after its version: JSON, "-" for a source without an offset, in v2 with its index."""
+    text = numbered[2] if (numbered := _V2_LINE.fullmatch(line)) else line
+    if text == "-":
+        return True
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def source_offsets(text: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from tpc.coordinator.pass_plan import PassPlan
 from tpc.coordinator.pass_task import REPORT_SCHEMA, Mode, PassTask, SinkTask
 from tpc.coordinator.spark_log import kafka_offsets
 from tpc.effects import ReplayEpoch
-from tpc.errors import TpcError, TransientError
+from tpc.errors import DeterminismError, TpcError, TransientError
 from tpc.events import Replayed
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.json import JSONObject, parse
@@ -99,6 +99,7 @@ class SparkPass:
     def replay(self, effect: ReplayEpoch) -> Replayed:
         """Run the decided batch again; write only what is lost."""
         lost = _lost_digests(effect)
+        self._refuse_ambiguous(effect, lost)
         hints = self.participants.hints()
         tasks = []
         for name, sink in self._fed_sinks().items():
@@ -117,6 +118,25 @@ class SparkPass:
         if len(replacements) < sum(len(part.branches) for part in parts.values()):
             self.repeated_tasks = True  # partitions of equal rows: the branches that are not needed are losers
         return Replayed(replayed, replacements)
+
+    def _refuse_ambiguous(self, effect: ReplayEpoch, lost: Mapping[str, frozenset[str]]) -> None:
+        """Raise when the rows of a lost branch cannot be told from those of one that is there."""
+        if effect.manifest is None:
+            return
+        inexact = {route.sink for route in self.plan.routes if not route.exact}
+        for sink, branch in effect.manifest.branches():
+            there = str(branch.committable.handle) not in effect.lost
+            if there and sink in inexact and branch.digest in lost.get(sink, ()):
+                raise DeterminismError(
+                    "a branch is lost, and its rows differ from those of another branch only in floats, which digests "
+                    "leave out: a replay cannot tell which of them to write again",
+                    pipeline=str(self.pipeline),
+                    epoch=effect.epoch,
+                    sink=sink,
+                    remedy="where floats come out the same bit by bit, to(..., exact_floats=True) prevents this; for "
+                    "this epoch write the missing rows by hand, then "
+                    "`tpc resolve CHECKPOINT --epoch N --sink NAME --mark-committed --reason ...`.",
+                )
 
     def _fed_sinks(self) -> dict[str, Sink]:
         return {name: sink for name, sink in self.participants.sinks.items() if name != self.offsets_sink}

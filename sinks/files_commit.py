@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import CorruptionError
 from tpc.handles import Handle
 from tpc.sink import Committable, Outcome, Verdict
-from tpc.sinks.files_disk import in_words, put_if_absent, sync, within
+from tpc.sinks.files_disk import in_words, put_if_absent, remove_interrupted_puts, sync, within
 from tpc.sinks.files_manifest import manifest_bytes, read_manifest
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def _publish(committer: FileCommitter, branches: Sequence[Committable]) -> Outco
 def _published_before(path: Path, root: Path, branches: Sequence[Committable]) -> Outcome:
     """The manifest is there: it names these branches and no others, or something is wrong for good."""
     sync(path.parent)  # whoever put it may not have come so far
+    remove_interrupted_puts(path)
     if path.read_bytes() == manifest_bytes(branches):
         return Outcome(Verdict.ALREADY, f"manifest of epoch {branches[0].handle.epoch} is there")
     try:

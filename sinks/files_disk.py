@@ -85,9 +85,14 @@ def put_if_absent(path: Path, data: bytes) -> bool:
     finally:
         with suppress(FileNotFoundError):
             temporary.unlink()
+    remove_interrupted_puts(path)
+    return True
+
+
+def remove_interrupted_puts(path: Path) -> None:
+    """Remove the temporary files of those who died while they put `path`, which is there. Whoever lives knows that."""
     for left in path.parent.glob(f".{path.name}.*"):
         remove(left)
-    return True
 
 
 def remove(path: Path) -> None:

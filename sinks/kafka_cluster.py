@@ -20,7 +20,8 @@ from tpc.sinks.kafka_raw import GROUP, RawClient, brokers, by_coordinator, forge
 
 _TOPIC, _BROKER = 2, 4
 """Kinds of resources in DescribeConfigs."""
-_NO_TOPIC = ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION")
+_WITHOUT_MEMBERS = ("", "Empty", "Dead")
+_NO_TOPIC = ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC")
 
 
 class KafkaCluster:
@@ -70,18 +71,26 @@ class KafkaCluster:
 
         A coordinator that is loading leaves its groups out without a word: see `kafka_probe`.
         """
+        return [name for name in self._states() if name.startswith(prefix)]
+
+    def _states(self) -> dict[str, str]:
+        """The state of every group: Empty, Stable, ..."""
 
         async def ask(admin: Any) -> list[Any]:
-            return [await admin._manager.send(ListGroupsRequest(), node_id=node) for node in await brokers(admin)]
+            request = ListGroupsRequest(min_version=4)  # known to brokers from 2.6 on; older versions tell no state
+            return [await admin._manager.send(request, node_id=node) for node in await brokers(admin)]
 
-        names: list[str] = []
+        states: dict[str, str] = {}
         for response in self._client.run(ask, "ListGroups"):
             _require(reply_of(response.error_code), "groups")  # without these the list would look shorter than it is
-            names.extend(group.group_id for group in response.groups if group.group_id.startswith(prefix))
-        return names
+            states.update({str(group.group_id): str(group.group_state) for group in response.groups})
+        return states
 
     def group_members(self, group: str) -> list[str]:
-        """The client ids of a group's members; none when there is no such group."""
+        """The client ids of a group's members; none when there is no such group.
+
+        A group of the newer protocol (KIP-848) is dead and empty to a question of the older one; the listing tells.
+        """
         # Version 5 is known to brokers from 2.4 to 4.x; it describes an unknown group as dead and without members.
         request = DescribeGroupsRequest(
             groups=[group], include_authorized_operations=False, min_version=5, max_version=5
@@ -95,7 +104,9 @@ class KafkaCluster:
 
         described = self._client.run(ask, "DescribeGroups")
         _require(reply_of(described.error_code), f"members of group {group}")
-        return [str(member.client_id) for member in described.members]
+        members = [str(member.client_id) for member in described.members]
+        state = self._states().get(group, "")
+        return members if members or state in _WITHOUT_MEMBERS else [f"consumers in state {state}"]
 
     def delete_groups(self, groups: Iterable[str]) -> int:
         """Delete groups without members; returns how many went. Those that are gone or refuse are left."""

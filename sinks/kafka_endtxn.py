@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
 
-from tpc.errors import TransientError
+from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka_answers import RETRIABLE, UNANSWERED, Description, Listing, Reply, Transaction
 from tpc.sinks.kafka_raw import (
     TRANSACTION,
@@ -59,8 +59,8 @@ class TransactionClient(RawClient):
 
         try:
             replies: list[Reply] = self.run(end_all, "EndTxn")
-        except TransientError as error:
-            return [Reply(UNANSWERED, str(error.details.get("cause", "")))] * len(transactions)
+        except (ConfigurationError, TransientError) as error:
+            return [Reply(UNANSWERED, str(error.details.get("cause", error.what)))] * len(transactions)
         if any(reply.name == UNANSWERED for reply in replies):
             self.close()
         return replies

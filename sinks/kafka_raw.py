@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
@@ -20,7 +21,10 @@ from kafka.protocol.metadata import CoordinatorType
 from tpc.errors import TransientError
 from tpc.sinks.kafka_answers import NONE, Reply
 from tpc.sinks.kafka_client import Connection
+from tpc.sinks.kafka_login import require_login
 
+DIAGNOSIS_S = 5.0
+"""How long it is looked into why there is no connection."""
 _PIPELINED = 1000  # kafka-python's default of 5 fails a sixth request at once instead of queueing it
 
 
@@ -60,7 +64,10 @@ class RawClient:
             self._admin = None
 
     def run(self, question: Callable[[Any], Coroutine[Any, Any, Any]], what: str) -> Any:
-        """The answer to `question`. Any failure closes the connections and is a `TransientError`."""
+        """The answer to `question`. Any failure closes the connections and is a `TransientError`.
+
+        A refused login is a `ConfigurationError`.
+        """
 
         async def bounded() -> Any:
             manager = self._admin._manager
@@ -68,12 +75,25 @@ class RawClient:
 
         try:
             if self._admin is None:
-                self._admin = _connect(self._connection.kafka_python(), self._timeout_ms)
+                self._admin = self._connected()
             return self._admin._manager.run(bounded)
         except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: the client's I/O thread has ended
             self.close()
             cause = f"{type(error).__name__}: {error}"
-            raise TransientError(f"Kafka did not answer ({what}): {cause}", cause=cause) from error
+            raise TransientError(
+                f"Kafka did not answer ({what}): {cause}",
+                safe="the question was repeated until its deadline; it changes nothing.",
+                remedy="start the cluster, or correct servers=; a supervisor restarts the pipeline meanwhile.",
+                cause=cause,
+            ) from error
+
+    def _connected(self) -> Any:
+        try:
+            return _connect(self._connection.kafka_python(), self._timeout_ms)
+        except (KafkaError, OSError):
+            with suppress(TransientError):  # kafka-python does not say that a login was refused
+                require_login(self._connection, min(self._timeout_ms / 1000, DIAGNOSIS_S))
+            raise
 
 
 def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
@@ -110,15 +130,9 @@ async def to_coordinator(admin: Any, kind: str, key: str, request: Any) -> Any:
 
 
 async def brokers(admin: Any) -> list[int]:
-    """The nodes of the cluster as it is now: one that came since the client connected would be left out of a listing.
-
-    Raises `TransientError` for a cluster that names none, as one that has just come up does.
-    """
+    """The nodes of the cluster as it is now: a listing must not leave out one that came since the client connected."""
     await admin._manager.cluster.refresh_metadata()
-    nodes = [int(broker.node_id) for broker in admin._manager.cluster.brokers()]
-    if not nodes:
-        raise TransientError("the Kafka cluster names no broker yet")
-    return nodes
+    return [int(broker.node_id) for broker in admin._manager.cluster.brokers()]
 
 
 async def by_coordinator(admin: Any, kind: str, keys: Sequence[str]) -> dict[int, list[str]]:

@@ -18,7 +18,7 @@ from tpc.sinks.postgres_connection import BoundedConnection
 
 _OURS = """
     FROM pg_stat_activity
-    WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()
+    WHERE datname = current_database() AND usename = session_user AND pid <> pg_backend_pid()
 """
 _NAMES = f"SELECT DISTINCT application_name {_OURS} AND starts_with(application_name, %s)"
 _END = f"SELECT pg_terminate_backend(pid) {_OURS} AND application_name = ANY(%s)"
@@ -32,18 +32,19 @@ def name_session(handle: Handle) -> sql.Composed:
 
 
 def end_older_sessions(connection: BoundedConnection, pipeline: PipelineId, generation: int) -> int:
-    """End what writers of older terms of this pipeline have open in this database, of this user; how many there were.
+    """End what writers of older terms of this incarnation have open here, as this user; how many there were.
 
     Their transactions are rolled back a moment later. Raises psycopg's errors.
     """
-    now = (pipeline.incarnation, generation)
     names = [name for (name,) in connection.execute(_NAMES, [_prefix(pipeline)]).fetchall()]
-    older = [name for name in names if _term(name) < now]
+    older = [name for name in names if _is_older(name, pipeline.incarnation, generation)]
     return len(connection.execute(_END, [older]).fetchall()) if older else 0
 
 
-def _term(name: str) -> tuple[int, ...]:
-    return tuple(map(int, name.split("~")[2:]))
+def _is_older(name: str, incarnation: int, generation: int) -> bool:
+    """Other incarnations have owner entries of their own, and may be alive."""
+    its_incarnation, its_generation = map(int, name.split("~")[2:])
+    return its_incarnation == incarnation and its_generation < generation
 
 
 def _prefix(pipeline: PipelineId) -> str:

@@ -298,10 +298,32 @@ def test_a_coordinator_that_waits_to_commit_sees_that_another_has_taken_over() -
     assert len(pipeline.sinks[1].calls) == 1
 
 
+@pytest.mark.parametrize("answer", [LOST, REFUSED, UNKNOWN])
+def test_a_coordinator_whose_first_commit_comes_after_another_has_taken_over_is_fenced(answer: Verdict) -> None:
+    """A frozen one: who leads now has repaired the epoch, so that its own branch looks lost, or refused."""
+    pipeline = started()
+    pipeline.sinks[1].answers = [answer]
+    pipeline.sinks[1].on_commit = lambda: take_slot(pipeline)
+    with pytest.raises(FencedError, match="the log goes on to slot 3"):
+        pipeline.run(0)
+    assert pipeline.engine.state.phase is Phase.STOPPED
+
+
+def test_a_log_that_shows_nothing_while_an_epoch_is_decided_does_not_end_its_commits() -> None:
+    """A directory that is not mounted for a moment."""
+    pipeline = started()
+    pipeline.sinks[1].answers = [UNKNOWN]
+    read, empty = pipeline.log.slots, [True]
+    pipeline.log.slots = lambda: [] if pipeline.sinks[1].calls and empty and empty.pop() else read()  # type: ignore[method-assign]
+    pipeline.run(0)
+    assert not empty
+    assert pipeline.engine.state.last_complete == 0
+
+
 def test_a_log_that_cannot_be_read_does_not_hold_up_the_commits_of_a_decided_epoch() -> None:
     pipeline = started()
     pipeline.sinks[1].answers = [UNKNOWN]
-    read, failures = pipeline.log.slots, [TransientError("the log's server is away")]
+    read, failures = pipeline.log.slots, [TransientError("the log's server is away")] * 2
 
     def slots() -> list[int]:
         if pipeline.sinks[1].calls and failures:

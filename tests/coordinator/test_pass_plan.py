@@ -213,6 +213,29 @@ def test_floats_enter_a_digest_as_being_there_only(spark: SparkSession, form: st
     assert one != null
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("struct(1 AS a, 0.5D AS b)", "struct(2 AS a, 0.5D AS b)"),
+        ("array(struct(1 AS a, 0.5D AS b))", "array(struct(2 AS a, 0.5D AS b))"),
+        ("array(0.5D)", "array(0.5D, 0.5D)"),
+        ("map('a', 0.5D)", "map('b', 0.5D)"),
+        ("map('a', struct(1 AS a, 0.5D AS b))", "map('a', struct(2 AS a, 0.5D AS b))"),
+    ],
+    ids=["struct", "array of structs", "array", "map", "map of structs"],
+)
+def test_what_stands_beside_a_float_inside_a_value_enters_a_digest(spark: SparkSession, one: str, other: str) -> None:
+    first, second, again = digests_of(values(spark, one, other, one))
+    assert first == again
+    assert first != second
+
+
+def test_a_route_tells_whether_equal_digests_mean_equal_rows(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 1 AS a, array(struct(0.5D AS b)) AS c")
+    writing = Writing(frame, ()).to(A, select=["a"]).to(B).to(REST, exact_floats=True)
+    assert [route.exact for route in compile_plan([writing]).routes] == [True, False, True]
+
+
 def test_exact_floats_enter_a_digest_with_their_bits(spark: SparkSession) -> None:
     one, another = digests_of(values(spark, "0.5D", "0.5000000001D"), exact_floats=True)
     assert one != another

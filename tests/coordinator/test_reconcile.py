@@ -138,6 +138,7 @@ TORN = {
     "zeros": "\0\0\0\0",
     "ends in its first line": 'v1\n{"batch',
     "without its last source": 'v1\n{"a":0}',
+    "without its last brace": 'v1\n{"a":0}\n{"flights":{"0":123,"1":7}',
 }
 each_torn = pytest.mark.parametrize("torn", TORN.values(), ids=TORN.keys())
 

@@ -62,6 +62,7 @@ def test_a_missing_topic_is_refused(kafka: KafkaTopics) -> None:
     missing = kafka.name("missing")
 
     assert f"no topic '{missing}'" in refused(KafkaSink(missing, servers=kafka.bootstrap)).what
+    assert "no topic 'not a name'" in refused(KafkaSink("not a name", servers=kafka.bootstrap, name="k")).what
     marker = KafkaSink(servers=kafka.bootstrap, marker_topic=missing)
     assert f"no topic '{missing}'" in refused(marker, pa.schema([*TEXT, ("topic", pa.string())])).what
 
@@ -148,6 +149,11 @@ def test_wrong_credentials_are_named_and_not_shown(guarded: KafkaServer, monkeyp
 
     assert "refuses the login" in error.what
     assert SECRET not in str(error) + repr(error.__cause__)
+    committer = Branches(with_login(guarded), "pipeline").committer
+    for ask in (committer.identity, committer.in_doubt, committer.owner):  # as `tpc` does, without a check before
+        with pytest.raises(ConfigurationError, match="refuses the login") as raised:
+            ask()
+        assert SECRET not in str(raised.value) + repr(raised.value.__cause__)
 
 
 @pytest.mark.stack

@@ -95,15 +95,17 @@ def test_an_epoch_without_kafka_sources_prepares_nothing(branches: Branches) -> 
     assert branches.committer.in_doubt() == []
 
 
-def test_a_group_with_members_is_refused(kafka: KafkaTopics, branches: Branches) -> None:
+@pytest.mark.parametrize(("protocol", "told"), [("classic", "somebody"), ("consumer", "consumers in state Stable")])
+def test_a_group_with_members_is_refused(kafka: KafkaTopics, branches: Branches, protocol: str, told: str) -> None:
+    """Both protocols of groups: the older one's question is answered "dead" for a group of the newer (KIP-848)."""
     topic = kafka.topic()
     branches.committer.check(branches.context())
     settings = {"bootstrap.servers": kafka.bootstrap, "group.id": group_of(branches), "client.id": "somebody"}
-    consumer = Consumer({**settings, "logger": SILENT})
+    consumer = Consumer({**settings, "group.protocol": protocol, "logger": SILENT})
     try:
         consumer.subscribe([topic])
         eventually(lambda: consumer.poll(0.1) is not None or bool(consumer.assignment()), "the consumer joins")
-        with pytest.raises(ConfigurationError, match="has members: somebody") as raised:
+        with pytest.raises(ConfigurationError, match=f"has members: {told}") as raised:
             branches.committer.check(branches.context())
     finally:
         consumer.close()
