@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tpc.chaos.checkers.compare import Check, tallies_equal
 from tpc.chaos.checkers.recovery import recovery_bounded
@@ -22,11 +22,11 @@ from tpc.chaos.flights_data import Feed, load, make_feed
 from tpc.chaos.flights_targets import create_targets
 from tpc.chaos.jars import jar_set
 from tpc.chaos.kill_plan import Kill
-from tpc.chaos.killer import Hit, Killed, Killer
+from tpc.chaos.killer import SILENT_S, Hit, Killed, Killer, Silence
 from tpc.chaos.run_record import RunRecord
 from tpc.chaos.stack import Stack
 from tpc.coordinator.spark_log import SparkLog
-from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
+from tpc.coordinator.supervisor import SupervisorEvent, supervise
 
 RESTART_DELAY_S = 0.2
 MAY_CHANGE = 5
@@ -43,6 +43,20 @@ class Kills:
 
     plan: Sequence[Kill]
     for_s: float | None = None
+
+
+@dataclass
+class _Restarts:
+    """The supervisor's strategy: a restart after every kill, and a few more; none when the killer has failed."""
+
+    killer: Killer
+    ends: int = field(default=0, init=False)
+
+    def delay_s(self, failures: int) -> float | None:
+        """See `RestartStrategy`. Counts for itself: the supervisor forgets ends that are long ago."""
+        self.ends += 1
+        by_itself = self.ends - self.killer.explained
+        return None if self.killer.failure is not None or by_itself > SPARE_RESTARTS else RESTART_DELAY_S
 
 
 @contextmanager
@@ -100,7 +114,8 @@ def run_pipeline(
 ) -> int:
     """Let the supervisor run the pipeline to its input's end while the killer does its work; its last exit code.
 
-    `per_epoch` is how many flight records and weather reports an epoch reads at most.
+    `per_epoch` is how many flight records and weather reports an epoch reads at most. Afterwards `record.settings`
+    tells the lives that fell `silent`, if any did. Raises what went wrong in the killer, in `after_kill` too.
     """
     record.stage("pipeline")
     of_how_many = "" if kills.for_s is not None else f" of {len(kills.plan)}"
@@ -110,6 +125,11 @@ def run_pipeline(
         where = "" if kill.epoch is None else f", epoch {kill.epoch}"
         record.note(f"kill {kill.number}{of_how_many}: {kill.planned}{where}, {kill.processes} processes")
         after_kill()
+
+    def on_silence(silence: Silence) -> None:
+        with record.lock:
+            record.settings = {**record.settings, "silent": [*record.settings.get("silent", ()), str(silence)]}
+        record.note(f"given up: {silence}")
 
     def on_hit(hit: Hit) -> None:
         record.hit(hit)
@@ -122,22 +142,28 @@ def run_pipeline(
             record.started(event.process)
             record.note(f"life {event.restarts + 1} of the pipeline, process {event.process}")
         elif event.kind == "ended":
+            killer.ended()
             record.ended(event.code)
             record.note(f"the pipeline's process has ended with {event.code}")
 
-    killer = Killer(kills.plan, for_s=kills.for_s, on_hit=on_hit, on_kill=on_kill)
+    killer = Killer(
+        kills.plan, for_s=kills.for_s, silent_s=SILENT_S, on_hit=on_hit, on_kill=on_kill, on_silence=on_silence
+    )
     with killer, (layout.directory / PIPELINE_LOG).open("wb") as log:
         reader = _LogReader(record, layout)
         try:
-            return supervise(
+            code = supervise(
                 [sys.executable, "-m", "tpc.chaos.exposed", killer.address, *_arguments(layout, per_epoch)],
-                strategy=FixedDelay(RESTART_DELAY_S, limit=len(kills.plan) + SPARE_RESTARTS),
+                strategy=_Restarts(killer),
                 on_event=on_event,
                 env={**os.environ, **stack.environment()},
                 stdout=log.fileno(),
             )
         finally:
             reader.stop()
+    if killer.failure is not None:
+        raise killer.failure
+    return code
 
 
 def _arguments(layout: Layout, per_epoch: tuple[int, int]) -> list[str]:
@@ -191,9 +217,17 @@ def _recoveries(record: RunRecord) -> list[Check]:
     return [recovery_bounded(name, times_s, bound_s=RECOVERY_BOUND_S)] if times_s else []
 
 
-def run_checks(record: RunRecord, exit_code: int, planned: int) -> list[Check]:
-    """What must hold of the run itself, in which `planned` kills were to be made."""
+def _no_silence(record: RunRecord) -> Check:
+    silent = tuple(record.settings.get("silent", ()))
+    detail = "; ".join(silent) or f"{len(record.lives)} lives told their steps to the end"
+    return Check("no life fell silent", not silent, detail)
+
+
+def run_checks(record: RunRecord, exit_code: int, planned: int | None) -> list[Check]:
+    """What must hold of the run itself, in which `planned` kills were to be made; None: as many as there were."""
     counted = sum(kill.epochs_since_restart >= 1 for kill in record.kills)
+    left_out = "" if planned is None else ", none was left out"
+    planned = len(record.kills) if planned is None else planned
     return [
         Check(
             "the pipeline ended well",
@@ -202,7 +236,7 @@ def run_checks(record: RunRecord, exit_code: int, planned: int) -> list[Check]:
             + ("" if exit_code == 0 else f"; no verdict on its output, see {PIPELINE_LOG}"),
         ),
         tallies_equal(
-            "every kill came after a complete epoch, none was left out",
+            f"every kill came after a complete epoch{left_out}",
             {"kills": planned},
             {"kills": counted},
             detail=f"{counted} kills",
@@ -213,5 +247,6 @@ def run_checks(record: RunRecord, exit_code: int, planned: int) -> list[Check]:
             {"ends": sum(life.exit_code != 0 for life in record.lives)},
             detail=f"{planned} ends by SIGKILL, then the end of the input",
         ),
+        _no_silence(record),
         *_recoveries(record),
     ]

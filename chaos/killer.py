@@ -2,7 +2,8 @@
 
 The pipeline runs under `exposed`: at every step of the protocol it tells this server and waits. The answer is
 "go on", or SIGKILL to the driver, its JVM and its Python workers. A kill is made, and counts, only after an epoch
-that began after the last restart is complete. It never touches a process that is not the pipeline's.
+that began after the last restart is complete. A life that tells no step for long is ended too, and is no kill but
+something to look into. It never touches a process that is not the pipeline's.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import signal
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ from tpc.errors import LocalStackError
 logger = logging.getLogger(__name__)
 
 DEATH_TIMEOUT_S = 20.0
+SILENT_S = 180.0
+"""After so long without a step nothing happens in a life any more: Spark starts, and an epoch runs, in a fraction."""
 
 STEP_OF_FAILPOINT: Mapping[str, Step] = {
     "pass.prepare": Step.DURING_PASS,
@@ -57,6 +60,19 @@ class Killed:
 
 
 @dataclass(frozen=True)
+class Silence:
+    """A life that was ended because it told no step any more."""
+
+    life: int
+    last_step: str
+    """The last one that it told; empty if it told none."""
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"life {self.life}: no step in {self.seconds:g} s after {self.last_step or 'its start'}"
+
+
+@dataclass(frozen=True)
 class Hit:
     """A failpoint that was reached: when, by which process, at which step, where."""
 
@@ -71,6 +87,7 @@ class _Life:
     """What has been seen since the last restart."""
 
     pid: int
+    number: int
     spared: bool = False
     passed: set[int] = field(default_factory=set)
     """Epochs whose pass ended in this life: an epoch that recovery merely finishes is not one of them."""
@@ -82,14 +99,25 @@ class _Life:
     branches: int = 0
     """Branches of the running pass about to be prepared."""
     timer: threading.Timer | None = None
+    silence: threading.Timer | None = None
+    last_step: str = ""
+    last_at: float = field(default_factory=time.monotonic)
     dying: bool = False
+    ended: bool = False
+
+    def cancel_timers(self) -> None:
+        """Nothing comes at a time of its own any more."""
+        for timer in (self.timer, self.silence):
+            if timer is not None:
+                timer.cancel()
 
 
 class Killer:
     """A server on 127.0.0.1 that the pipeline's failpoints ask; a context manager.
 
     A life that begins later than `for_s` seconds after the first one is spared; None: however long the plan takes.
-    `on_hit` and `on_kill` are called for everything that happens, from several threads, one at a time.
+    `on_hit`, `on_kill` and `on_silence` (a life told no step for `silent_s` seconds) are called for everything that
+    happens, from several threads, one at a time. What goes wrong there ends the life and stands in `failure`.
     """
 
     def __init__(
@@ -97,15 +125,22 @@ class Killer:
         plan: Sequence[Kill],
         *,
         for_s: float | None = None,
+        silent_s: float = SILENT_S,
         on_hit: Callable[[Hit], None] = lambda _hit: None,
         on_kill: Callable[[Killed], None] = lambda _kill: None,
+        on_silence: Callable[[Silence], None] = lambda _silence: None,
     ) -> None:
         self.plan = tuple(plan)
         self._for_s = for_s
         self._began_at: float | None = None
         self.kills: list[Killed] = []
+        self.failure: Exception | None = None
+        """The first error of the killer's own threads: the run is worth nothing any more."""
+        self._silent_s = silent_s
         self._on_hit = on_hit
         self._on_kill = on_kill
+        self._on_silence = on_silence
+        self._lives = 0
         self._lock = threading.RLock()
         self._life: _Life | None = None
         self._last_hit = "start"
@@ -125,8 +160,8 @@ class Killer:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._closing.set()
-            if self._life is not None and self._life.timer is not None:
-                self._life.timer.cancel()
+            if self._life is not None:
+                self._life.cancel_timers()
         self._server.shutdown()
         self._server.server_close()
 
@@ -135,16 +170,52 @@ class Killer:
         with self._lock:
             now = time.monotonic()
             self._began_at = self._began_at or now
-            self._life = _Life(pid, spared=self._for_s is not None and now > self._began_at + self._for_s)
+            if self._life is not None:
+                self._life.cancel_timers()
+            self._lives += 1
+            spared = self._for_s is not None and now > self._began_at + self._for_s
+            self._life = _Life(pid, self._lives, spared=spared)
+            if self.failure is None:
+                self._listen(self._life, self._silent_s)
+            else:  # it failed when this life was on its way
+                self._life.dying = True
+                strike(pid)
+
+    def ended(self) -> None:
+        """The life's driver has ended: nothing is to be killed at a time any more."""
+        with self._lock:
+            if self._life is not None:
+                self._life.ended = True
+                self._life.cancel_timers()
+
+    @property
+    def explained(self) -> int:
+        """How many lives ended by a kill. Waits for one that is being made."""
+        with self._lock:
+            return len(self.kills)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Holds the lock; keeps an error and ends the life, since nobody would see it in a thread of a server."""
+        with self._lock:
+            try:
+                yield
+            except Exception as error:
+                logger.exception("the killer has failed")
+                self.failure = self.failure or error
+                if self._life is not None and not self._life.ended:
+                    self._life.dying = True
+                    strike(self._life.pid)
 
     def _answer(self, report: dict[str, Any]) -> bool:
         """Whether the process that reports may go on; if not, it is being killed, and this returns when it is."""
         step, pid = report.pop("step"), report.pop("pid")
-        with self._lock:
+        with self._guarded():
             life = self._life
             if life is None or life.dying or self._closing.is_set():
                 return False
-            self._last_hit = step
+            self._last_hit = life.last_step = step
+            life.last_at = time.monotonic()
             self._on_hit(Hit(time.time(), pid, step, report))
             self._count(life, step, report)
             if not self._is_due(life, step, report):
@@ -210,9 +281,30 @@ class Killer:
         return True
 
     def _time_is_up(self, life: _Life) -> None:
-        with self._lock:
-            if life is self._life and not life.dying and not self._closing.is_set():
+        with self._guarded():
+            if self._goes_on(life):
                 self._kill(life, None, None)
+
+    def _goes_on(self, life: _Life) -> bool:
+        return life is self._life and not (life.dying or life.ended or self._closing.is_set())
+
+    def _listen(self, life: _Life, for_s: float) -> None:
+        life.silence = threading.Timer(for_s, self._may_be_silent, (life,))
+        life.silence.daemon = True
+        life.silence.start()
+
+    def _may_be_silent(self, life: _Life) -> None:
+        with self._guarded():
+            if not self._goes_on(life):
+                return
+            left_s = life.last_at + self._silent_s - time.monotonic()
+            if left_s > 0:
+                self._listen(life, left_s)
+                return
+            life.dying = True
+            victims = strike(life.pid)
+            self._on_silence(Silence(life.number, life.last_step, self._silent_s))
+            await_death(victims)
 
     def _kill(self, life: _Life, step: Step | None, epoch: int | None) -> None:
         life.dying = True

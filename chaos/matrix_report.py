@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tpc.chaos.matrix.records import Tally, tally
 from tpc.chaos.matrix_grid import Grid, PairGrid, letters_of, step_order, subject
 from tpc.chaos.report_parts import clock, day_and_time, histogram, tallied_checks, took, write_page
 
@@ -44,16 +45,13 @@ def matrix_view(record: Mapping[str, Any]) -> dict[str, Any]:
     cases = _case_views(record["cases"], letters, record["settings"])
     matrix = [case for case in cases if case["suite"] == "matrix"]
     pairs = [case for case in cases if case["suite"] == "pairs"]
-    outcomes = Counter(case["outcome"] for case in cases)
     return {
-        "total": len(cases),
-        "outcomes": {outcome: outcomes[outcome] for outcome in OUTCOMES},
+        **_counted(tally(cases)),
         "signs": OUTCOMES,
         "when": day_and_time(record["began_at"]),
         "took": took(record["seconds"]),
         "settings": record["settings"],
         "seeds": sorted({case["seed"] for case in cases}),
-        "counted": sum(case["counts"] for case in cases),
         "processes": Counter(case["processes"] for case in cases),
         "letters": letters,
         "failed": [case for case in cases if case["outcome"] == "failed"],
@@ -65,6 +63,17 @@ def matrix_view(record: Mapping[str, Any]) -> dict[str, Any]:
         "recovery": histogram([case["recovery_s"] for case in cases if case["recovery_s"] is not None]),
         "slowest": _slowest(cases),
         "checks": tallied_checks(case["checks"] for case in cases),
+    }
+
+
+def _counted(found: Tally) -> dict[str, Any]:
+    """How many cases there are and how they ended, and the same of all runs and of those that do not count."""
+    return {
+        "total": found.cases.total(),
+        "outcomes": {outcome: found.cases[outcome] for outcome in OUTCOMES},
+        "runs": found.runs.total(),
+        "run_outcomes": {outcome: found.runs[outcome] for outcome in OUTCOMES},
+        "more": {outcome: found.more[outcome] for outcome in OUTCOMES},
     }
 
 
@@ -115,19 +124,17 @@ def _letter(case: Mapping[str, Any], letters: Mapping[str, str]) -> str:
 
 
 def _suites(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Each suite with its cases and how they ended."""
+    """Each suite with what was run of it, how many cases that is, and how they ended."""
     names = dict.fromkeys(case["suite"] for case in cases)
     found = []
     for name in names:
         members = [case for case in cases if case["suite"] == name]
-        outcomes = Counter(case["outcome"] for case in members)
         found.append(
             {
                 "name": name,
                 "heading": SUITES.get(name, name.capitalize()),
                 "cases": members,
-                "total": len(members),
-                "outcomes": {outcome: outcomes[outcome] for outcome in OUTCOMES},
+                **_counted(tally(members)),
                 "seconds": sum(case["seconds"] for case in members),
             }
         )

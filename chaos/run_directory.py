@@ -12,8 +12,18 @@ from tpc.errors import ConfigurationError
 def claim_directory(directory: Path, known: Collection[str]) -> None:
     """Make it empty; it may hold only what an earlier run has left, by the names in `known`.
 
-    Raises `ConfigurationError` when it holds anything else, and changes nothing then.
+    Raises `ConfigurationError` when it holds anything else, and changes nothing then, or when the file system refuses.
     """
+    try:
+        _claim(directory, known)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{directory} cannot be made, or emptied of an earlier run: {error.strerror}",
+            remedy="choose a directory with --dir that this user may write to.",
+        ) from error
+
+
+def _claim(directory: Path, known: Collection[str]) -> None:
     present = sorted(directory.iterdir()) if directory.exists() else []
     if strangers := [path.name for path in present if path.name not in known]:
         raise ConfigurationError(

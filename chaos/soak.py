@@ -2,7 +2,8 @@
 
 Every kill is a SIGKILL to all the pipeline's processes, at a step or a time that follows from the seed, and only after
 an epoch was completed since the last restart. When the time is over the pipeline runs to the end of its input in
-peace. What the soak has seen stands in `soak.json`, kill by kill while it runs; the report is made from it.
+peace. What the soak has seen stands in `soak.json`, kill by kill while it runs; the report is made from it. When a
+check is red, what the systems held stays for a look.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tpc.chaos.demo_screen import Screen, verdict_table
 from tpc.chaos.flights_data import ALL_FLIGHTS
 from tpc.chaos.kill_plan import kill_plan
 from tpc.chaos.killed_run import Kills, run_checks, run_pipeline, sigterm_as_interrupt, start_and_load
+from tpc.chaos.report_parts import took
 from tpc.chaos.run_record import RunRecord
 from tpc.chaos.soak_report import write_soak_report
 from tpc.chaos.stack import Stack
@@ -34,6 +36,8 @@ KILLS_PER_MINUTE = 12
 EPOCHS_PER_MINUTE = 12
 """The input is cut so that it outlasts the kills: a killed life gets one or two epochs done."""
 SPARE_EPOCHS = 20
+ENOUGH = 0.9
+"""The share of the time asked that the kills must have gone on for: the last one comes a little before its end."""
 
 
 def run_soak(
@@ -67,11 +71,20 @@ def run_soak(
     finally:
         stack.kill()
         shutil.rmtree(layout.scratch, ignore_errors=True)
-        if checks is not None:  # else what is to be judged would be gone
-            for place in (layout.servers, layout.files, layout.commits):
+        if checks is not None and _passed(checks):  # else what is to be judged would be gone
+            for place in _evidence(layout):
                 shutil.rmtree(place, ignore_errors=True)
     _tell(console, layout, record, checks)
-    return 0 if all(check.passed for check in checks) else 1
+    return 0 if _passed(checks) else 1
+
+
+def _passed(checks: list[Check]) -> bool:
+    return all(check.passed for check in checks)
+
+
+def _evidence(layout: Layout) -> tuple[Path, ...]:
+    """What the systems held."""
+    return layout.servers, layout.files, layout.commits
 
 
 def _run(record: RunRecord, layout: Layout, stack: Stack) -> list[Check]:
@@ -84,13 +97,33 @@ def _run(record: RunRecord, layout: Layout, stack: Stack) -> list[Check]:
         record, layout, stack, kills, per_epoch=per_epoch, after_kill=lambda: _write(layout, record, [])
     )
     record.stage("verdict")
-    checks = run_checks(record, exit_code, len(record.kills))
+    checks = [*run_checks(record, exit_code, None), *kill_checks(record, exit_code)]
     if exit_code == 0:
         checks += verdict(layout.places(stack.environment()), record.history, record.note)
     record.end_stage()
     _write(layout, record, checks)
     write_soak_report(layout.directory / REPORT_FILE, soak_json(record, checks))
     return checks
+
+
+def killed_for_s(record: RunRecord) -> float:
+    """From the beginning of the first life to the last kill; 0 without one."""
+    return record.kills[-1].at - record.lives[0].started_at if record.kills else 0.0
+
+
+def kill_checks(record: RunRecord, exit_code: int) -> list[Check]:
+    """The pipeline was killed, and for as long as was asked."""
+    kills, asked_s, lasted_s = len(record.kills), 60 * record.settings["minutes"], killed_for_s(record)
+    went_on = lasted_s >= ENOUGH * asked_s
+    detail = f"{took(lasted_s)} of {took(asked_s)}"
+    if not went_on and exit_code == 0:
+        detail += ": then the input was at its end; it takes more rows, or smaller epochs, to go on"
+    elif not went_on:
+        detail += ": then the pipeline was given up"
+    return [
+        Check("the pipeline was killed", kills > 0, f"{kills} kills"),
+        Check("the kills went on for the time asked", went_on, detail),
+    ]
 
 
 def soak_json(record: RunRecord, checks: list[Check]) -> dict[str, Any]:
@@ -104,6 +137,7 @@ def soak_json(record: RunRecord, checks: list[Check]) -> dict[str, Any]:
             "suite": "soak",
             "seed": record.settings["seed"],
             "minutes": record.settings["minutes"],
+            "killed_for_s": killed_for_s(record),
             "began_at": record.began_at,
             "seconds": time.time() - record.began_at,
             "lives": len(record.lives),
@@ -125,7 +159,8 @@ def _tell(console: Console, layout: Layout, record: RunRecord, checks: list[Chec
     console.print(verdict_table(checks))
     failed = sum(not check.passed for check in checks)
     counted = sum(kill.epochs_since_restart >= 1 for kill in record.kills)
-    lasted = sum(stage.seconds for stage in record.stages if stage.name == "pipeline") / 60
-    console.print(f"{counted} kills in {lasted:.0f} minutes, {len(checks)} checks, {failed} failed")
+    console.print(f"{counted} kills in {took(killed_for_s(record))}, {len(checks)} checks, {failed} failed")
     console.print("report", (layout.directory / REPORT_FILE).as_uri(), soft_wrap=True)
     console.print("record", str(layout.directory / SOAK_FILE), soft_wrap=True)
+    for place in _evidence(layout) if failed else ():
+        console.print("kept  ", str(place), soft_wrap=True)

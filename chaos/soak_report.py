@@ -35,6 +35,7 @@ def soak_view(record: Mapping[str, Any]) -> dict[str, Any]:
         "when": day_and_time(record["began_at"]),
         "seed": record["seed"],
         "minutes": record["minutes"],
+        "killed_for": took(record["killed_for_s"]),
         "took": took(record["seconds"]),
         "figures": _figures(record),
         "recovery": recovery,

@@ -304,6 +304,9 @@ def run(
     local_stack: Annotated[
         bool, typer.Option("--local-stack", help="start local servers and set TPC_KAFKA, TPC_POSTGRES, TPC_MONGO")
     ] = False,
+    life_limit: Annotated[
+        float, typer.Option(min=1, help="seconds for the first round, and without feed for every life")
+    ] = 300.0,
     directory: ChaosDirectory = Path("tpc-chaos-run"),
 ) -> None:
     """Your own pipeline under faults: killed, stopped, held and failed at its steps, then its sinks are compared."""
@@ -317,6 +320,7 @@ def run(
             seed=seed,
             expect=expect,
             local_stack=local_stack,
+            life_limit_s=life_limit,
             directory=directory,
         )
     )

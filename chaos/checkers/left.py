@@ -65,7 +65,7 @@ def left_behind(where: Where) -> dict[str, list[str]]:
             name for place in where.files for name in files_content.interrupted_puts(place, where.pipeline)
         ]
     if where.log is not None:
-        left["the log's temporary files"] = temporary_files(where.log)
+        left["temporary files of the log's pruned slots"] = temporary_files(where.log)
     return left
 
 
@@ -81,7 +81,10 @@ def _open_transactions(servers: str, prefix: str) -> list[str]:
 
 
 def temporary_files(log: Path) -> list[str]:
-    """What interrupted puts have left of slots that are pruned; before, a `LocalLog` lets it lie."""
+    """What interrupted puts have left of pruned slots, those below the lowest that is there.
+
+    Of other slots nothing is counted: what a killed put has left is removed when the log is pruned past its slot.
+    """
     names = [path.name for path in log.iterdir()] if log.is_dir() else []
     slots = [int(match[1]) for name in names if (match := _SLOT_FILE.fullmatch(name))]
     floor = min(slots, default=0)

@@ -1,8 +1,8 @@
 """The rules for what readers saw while a run was being disturbed: nothing that was taken back, nothing by halves.
 
 Pure: what a reader took down (`watching` and the readers beside it) against what is there at the end. A reader that
-saw nothing is no evidence, so each rule fails without an observation. Gaps, when a server was away, are counted and
-are no failure.
+saw nothing, or did not look in time, is no evidence, so each rule fails without an observation. Gaps, when a server
+was away, are counted and are no failure.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ Place: TypeAlias = "tuple[int, int]"
 
 @dataclass
 class Seen:
-    """What every reader takes down: good polls, stretches in which none succeeded, and the error that ended it."""
+    """What every reader takes down: good polls, stretches in which none succeeded, and the error that ended it.
+
+    `times`: when each good poll began, in seconds since 1970.
+    """
 
     polls: int = 0
     gaps: int = 0
     error: str = ""
+    times: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -85,6 +89,17 @@ class SeenTallies(Seen):
         """A look showed these amounts."""
         if not self.looks or self.looks[-1].amounts != amounts:
             self.looks.append(Tallies(after_s, dict(amounts)))
+
+
+def all_looked(name: str, readers: Mapping[str, Seen], begin: float, end: float) -> Check:
+    """Each reader looked between `begin` and `end` (seconds since 1970): one that did not has seen no disturbance."""
+    looks = {reader: sum(begin < time < end for time in seen.times) for reader, seen in readers.items()}
+    lines = [f"the reader of {reader} had no good look" for reader, number in looks.items() if not number]
+    during = f"in the {end - begin:.1f} s of the disturbance"
+    if lines:
+        return Check(name, False, f"{', '.join(lines)} {during}", tuple(lines[:SHOWN]), looks)
+    told = ", ".join(f"{reader} {number:,}" for reader, number in looks.items())
+    return Check(name, True, f"looks {during}: {told}", numbers=looks)
 
 
 def digest_of(record: KafkaRecord) -> bytes:

@@ -95,6 +95,7 @@ class Reader(ABC):
             self._disconnect()
 
     def _poll(self, *, last: bool) -> None:
+        began_at = time.time()
         try:
             answered = self.last_look() if last else self.look()
         except Exception as error:
@@ -104,6 +105,7 @@ class Reader(ABC):
             answered = False
         if answered:
             self.seen.polls += 1
+            self.seen.times.append(began_at)
             self._in_gap = False
             self._looked.set()
         elif self._looked.is_set() and not self._in_gap:

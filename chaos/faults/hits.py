@@ -47,24 +47,23 @@ def read(path: Path) -> list[Hit]:
     return [Hit(**json.loads(line)) for line in lines[:-1]]
 
 
-def prepared(hits: Iterable[Hit], epoch: int | None) -> int:
-    """How many branches of `epoch` are prepared after these hits, and neither committed nor aborted.
+def prepared(hits: Iterable[Hit], epoch: int | None = None) -> int:
+    """How many branches of `epoch` (None: of any) are prepared after these hits, and neither committed nor aborted.
 
     A sink's branches are no longer prepared when it has committed the epoch, all of the lives before when a life has
     swept.
     """
-    held: set[tuple[int, str, int]] = set()
+    held: set[tuple[int, int, str, int]] = set()
     for hit in hits:
+        of, sink = hit.where.get("epoch"), hit.where.get("sink")
         if hit.step == "recovery.swept":
             held = {branch for branch in held if branch[0] >= hit.life}
-        elif hit.where.get("epoch") != epoch:
+        elif of is None or epoch not in (None, of):
             continue
         elif hit.step == "pass.prepared":
-            held.add((hit.life, str(hit.where.get("sink")), int(hit.where["partition"])))
-        elif hit.step == "sink.committed":
-            held = {branch for branch in held if branch[1] != hit.where["sink"]}
-        elif hit.step == "epoch.committed":
-            held = set()
+            held.add((hit.life, of, str(sink), int(hit.where["partition"])))
+        elif hit.step in ("sink.committed", "epoch.committed"):
+            held = {branch for branch in held if branch[1] != of or sink not in (None, branch[2])}
     return len(held)
 
 

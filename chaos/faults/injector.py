@@ -68,7 +68,7 @@ class Injector:
         for number, fault in self.faults.items():
             if not claim_file(self.directory, number).exists():
                 if fault.is_at(step, where):
-                    self._make(number, fault, where)
+                    self._make(number, fault, step, where)
                 elif _comes_between(fault, step, where):
                     wait_until(claim_file(self.directory, number).exists)
 
@@ -76,21 +76,17 @@ class Injector:
     def _hits(self) -> Path:
         return self.directory / HITS_FILE
 
-    def _make(self, number: int, fault: Fault, where: Mapping[str, Any]) -> None:
-        if fault.waits_for_branches:
-            wait_until(lambda: self._prepared_by_others(where) >= fault.waits_for_branches)
-        record = {
-            **fault.to_json(),
-            "epoch": where.get("epoch", fault.epoch),
-            "partition": where.get("partition"),
-            "pid": os.getpid(),
-            "at": time.time(),
-            "prepared": hits.prepared(hits.read(self._hits), where.get("epoch", fault.epoch)),
-        }
+    def _make(self, number: int, fault: Fault, step: str, where: Mapping[str, Any]) -> None:
+        if fault.waits_for_branches and not wait_until(
+            lambda: self._prepared_by_others(where) >= fault.waits_for_branches
+        ):
+            _put(vain_file(self.directory, number), {"waited_for": "the branches of the other tasks"})
+        record = _observed(fault, step, where) | {"prepared": hits.prepared(hits.read(self._hits), where.get("epoch"))}
         if not _put(claim_file(self.directory, number), record):
             return
         if fault.lost is not None or fault.held:
-            wait_until(armed_file(self.directory, number).exists, HELD_TIMEOUT_S)
+            if not wait_until(armed_file(self.directory, number).exists, HELD_TIMEOUT_S):
+                _put(vain_file(self.directory, number), {"waited_for": "whoever makes the fault elsewhere"})
             return
         _put(fired_file(self.directory, number), record)
         self._act(fault)
@@ -120,9 +116,22 @@ class Injector:
         time.sleep(STOPPED_S)  # a stop reaches the other threads of a process a moment later
 
 
+def _observed(fault: Fault, step: str, where: Mapping[str, Any]) -> dict[str, Any]:
+    """The record of a fault: its kind, and its place as the step told it. None where the step tells nothing."""
+    return {
+        "step": step,
+        "fault": fault.kind,
+        "sink": where.get("sink"),
+        "epoch": where.get("epoch"),
+        "partition": where.get("partition"),
+        "pid": os.getpid(),
+        "at": time.time(),
+    }
+
+
 def _comes_between(fault: Fault, step: str, where: Mapping[str, Any]) -> bool:
-    """Whether this sink is about to commit what must be prepared still when the fault's own sink has committed."""
-    if fault.step != "sink.committed" or step != "sink.commit":
+    """Whether this sink is about to commit what must be prepared still when the fault's own sink commits."""
+    if fault.step not in ("sink.commit", "sink.committed") or step != "sink.commit":
         return False
     return fault.sink not in (None, where["sink"]) and where["epoch"] == fault.epoch
 
@@ -139,11 +148,12 @@ def _no_reply(fault: Fault) -> Exception:
     return TransientError(f"an injected fault at {fault.step}: the answer is lost", epoch=fault.epoch, sink=fault.sink)
 
 
-def wait_until(true: Callable[[], bool], timeout_s: float = BRANCH_TIMEOUT_S) -> None:
-    """Wait for something that others do, for at most `timeout_s`; what was recorded tells whether it came."""
+def wait_until(true: Callable[[], bool], timeout_s: float = BRANCH_TIMEOUT_S) -> bool:
+    """Wait for something that others do, for at most `timeout_s`; whether it came true."""
     deadline = time.monotonic() + timeout_s
     while not true() and time.monotonic() < deadline:
         time.sleep(POLL_S)
+    return true()  # asked again: a process that was stopped meanwhile finds its deadline over
 
 
 def _put(path: Path, record: Mapping[str, Any]) -> bool:
@@ -174,13 +184,30 @@ def fired_file(directory: Path, number: int) -> Path:
     return directory / f"fired-{number}.json"
 
 
-def record_made(directory: Path, number: int, at: float) -> None:
-    """Record that fault `number`, which a process has claimed, was made elsewhere, at `at` (seconds since 1970)."""
+def vain_file(directory: Path, number: int) -> Path:
+    """Where the process at the step of fault `number` says what it has waited for in vain."""
+    return directory / f"vain-{number}.json"
+
+
+def record_made(directory: Path, number: int, at: float, request: str | None = None) -> None:
+    """Record that fault `number`, which a process has claimed, was made elsewhere, at `at` (seconds since 1970).
+
+    `request` is what a proxy saw of the request whose reply was lost.
+    """
     record = json.loads(claim_file(directory, number).read_text())
-    _put(fired_file(directory, number), {**record, "at": at})
+    _put(fired_file(directory, number), {**record, "at": at} | ({} if request is None else {"request": request}))
 
 
 def fired(directory: Path) -> dict[int, dict[str, Any]]:
     """The faults that were made, by their number in the case."""
-    found = sorted(directory.glob("fired-*.json"))
-    return {int(path.stem.removeprefix("fired-")): json.loads(path.read_text()) for path in found}
+    return _numbered(directory, "fired")
+
+
+def waits_in_vain(directory: Path) -> dict[int, str]:
+    """What processes have waited for in vain, by the number of the fault."""
+    return {number: str(record["waited_for"]) for number, record in _numbered(directory, "vain").items()}
+
+
+def _numbered(directory: Path, kind: str) -> dict[int, dict[str, Any]]:
+    found = sorted(directory.glob(f"{kind}-*.json"))
+    return {int(path.stem.removeprefix(f"{kind}-")): json.loads(path.read_text()) for path in found}

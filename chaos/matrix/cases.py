@@ -51,7 +51,7 @@ _LOST: Mapping[tuple[str, str], LostReply] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is done to one pipeline. `counts`: a branch must be prepared when the fault strikes."""
+    """What is done to one pipeline. `counts`: a branch must be prepared when a fault of it strikes."""
 
     name: str
     suite: str
@@ -112,43 +112,44 @@ def case_of(cell: Cell) -> Case:
 
 
 _FIRST_UNDECIDED = (
-    fault_at("pass.prepared", KILL, "rows"),
     fault_at("pass.flushed", KILL_DRIVER, "kafka"),
-    fault_at("pass.prepared", ERROR, "airports"),
+    fault_at("pass.prepared", KILL_DRIVER, "rows"),
+    fault_at("pass.prepared", KILL, "airports"),
+    fault_at("epoch.collected", KILL),
     fault_at("epoch.prepared", KILL),
-    fault_at("log.fsync", ERROR, record="intent"),
+    fault_at("log.fsync", KILL, record="intent"),
 )
+"""The driver itself must die: one that lives undoes its own epoch, and leaves nothing to recover from."""
 _SECOND_UNDECIDED = (
     fault_at("recovery.claim", KILL),
     fault_at("recovery.claimed", KILL),
+    fault_at("log.fsync", ERROR, record="generation"),
     fault_at("log.linked", KILL, record="generation"),
     fault_at("recovery.owned", ERROR),
+    fault_at("recovery.owned", KILL),
     fault_at("recovery.sweep", KILL),
-    fault_at("recovery.swept", KILL),
-    fault_at("pass.prepared", KILL, "rows"),
-    fault_at("epoch.decided", KILL),
+    fault_at("recovery.sweep", ERROR),
 )
 _FIRST_DECIDED = (
     fault_at("log.linked", KILL, record="intent"),
     fault_at("epoch.decided", KILL),
     fault_at("sink.commit", KILL, "kafka"),
     fault_at("sink.committed", KILL, "rows"),
-    fault_at("sink.committed", ERROR, "files"),
+    fault_at("sink.commit", KILL, "airports"),
 )
 _SECOND_DECIDED = (
+    fault_at("recovery.claim", KILL),
     fault_at("recovery.claimed", KILL),
     fault_at("log.fsync", ERROR, record="generation"),
+    fault_at("log.linked", KILL, record="generation"),
     fault_at("recovery.owned", KILL),
     fault_at("sink.commit", KILL, "rows"),
     fault_at("sink.committed", KILL, "airports"),
-    fault_at("log.linked", ERROR, record="complete"),
-    fault_at("recovery.sweep", KILL),
-    fault_at("recovery.reconcile", KILL),
 )
 
 
 def pairs() -> list[Case]:
-    """A fault in the epoch, and another one in the recovery from it or in the epoch's second run."""
+    """A fault that ends the driver in the epoch, and another one in the recovery from it."""
     return [
         Case(f"{_named(first)} + {_named(second)}", "pairs", first, second=second)
         for firsts, seconds in ((_FIRST_UNDECIDED, _SECOND_UNDECIDED), (_FIRST_DECIDED, _SECOND_DECIDED))

@@ -1,4 +1,4 @@
-"""`tpc chaos matrix`: the cases on a terminal, one line each, a report, and a closing line counted from the records."""
+"""`tpc chaos matrix`: the cases on a terminal, one line each, a report, and closing lines counted from the records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tpc.chaos.killed_run import sigterm_as_interrupt
 from tpc.chaos.matrix.cases import Case
 from tpc.chaos.matrix.engine import SUITES, chosen_cases, run_cases
-from tpc.chaos.matrix.records import FAILED, FILE_NAME, PASSED, CaseRecord, closing_line, counted
+from tpc.chaos.matrix.records import FAILED, FILE_NAME, PASSED, CaseRecord, closing_line, tally_of, uncounted_line
 from tpc.chaos.matrix.theatre import proxied_stack, theatre
 from tpc.chaos.matrix_report import write_matrix_report
 from tpc.chaos.run_directory import claim_directory
@@ -34,8 +34,8 @@ def run_matrix(
 ) -> int:
     """Run the cases that `only` and `suites` name; records and report stay in `directory`.
 
-    0: every case that could be run has passed. 1: one has failed. 2: nothing could be run. 130: Ctrl-C, the cases that
-    had ended are on record. Nothing that was started is left running, whatever happens.
+    0: everything that could be run has passed. 1: something has failed, whether it counts or not. 2: nothing could be
+    run. 130: Ctrl-C, the cases that had ended are on record. Nothing that was started is left running.
     """
     console = console or Console(highlight=False)
     place = Path(directory).resolve()
@@ -54,12 +54,13 @@ def run_matrix(
         if not (place / FILE_NAME).exists():
             return INTERRUPTED
     write_matrix_report(place / REPORT_FILE, json.loads((place / FILE_NAME).read_text()))
-    failed = counted(place)[FAILED]
+    failed = tally_of(place).runs[FAILED]
     shutil.rmtree(place / SERVERS, ignore_errors=True)
     if not failed:
         shutil.rmtree(place / WORK, ignore_errors=True)
     console.print("report", (place / REPORT_FILE).as_uri(), soft_wrap=True)
     console.print("record", str(place / FILE_NAME), soft_wrap=True)
+    console.print(uncounted_line(place), soft_wrap=True)
     console.print(closing_line(place))
     return INTERRUPTED if interrupted else int(failed > 0)
 

@@ -17,11 +17,11 @@ from tpc.chaos.checkers.compare import Check, multisets_equal, nothing_left, tal
 from tpc.chaos.checkers.key_order import order_kept
 from tpc.chaos.checkers.left import Where, left_behind, unfinished_epochs
 from tpc.chaos.checkers.markers import last_epochs_equal, last_spark_commit, newest_epochs
-from tpc.chaos.checkers.seen import branches_whole, records_stay, tallies_grow
+from tpc.chaos.checkers.seen import all_looked, branches_whole, records_stay, tallies_grow
 from tpc.chaos.checkers.watch_kafka import KafkaReader
 from tpc.chaos.checkers.watch_rows import FileRowsReader, PostgresRowsReader
 from tpc.chaos.checkers.watch_tallies import MongoTalliesReader, PostgresTalliesReader
-from tpc.chaos.checkers.watching import watching
+from tpc.chaos.checkers.watching import Reader, watching
 from tpc.chaos.matrix.scene import COLLECTION, COLUMNS, Row, Scene
 from tpc.coordinator.local_log import LocalLog
 from tpc.coordinator.log import Journal
@@ -39,7 +39,7 @@ TALLIES_SQL = "SELECT key, n, amount FROM tallies"
 
 
 class Readers:
-    """The readers that watch a scene while it is being disturbed."""
+    """The readers that watch a scene while it is being disturbed; `followed` are those that are asked to."""
 
     def __init__(self, scene: Scene) -> None:
         at = scene.addresses
@@ -48,26 +48,39 @@ class Readers:
         self.tallies = PostgresTalliesReader(at.dsn, TALLIES_SQL)
         self.airports = MongoTalliesReader(at.uri, scene.database, COLLECTION, ("n", "amount"))
         self.files = FileRowsReader(scene.files, "id", pipeline=scene.name)
+        self.followed: dict[str, Reader] = {
+            "kafka": self.kafka,
+            "rows": self.rows,
+            "tallies": self.tallies,
+            "airports": self.airports,
+            "files": self.files,
+        }
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch until the block ends."""
-        with watching(self.kafka, self.rows, self.tallies, self.airports, self.files):
+        with watching(*self.followed.values()):
             yield
+
+    def all_looked(self, begin: float, end: float) -> Check:
+        """Whether each of them is evidence of what went on between two times, in seconds since 1970."""
+        seen = {name: reader.seen for name, reader in self.followed.items()}
+        return all_looked("every reader looked while the case ran", seen, begin, end)
 
 
 class Judge:
-    """The checks on one scene, its source fed with `fed`."""
+    """The checks on one scene, its source fed with `fed`, that was disturbed between two times (since 1970, in s)."""
 
-    def __init__(self, scene: Scene, fed: Sequence[Row], readers: Readers) -> None:
+    def __init__(self, scene: Scene, fed: Sequence[Row], readers: Readers, disturbed: tuple[float, float]) -> None:
         self.scene = replace(scene, proxied=scene.addresses)
         self.fed = fed
         self.readers = readers
+        self.disturbed = disturbed
 
     def checks(self) -> list[Check]:
         """All of them. One that cannot be made fails, and says why."""
         makers: list[Callable[[], list[Check]]] = [self._contents, self._tallies, self._seen, self._books]
-        return [check for maker in makers for check in _made(maker)]
+        return [*(check for maker in makers for check in _made(maker)), self.readers.all_looked(*self.disturbed)]
 
     def _contents(self) -> list[Check]:
         expected = Counter(_values(row.to_json()) for row in self.fed)

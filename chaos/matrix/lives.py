@@ -75,6 +75,8 @@ class Life:
         context.set_forkserver_preload(list(PRELOADED))
         self.number = order.life
         self.began_at = time.time()
+        self.ended_at: float | None = None
+        """When its end was noticed, in seconds since 1970; None while it lives."""
         self._process: ForkServerProcess = context.Process(target=_live, args=(order, dict(faults)), daemon=True)
         self._process.start()
 
@@ -92,7 +94,9 @@ class Life:
     def join(self, timeout_s: float) -> bool:
         """Wait for its end; False if it has not come in time."""
         self._process.join(max(timeout_s, 0.0))
-        return self._process.exitcode is not None
+        if self.ended_at is None and self._process.exitcode is not None:
+            self.ended_at = time.time()
+        return self.ended_at is not None
 
     @property
     def stopped(self) -> bool:

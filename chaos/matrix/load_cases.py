@@ -56,7 +56,7 @@ class FormulaRun(SpecialRun):
         return self.followed.watching()
 
     def _judge(self) -> list[Check]:
-        return LoadJudge(self.scene, self.formula, self.count, self.followed).checks()
+        return LoadJudge(self.scene, self.formula, self.count, self.followed, self._disturbed).checks()
 
 
 # A task that fails, and one that runs twice ------------------------------------------------------------------------

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tpc.chaos.checkers import files_content, kafka_content, postgres_content
 from tpc.chaos.checkers.compare import SHOWN, Check, tallies_equal
 from tpc.chaos.checkers.key_order import order_kept
 from tpc.chaos.checkers.seen import records_stay, tallies_grow
-from tpc.chaos.checkers.watching import Reader, watching
 from tpc.chaos.matrix.judging import ROWS_SQL, Judge, Readers
 from tpc.chaos.matrix.variants import Formula, differences
 from tpc.coordinator.local_log import LocalLog
@@ -37,23 +35,17 @@ class LoadReaders(Readers):
 
     def __init__(self, scene: Scene, *, follow_kafka: bool) -> None:
         super().__init__(scene)
-        followed: dict[str, Reader] = {"tallies": self.tallies, "airports": self.airports}
-        if follow_kafka:
-            followed["kafka"] = self.kafka
-        self.followed = {name: reader for name, reader in followed.items() if name in scene.sinks()}
-
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """See `Readers.watching`."""
-        with watching(*self.followed.values()):
-            yield
+        able = {"tallies", "airports", "kafka"} if follow_kafka else {"tallies", "airports"}
+        self.followed = {name: self.followed[name] for name in scene.sinks() if name in able}
 
 
 class LoadJudge(Judge):
-    """The checks on a scene that was fed the first `count` rows of `formula`."""
+    """The checks on a scene that was fed the first `count` rows of `formula`; `disturbed` as for a `Judge`."""
 
-    def __init__(self, scene: Scene, formula: Formula, count: int, readers: LoadReaders) -> None:
-        super().__init__(scene, (), readers)
+    def __init__(
+        self, scene: Scene, formula: Formula, count: int, readers: LoadReaders, disturbed: tuple[float, float]
+    ) -> None:
+        super().__init__(scene, (), readers, disturbed)
         self.formula = formula
         self.count = count
         self.followed = readers.followed

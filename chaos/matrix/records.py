@@ -1,11 +1,14 @@
-"""What is written down of a run: one record per case, all of them in `cases.json`, whole after every case."""
+"""What is written down of a run: one record per case, all of them in `cases.json`, whole after every case.
+
+And how cases are counted: one is a step, a fault and a sink (of a pair, both); a variant of it is no further case.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,11 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 @dataclass
 class CaseRecord:
-    """One case. `fired` are its faults as they were made, the setup's not among them."""
+    """One case. `fired` are its faults as they were made, the setup's not among them.
+
+    `epoch` is what the step of the first one told; the steps of a recovery tell none, then it is the epoch that was in
+    doubt, as the setup's step told it. `recovery_s` is of a restart; null when none was needed.
+    """
 
     name: str
     suite: str
@@ -81,13 +88,62 @@ class Records:
         new.rename(self.directory / FILE_NAME)
 
 
-def counted(directory: Path) -> Counter[str]:
-    """How many cases have which outcome, from the file."""
-    body = json.loads((directory / FILE_NAME).read_text())
-    return Counter(case["outcome"] for case in body["cases"])
+# Counting ----------------------------------------------------------------------------------------------------------
+
+UNGROUPED = "own"
+"""The suite in which every fault is a case by itself."""
+_WORST_FIRST = (FAILED, SKIPPED, PASSED)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many have which outcome: the cases, all that was run, and what was run beyond one run of each case."""
+
+    cases: Counter[str]
+    runs: Counter[str]
+
+    @property
+    def more(self) -> Counter[str]:
+        """Runs that do not count: a case's further variants, the worst left out, and what no branch is prepared at."""
+        return self.runs - self.cases
+
+
+def tally(records: Iterable[Mapping[str, Any]]) -> Tally:
+    """Count records as they stand in cases.json. A case's outcome is the worst of its variants."""
+    runs: Counter[str] = Counter()
+    outcomes: dict[object, set[str]] = {}
+    for number, record in enumerate(records):
+        runs[record["outcome"]] += 1
+        if record.get("counts", True):
+            outcomes.setdefault(number if record["suite"] == UNGROUPED else _case(record), set()).add(record["outcome"])
+    worst = (next(outcome for outcome in _WORST_FIRST if outcome in found) for found in outcomes.values())
+    return Tally(Counter(worst), runs)
+
+
+def _case(record: Mapping[str, Any]) -> tuple[object, ...]:
+    """Of which case a record is."""
+    second = record["second"] or {}
+    places = [fault.get(name) for fault in (record, second) for name in ("step", "fault", "sink")]
+    return record["suite"], *places
+
+
+def tally_of(directory: Path) -> Tally:
+    """The tally of a run, from its file."""
+    return tally(json.loads((directory / FILE_NAME).read_text())["cases"])
 
 
 def closing_line(directory: Path) -> str:
     """The last line of a run, from the file."""
-    found = counted(directory)
-    return f"{found.total()} cases, {found[PASSED]} passed, {found[FAILED]} failed, {found[SKIPPED]} skipped"
+    cases = tally_of(directory).cases
+    return f"{cases.total()} cases, {_told(cases)}"
+
+
+def uncounted_line(directory: Path) -> str:
+    """What was run and is not in the closing line, from the file."""
+    more = tally_of(directory).more
+    kinds = "variants, and steps at which no branch is prepared"
+    return f"{more.total()} more runs that do not count ({kinds}): {_told(more)}"
+
+
+def _told(found: Counter[str]) -> str:
+    return f"{found[PASSED]} passed, {found[FAILED]} failed, {found[SKIPPED]} skipped"

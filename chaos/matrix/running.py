@@ -1,7 +1,8 @@
 """Runs one case: lives of the driver, each with the fault that is its own, until one reads its input to the end.
 
-A case has failed when its fault was not made, or not while a branch was prepared; when a driver hangs, or the one
-that nobody disturbs does not come to the end; when a zombie ends as if nothing had been; or when a check is red.
+A case has failed when a fault of it was not made, or not at its place, or not while a branch was prepared; when a
+driver hangs, or the one that nobody disturbs does not come to the end; when a zombie ends as if nothing had been; or
+when a check is red.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL_DRIVER, ZOMBIE
 from tpc.chaos.matrix.cases import Case
 from tpc.chaos.matrix.cast import CaseFailedError, Cast
+from tpc.chaos.matrix.evidence import check_made, observed_epoch, went_on
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
 from tpc.chaos.matrix.scene import ROWS_PER_EPOCH, Feed, Scene
@@ -55,7 +57,6 @@ class CaseRun:
             case.fault.sink,
             number,
             second=None if case.second is None else case.second.to_json(),
-            epoch=case.fault.epoch,
             counts=case.counts,
         )
         self.cast = Cast(self.scene, theatre.sessions, self.record, doctor=doctor)
@@ -99,8 +100,12 @@ class CaseRun:
                 self._end_zombies()
         finally:
             self._tell()
-        if self.case.counts and not self.record.fired[0]["prepared"]:
-            raise CaseFailedError("the fault was made while no branch was prepared")
+        check_made(
+            self.case.stages,
+            injector.fired(self.directory),
+            injector.waits_in_vain(self.directory),
+            range(self._first, len(self.case.stages)) if self.case.counts else (),
+        )
         self.record.checks = self._judge()
         self._time_recovery()
         if red := [check for check in self.record.checks if not check.passed]:
@@ -117,7 +122,17 @@ class CaseRun:
         return self.readers.watching()
 
     def _judge(self) -> list[Check]:
-        return Judge(self.scene, self.feed.fed, self.readers).checks()
+        return Judge(self.scene, self.feed.fed, self.readers, self._disturbed).checks()
+
+    @property
+    def _disturbed(self) -> tuple[float, float]:
+        """From the first fault to the end of the last life, in seconds since 1970."""
+        return self.record.fired[0]["at"], max(life.ended_at or 0.0 for life in self.cast.lives)
+
+    @property
+    def _first(self) -> int:
+        """The number of the case's own first fault; the setup comes before it."""
+        return 0 if self.case.setup is None else 1
 
     def _end(self) -> None:
         """Nothing of the case is left: no process, no rule, no topic, no database."""
@@ -188,14 +203,15 @@ class CaseRun:
             injector.armed_file(self.directory, number).touch()
 
     def _lost(self, number: int, made: Fired) -> None:
-        injector.record_made(self.directory, number, made.at)
+        injector.record_made(self.directory, number, made.at, made.request.detail)
 
     # What is written down --------------------------------------------------------------------------------------
 
     def _tell(self) -> None:
         made, record = injector.fired(self.directory), self.record
-        first = 0 if self.case.setup is None else 1
+        first = self._first
         record.fired = [fault for number, fault in made.items() if number >= first]
+        record.epoch = observed_epoch(made, first)
         for number, fault in made.items():
             what = "to recover from" if number < first else "the fault"
             record.note(f"{what}: {fault['fault']} at {fault['step']}, {fault['prepared']} prepared", fault["at"])
@@ -208,9 +224,10 @@ class CaseRun:
         return hits.read(self.directory / injector.HITS_FILE)
 
     def _time_recovery(self) -> None:
-        """From the start of the life after the last fault to its first new epoch."""
+        """From the start of the life after the last fault to its first new epoch; without one, from the fault on."""
         after = len(self.case.stages) + self.hopeless_lives
         if len(self.cast.lives) <= after:
+            self.record.checks.append(went_on(self._hits(), self.record.fired[-1]["at"], bound_s=RECOVERY_BOUND_S))
             return
         at, began_at = hits.first_new_epoch_at(self._hits(), after), self.cast.lives[after].began_at
         self.record.recovery_s = None if at is None else round(at - began_at, 3)

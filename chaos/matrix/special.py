@@ -36,6 +36,8 @@ LIFE_TIMEOUT_S = 300.0
 """Of a life on a JVM that nothing has run in before."""
 RESTARTS = 3
 """How often a supervisor's restart may be needed until a server is back or a dead process's work is swept."""
+STRUCK_LIFE = 0
+"""The life that the fault of a special case strikes; it has no other."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,9 @@ def held_at(
 
 
 def ran_again(hits: Iterable[Hit], fault: Fault) -> Check:
-    """Whether the task that the fault hit was run by more than one process."""
-    place = (fault.epoch, fault.partition)
-    tried = {h.pid for h in hits if h.step == "pass.open" and (h.where["epoch"], h.where["partition"]) == place}
+    """Whether the task that the fault hit was run by more than one process of the struck life, the first."""
+    place = (STRUCK_LIFE, fault.epoch, fault.partition)
+    tried = {h.pid for h in hits if h.step == "pass.open" and (h.life, h.where["epoch"], h.where["partition"]) == place}
     return Check("the task ran again in another process", len(tried) > 1, f"{len(tried)} processes ran it")
 
 
@@ -131,11 +133,13 @@ class SpecialRun(CaseRun):
             fault["fault"] = self.what
 
     def _end(self) -> None:
-        super()._end()
         try:
-            self.exits.close()
-        except (TpcError, OSError) as error:
-            self.record.outcome, self.record.reason = FAILED, f"the case could not be cleared away: {error}"
+            super()._end()
+        finally:  # also when it is interrupted: nobody else would unmount a disk or end a cluster
+            try:
+                self.exits.close()
+            except (TpcError, OSError) as error:
+                self.record.outcome, self.record.reason = FAILED, f"the case could not be cleared away: {error}"
 
 
 class HeldRun(SpecialRun):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -18,10 +19,11 @@ from tpc.chaos.killed_run import sigterm_as_interrupt
 from tpc.chaos.matrix_report import write_matrix_report
 from tpc.chaos.own.place import VARIABLE, Layout
 from tpc.chaos.own.plan import parse_kinds
-from tpc.chaos.own.record import end_json, fault_json, run_json
+from tpc.chaos.own.record import end_json, fault_json, left_json, run_json
 from tpc.chaos.own.screen import Screen
+from tpc.chaos.own.secrets import hiding
 from tpc.chaos.own.target import check_name, load_target
-from tpc.chaos.own.trial import Outcome, Trial
+from tpc.chaos.own.trial import LIFE_LIMIT_S, Outcome, Trial
 from tpc.chaos.stack import Stack
 from tpc.errors import ConfigurationError, LocalStackError
 
@@ -40,49 +42,99 @@ def run_own(
     local_stack: bool = False,
     directory: Path | str = DIRECTORY,
     expect: str | None = None,
+    life_limit_s: float = LIFE_LIMIT_S,
     console: Console | None = None,
 ) -> int:
     """Run `target` (`module:function`) under faults. 0: every check holds. 1: one does not. 2: it could not be run.
 
     `faults` is "all" or some kinds with commas between; `minutes` is for how long there are faults; `expect` names a
-    function for the expected rows in the place of `expected` in the target's module. `local_stack` starts local
-    servers in `directory` and sets TPC_KAFKA, TPC_POSTGRES and TPC_MONGO. Ctrl-C gives 130. Nothing that was started
-    is left running, whatever happens.
+    function for the expected rows in the place of `expected` in the target's module. `life_limit_s` is how long the
+    first round may take, and every life of a target without `feed`. `local_stack` starts local servers in `directory`
+    and sets TPC_KAFKA, TPC_POSTGRES and TPC_MONGO. Ctrl-C gives 130. Nothing that was started is left running, whatever
+    happens, and the faults that were made are recorded.
     """
     console = console or Console(highlight=False)
     layout = Layout(Path(directory).resolve())
     screen = Screen(console)
-    began_at = time.time()
     settings = {"target": target, "faults": faults, "minutes": minutes, "seed": seed, "local stack": local_stack}
+    settings["life limit"] = life_limit_s
+    results = _Results(layout, screen, settings)
     try:
         kinds = parse_kinds(faults)
         check_name(target)
         layout.claim()
-        with sigterm_as_interrupt(), _servers(layout, screen, wanted=local_stack):
-            trial = Trial(load_target(target, expect), layout, kinds, seed, screen.tell)
-            outcome = trial.run(minutes)
+        with results.kept(), sigterm_as_interrupt(), _servers(layout, screen, wanted=local_stack):
+            loaded = load_target(target, expect)
+            results.trial = Trial(loaded, layout, kinds, seed, screen.tell, life_limit_s=life_limit_s)
+            results.outcome = results.trial.run(minutes)
     except KeyboardInterrupt:
         console.print("stopped; nothing is left running")
         return INTERRUPTED
     except (ConfigurationError, LocalStackError) as error:
         console.print("could not be run:", str(error), style="red", markup=False, soft_wrap=True)
         return 2
-    cases = _cases(outcome, seed)
-    end = end_json(outcome.checks, seed, outcome.words(0, None))
-    record = run_json(settings, began_at, [*cases, end], outcome.not_compared, outcome.unplaced)
-    layout.result.write_text(json.dumps(record, indent=1))
-    write_matrix_report(layout.report, record)
-    screen.faults(cases)
-    screen.verdict(cases, outcome.checks, outcome.not_compared, outcome.unplaced)
-    console.print("report ", layout.report.as_uri(), soft_wrap=True)
-    console.print("record ", str(layout.result), soft_wrap=True)
-    passed = all(check.passed for check in outcome.checks)
-    layout.tidy(keep_work=not passed)
-    return 0 if passed else 1
+    return 0 if results.passed else 1
 
 
-def _cases(outcome: Outcome, seed: int) -> list[dict[str, object]]:
-    return [fault_json(attempt, seed, outcome.hits, outcome.words) for attempt in outcome.attempts]
+class _Results:
+    """What stays of a run: the record and the report, also of one that was left before its end."""
+
+    def __init__(self, layout: Layout, screen: Screen, settings: Mapping[str, Any]) -> None:
+        self.layout = layout
+        self.screen = screen
+        self.settings = settings
+        self.began_at = time.time()
+        self.trial: Trial | None = None
+        self.outcome: Outcome | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether it came to its end and every check holds."""
+        return self.outcome is not None and all(check.passed for check in self.outcome.checks)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Writes down what there is when the run has ended, however it did, and then tidies up."""
+        try:
+            yield
+            if self.outcome is not None:
+                self._tell(self.outcome)
+        except BaseException as error:
+            if self.trial is not None and self.outcome is None:
+                self._record_left(self.trial, error)
+            raise
+        finally:
+            self.layout.tidy(keep_work=not self.passed)
+
+    def _tell(self, outcome: Outcome) -> None:
+        cases = self._cases(outcome)
+        self._write(outcome, [*cases, end_json(outcome.checks, self.settings["seed"], outcome.words(0, None))])
+        self.screen.faults(cases)
+        self.screen.verdict(cases, outcome.checks, outcome.not_compared, outcome.unplaced)
+        self._tell_where()
+
+    def _record_left(self, trial: Trial, error: BaseException) -> None:
+        seen = trial.seen()
+        if not seen.attempts:
+            return
+        why = "it was stopped" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+        if trial.sinks and str(error):  # else it is not known what is secret in it
+            why += f": {hiding(trial.sinks)(str(error))}"
+        self._write(seen, [*self._cases(seen), left_json(why, self.settings["seed"], seen.words(0, None))])
+        self._tell_where()
+
+    def _cases(self, outcome: Outcome) -> list[dict[str, Any]]:
+        seed = self.settings["seed"]
+        return [fault_json(attempt, seed, outcome.hits, outcome.words) for attempt in outcome.attempts]
+
+    def _write(self, outcome: Outcome, cases: Sequence[Mapping[str, Any]]) -> None:
+        record = run_json(self.settings, self.began_at, cases, outcome.not_compared, outcome.unplaced)
+        self.layout.result.write_text(json.dumps(record, indent=1))
+        write_matrix_report(self.layout.report, record)
+
+    def _tell_where(self) -> None:
+        self.screen.console.print("report ", self.layout.report.as_uri(), soft_wrap=True)
+        self.screen.console.print("record ", str(self.layout.result), soft_wrap=True)
 
 
 @contextmanager

@@ -25,8 +25,13 @@ class Life:
     ended_at: float | None = None
     code: int | None = None
     log_to: int = 0
-    overdue: bool = False
-    """It took too long and was given up."""
+    given_up: str = ""
+    """Why it was given up; empty if it came to an end of its own."""
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it took too long and was given up."""
+        return bool(self.given_up)
 
     @property
     def disturbed(self) -> bool:
@@ -57,17 +62,27 @@ class Attempt:
     """The life that recovered: the next one, or that of the driver which took over from a stopped one."""
 
     @property
+    def unseen(self) -> bool:
+        """Whether the run was left before it could be seen what came of the fault."""
+        code = self.lives[-1].code
+        if code is None or (self.next is not None and self.next.code is None):
+            return True
+        return self.next is None and code not in (0, EXIT_FENCED, EXIT_PARKED)
+
+    @property
     def wrong(self) -> str:
         """What is wrong with the end of the life that had the fault; empty if it ended as it should."""
         life = self.lives[-1]
         if life.overdue:
-            return "the pipeline did not come to an end by itself and was given up"
+            return f"the pipeline did not come to an end by itself and was given up: {life.given_up}"
         if self.planned.kind == "zombie":
             return self._wrong_zombie(life)
         if life.code in (EXIT_FENCED, EXIT_PARKED):
             return f"exit code {life.code} ({'fenced' if life.code == EXIT_FENCED else 'parked'})"
+        if self.planned.kind == "hang" and life.code not in (0, EXIT_RETRY):
+            return f"exit code {life.code}: a hang ends by itself, and that is no reason to end so"
         if self.next is not None and self.next.overdue:
-            return "the life after it did not come to an end by itself"
+            return f"the life after it did not come to an end by itself: {self.next.given_up}"
         return ""
 
     def _wrong_zombie(self, life: Life) -> str:

@@ -106,6 +106,16 @@ def places_for(kind: str, reached: Sequence[Place]) -> list[Place]:
     return list(reached)
 
 
+def learning_fault(kinds: Sequence[str]) -> PlannedFault:
+    """The first fault where no round in peace shows the places: by then every step of an epoch has been seen.
+
+    Of one of `kinds`, if one of them has a place at the end of an epoch; else a kill, which none of them has asked for.
+    """
+    kind = next((kind for kind in ("kill", "exit", "error", "hang", "zombie") if kind in kinds), "kill")
+    step = "epoch.committed" if kind == "zombie" else "epoch.completed"  # see `ZOMBIE_STEPS`
+    return PlannedFault(kind, Fault(step, _AS_FAULT[kind], seconds=SHORTEST_HOLD_S))
+
+
 def plan(seed: int, kinds: Sequence[str], reached: Sequence[Place]) -> Iterator[PlannedFault]:
     """Faults without end, none where no kind has a place.
 

@@ -41,8 +41,9 @@ def fault_json(
 ) -> dict[str, Any]:
     """One fault. `words` gives a part of the pipeline's log."""
     first, last = attempt.lives[0], attempt.next or attempt.lives[-1]
-    wrong = "" if attempt.fired is None else attempt.wrong
-    outcome = "skipped" if attempt.fired is None else "failed" if wrong else "passed"
+    unseen = attempt.fired is not None and attempt.unseen
+    wrong = "" if attempt.fired is None or unseen else attempt.wrong
+    outcome = "skipped" if attempt.fired is None or unseen else "failed" if wrong else "passed"
     recovered = None if attempt.next is None else recovery_s(attempt.next, hits)
     fault = attempt.planned.fault
     return {
@@ -57,13 +58,19 @@ def fault_json(
         "epoch": None if attempt.fired is None else attempt.fired.get("epoch"),
         "fired": [] if attempt.fired is None else [{**attempt.fired, "fault": attempt.planned.kind}],
         "outcome": outcome,
-        "reason": wrong or ("" if attempt.fired else f"its place was not reached in {len(attempt.lives)} lives"),
+        "reason": wrong or _why_skipped(attempt, unseen=unseen),
         "recovery_s": None if recovered is None else round(recovered, 3),
         "seconds": round((last.ended_at or last.started_at) - first.started_at, 3),
         "checks": [],
         "timeline": _timeline(attempt, recovered),
         "log": words(first.log_from, last.log_to) if wrong else "",
     }
+
+
+def _why_skipped(attempt: Attempt, *, unseen: bool) -> str:
+    if unseen:
+        return "the run was left before it could be seen what came of it"
+    return "" if attempt.fired is not None else f"its place was not reached in {len(attempt.lives)} lives"
 
 
 def _timeline(attempt: Attempt, recovered: float | None) -> list[dict[str, Any]]:
@@ -84,8 +91,18 @@ def end_json(checks: Sequence[Check], seed: int, log: str) -> dict[str, Any]:
     """What was checked after the last round."""
     passed = all(check.passed for check in checks)
     failed = [check.name for check in checks if not check.passed]
+    reason = "" if passed else f"does not hold: {'; '.join(failed)}"
+    return _end("after the last round", seed, reason, checks, "" if passed else log)
+
+
+def left_json(why: str, seed: int, log: str) -> dict[str, Any]:
+    """In the place of `end_json`, of a run that was left before its end."""
+    return _end("the run was left", seed, f"nothing has been checked: {why}", [], log)
+
+
+def _end(name: str, seed: int, wrong: str, checks: Sequence[Check], log: str) -> dict[str, Any]:
     return {
-        "name": "after the last round",
+        "name": name,
         "suite": SUITE,
         "step": "the end",
         "fault": "none",
@@ -95,11 +112,11 @@ def end_json(checks: Sequence[Check], seed: int, log: str) -> dict[str, Any]:
         "seed": seed,
         "epoch": None,
         "fired": [],
-        "outcome": "passed" if passed else "failed",
-        "reason": "" if passed else f"does not hold: {'; '.join(failed)}",
+        "outcome": "failed" if wrong else "passed",
+        "reason": wrong,
         "recovery_s": None,
         "seconds": 0.0,
         "checks": [check.to_json() for check in checks],
         "timeline": [],
-        "log": "" if passed else log,
+        "log": log,
     }

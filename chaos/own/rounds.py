@@ -116,8 +116,9 @@ class _Round:
             watcher.join()
 
     def delay_s(self, failures: int) -> float | None:
-        """See `RestartStrategy`: only ends without a fault count."""
-        give_up = self.running.closing or self.unplanned > SPARE_RESTARTS
+        """See `RestartStrategy`: only ends without a fault count. In peace there is one try at the time limit."""
+        too_slow = self.faults is None and self.running.lives[-1].overdue
+        give_up = self.running.closing or self.unplanned > SPARE_RESTARTS or too_slow
         return None if give_up else RESTART_DELAY_S
 
     def _prepare_life(self) -> None:

@@ -23,16 +23,24 @@ class Running:
     """A context manager; when it is left, nothing that began lives on. Safe for two threads.
 
     `place` is the directory in which steps and faults are recorded, `log` the file that takes the pipeline's output,
-    `limit_s` how long a life may take.
+    `limit_s` how long a life may take, and `limit_of` what set that.
     """
 
     def __init__(
-        self, target: str, place: Path, log: Path, *, limit_s: float, tell: Callable[[str], None] = lambda _line: None
+        self,
+        target: str,
+        place: Path,
+        log: Path,
+        *,
+        limit_s: float,
+        limit_of: str = "--life-limit",
+        tell: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self.target = target
         self.place = place
         self.log = log
         self.limit_s = limit_s
+        self.limit_of = limit_of
         self.tell = tell
         self.lives: list[Life] = []
         self.closing = False
@@ -97,9 +105,9 @@ class Running:
         with self._lock:
             if life.pid not in self._timers or self.closing:
                 return
-            life.overdue = True
+            life.given_up = f"not ended after {self.limit_s:g} s ({self.limit_of})"
             strike(life.pid)
-        self.tell(f"life {life.number} has not ended after {self.limit_s:.0f} s and is given up")
+        self.tell(f"life {life.number} is given up: {life.given_up}")
 
     def ended(self, life: Life, code: int | None) -> None:
         """A life's process has ended."""

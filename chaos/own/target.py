@@ -16,6 +16,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,9 @@ class Target:
             raise _not_rows(f"expected() returns a {type(said).__name__}")
         found: dict[str, list[Row]] = {}
         for sink, rows in said.items():
-            found[str(sink)] = list(rows)
+            if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
+                raise _not_rows(f"expected() has a {type(rows).__name__} for {sink!r}")
+            found[str(sink)] = _called("expected()", partial(list, rows))
             if not all(isinstance(row, Mapping) for row in found[str(sink)]):
                 raise _not_rows(f"expected() has rows for {sink!r} that are no dicts")
         return found

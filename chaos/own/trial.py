@@ -2,7 +2,8 @@
 
 A first round in peace shows that the pipeline runs and which steps it reaches; then come rounds with faults until the
 time is over; then a last one in peace, and the checks. A target without `feed` has only the input that is there, so its
-first life has a fault already, and there is one round with faults.
+first life has a fault already, and there is one round with faults. What was seen by then can be asked for (`seen`) when
+a run is left before its end.
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ from itertools import chain
 from pathlib import Path
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults import hits as hits_of
-from tpc.chaos.faults.fault import Fault
 from tpc.chaos.faults.hits import Hit
 from tpc.chaos.faults.injector import HITS_FILE
 from tpc.chaos.own.account import Account, read_account
 from tpc.chaos.own.lives import Attempt, Life
 from tpc.chaos.own.place import VARIABLE, Layout
-from tpc.chaos.own.plan import PlannedFault, places, places_for, plan
+from tpc.chaos.own.plan import PlannedFault, learning_fault, places, places_for, plan
 from tpc.chaos.own.rounds import FAULTS_PER_ROUND, Rounds
 from tpc.chaos.own.running import Running
 from tpc.chaos.own.secrets import hiding
@@ -40,14 +39,12 @@ from tpc.chaos.processes import read_from
 from tpc.errors import LocalStackError
 from tpc.sink import Sink
 
-FIRST_LIMIT_S = 300.0
-"""How long the first round may take."""
+LIFE_LIMIT_S = 300.0
+"""How long the first round may take, and without `feed` every life."""
 TIMES_THE_FIRST = 10
 LEAST_LIMIT_S = 90.0
 """Later a life may take so many times as long as the first round, and at least this."""
 LOG_LINES = 40
-LEARNING = PlannedFault("kill", Fault("epoch.completed", faults.KILL_DRIVER))
-"""The first fault where there is no round in peace: by then every step of an epoch has been seen."""
 
 
 @dataclass
@@ -69,27 +66,38 @@ class Trial:
     """See the module. `kinds` are the faults wanted, `tell` gets a line when there is news."""
 
     def __init__(
-        self, target: Target, layout: Layout, kinds: Sequence[str], seed: int, tell: Callable[[str], None]
+        self,
+        target: Target,
+        layout: Layout,
+        kinds: Sequence[str],
+        seed: int,
+        tell: Callable[[str], None],
+        *,
+        life_limit_s: float = LIFE_LIMIT_S,
     ) -> None:
         self.target = target
         self.layout = layout
         self.kinds = kinds
         self.seed = seed
         self.tell = tell
+        self.running = Running(target.name, layout.steps, layout.log, limit_s=life_limit_s, tell=tell)
+        self.rounds = Rounds(self.running, self._environment())
         self.account_file = layout.steps / "account"
         self.sinks: tuple[Sink, ...] = ()
         """The pipeline's, as soon as they are known."""
 
     def run(self, minutes: float) -> Outcome:
         """Raises `ConfigurationError` and `LocalStackError` when it could not be run; everything has ended then."""
-        running = Running(self.target.name, self.layout.steps, self.layout.log, limit_s=FIRST_LIMIT_S, tell=self.tell)
-        with running:
-            rounds = Rounds(running, self._environment())
-            if self.target.feed is None:
-                account = self._without_feed(rounds, minutes)
-            else:
-                account = self._with_feed(rounds, minutes)
-        return self._judged(rounds, account)
+        with self.running:
+            account = self._without_feed(minutes) if self.target.feed is None else self._with_feed(minutes)
+        return self._judged(account)
+
+    def seen(self) -> Outcome:
+        """What there is of a run that was left before its end: the faults so far, nothing checked."""
+        for attempt in self._attempts():
+            attempt.fired = attempt.fired or self.running.made(attempt)
+        words = self._words(hiding(self.sinks))
+        return Outcome(self._attempts(), self.running.lives, self._hits(), [], words=words)
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
@@ -99,27 +107,31 @@ class Trial:
 
     # Rounds ----------------------------------------------------------------------------------------------------
 
-    def _with_feed(self, rounds: Rounds, minutes: float) -> Account | None:
+    def _with_feed(self, minutes: float) -> Account | None:
         began = time.monotonic()
         self._feed_and_tell(1)
-        self._first(rounds)
+        self._first()
         first_s = time.monotonic() - began
-        rounds.running.limit_s = max(LEAST_LIMIT_S, TIMES_THE_FIRST * first_s)
+        self.running.limit_s = max(LEAST_LIMIT_S, TIMES_THE_FIRST * first_s)
+        self.running.limit_of = (
+            f"{TIMES_THE_FIRST} times the first round and at least {LEAST_LIMIT_S:g} s; "
+            "--life-limit is for the first round"
+        )
         until = time.monotonic() + 60 * minutes
         planned = self._plan()
         number, went_on = 1, True
         while went_on and time.monotonic() < until:
             number += 1
             self._feed_and_tell(number)
-            went_on = rounds.disturbed(planned, until, at_most=FAULTS_PER_ROUND)
-        return self._last(rounds, number + 1) if went_on else None
+            went_on = self.rounds.disturbed(planned, until, at_most=FAULTS_PER_ROUND)
+        return self._last(number + 1) if went_on else None
 
     def _feed_and_tell(self, number: int) -> None:
         self.tell(f"round {number}")
         self.target.add_input(number)
 
-    def _first(self, rounds: Rounds) -> None:
-        went_well = rounds.in_peace(self.account_file)
+    def _first(self) -> None:
+        went_well = self.rounds.in_peace(self.account_file)
         account = read_account(self.account_file)
         if not went_well or account is None:
             raise self._cannot_run()
@@ -129,24 +141,27 @@ class Trial:
         steps = {place.step for place in places(self._hits())}
         self.tell(f"in peace: {account.epochs} epochs, {len(steps)} different steps reached")
 
-    def _without_feed(self, rounds: Rounds, minutes: float) -> Account | None:
+    def _without_feed(self, minutes: float) -> Account | None:
         self.tell("there is no feed(round): one round, on the input that is there")
+        first = learning_fault(self.kinds)
+        if first.kind not in self.kinds:
+            self.tell("the first life is killed after an epoch, to learn the steps: that is none of the faults")
         until = time.monotonic() + 60 * minutes
-        planned = chain([LEARNING], self._plan())
-        went_on = rounds.disturbed(planned, until, at_most=None)
+        planned = chain([first], self._plan())
+        went_on = self.rounds.disturbed(planned, until, at_most=None)
         if not any(hit.step == "epoch.completed" for hit in self._hits()):
             raise self._cannot_run()
-        account = self._last(rounds, 2) if went_on else None
+        account = self._last(2) if went_on else None
         if account is not None:
             check_expectation(self.target, account, self.target.expected_rows())
             self.sinks = account.sinks
         return account
 
-    def _last(self, rounds: Rounds, number: int) -> Account | None:
+    def _last(self, number: int) -> Account | None:
         self.tell(f"round {number}, the last one, in peace")
         if self.target.feed is not None:
             self.target.add_input(number)
-        rounds.in_peace(self.account_file)
+        self.rounds.in_peace(self.account_file)
         return read_account(self.account_file)
 
     def _plan(self) -> Iterator[PlannedFault]:
@@ -158,6 +173,11 @@ class Trial:
         return hits_of.read(self.layout.steps / HITS_FILE)
 
     def _cannot_run(self) -> LocalStackError:
+        if any(life.overdue for life in self.running.lives):
+            return LocalStackError(
+                f"the first round took longer than {self.running.limit_s:g} s, the limit for a life, and was given up",
+                remedy=f"give it more seconds with --life-limit, or less input; the log is {self.layout.log}.",
+            )
         said = read_from(self.layout.log, 0).strip().splitlines()[-LOG_LINES:]
         return LocalStackError(
             "the pipeline does not come to an end of its input even without a fault; it says:\n"
@@ -168,15 +188,18 @@ class Trial:
 
     # The end ---------------------------------------------------------------------------------------------------
 
-    def _judged(self, rounds: Rounds, account: Account | None) -> Outcome:
-        attempts = [attempt for attempt in rounds.attempts if attempt.lives]
-        lives, hits = rounds.running.lives, self._hits()
+    def _attempts(self) -> list[Attempt]:
+        """The faults of the kinds wanted: a kill that only shows the steps is none."""
+        return [attempt for attempt in self.rounds.attempts if attempt.lives and attempt.planned.kind in self.kinds]
+
+    def _judged(self, account: Account | None) -> Outcome:
+        attempts, lives, hits = self._attempts(), self.running.lives, self._hits()
         if not any(attempt.fired for attempt in attempts) and account is not None:
             raise LocalStackError(
                 "the time was over before a fault could be made", remedy="give more --minutes, or feed more rows."
             )
         hide = hiding(self.sinks)
-        checks = check_run(rounds.codes, lives, attempts)
+        checks = check_run(self.rounds.codes, lives, attempts)
         not_compared: list[NotCompared] = []
         if account is None:
             said = "the pipeline was given up, so there is no end state to judge"

@@ -1,6 +1,7 @@
 """Rows of different systems made comparable: one value, one form, whoever stored it.
 
-A timestamp is the same instant as text of ISO 8601 and as an object; a decimal is a number; a missing field is None.
+A timestamp is the same instant as text of ISO 8601 and as an object; a decimal is a number; a missing field is None; an
+array is a list, and a set the sorted list of its members.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from tpc.chaos.own.target import Row
+from tpc.errors import ConfigurationError
 
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)")
 
@@ -23,14 +25,49 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def comparable(rows: Iterable[Row], columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Those columns of the rows as tuples that can be counted; without columns whole rows, as one text each."""
+    """Those columns of the rows as tuples that can be counted; without columns whole rows, as one text each.
+
+    Raises `ConfigurationError` for a value that has no form here.
+    """
     if not columns:
-        return [(json.dumps(dict(row), default=str, sort_keys=True),) for row in rows]
+        return [(_text_of(dict(row)),) for row in rows]
     return [tuple(_value(row.get(column)) for column in columns) for row in rows]
 
 
 def _value(value: Any) -> Any:
-    return next((form(value) for kinds, form in _FORMS if isinstance(value, kinds)), value)
+    form = next((form(value) for kinds, form in _FORMS if isinstance(value, kinds)), value)
+    try:
+        hash(form)
+    except TypeError:
+        return _text_of(value)
+    return form
+
+
+def _text_of(value: Any) -> str:
+    try:
+        return json.dumps(value, default=_plain, sort_keys=True)
+    except (TypeError, ValueError) as error:  # keys that have no order, a value within itself
+        raise _no_form(value) from error
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has in the place of a value that it does not know, within another one too."""
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=_text_of)
+    if callable(getattr(value, "tolist", None)):  # of `array`, NumPy and Arrow alike
+        return value.tolist()
+    try:
+        hash(value)
+    except TypeError:
+        raise _no_form(value) from None  # a text of it might differ where the value does not
+    return str(value)
+
+
+def _no_form(value: Any) -> ConfigurationError:
+    return ConfigurationError(
+        f"a value of type {type(value).__name__} cannot be compared",
+        remedy="give a number, a text, a time, bytes, or lists, sets and dicts (with texts for keys) of those.",
+    )
 
 
 def _text(text: str) -> str:
@@ -69,6 +106,6 @@ _FORMS: Sequence[tuple[tuple[type, ...], Callable[[Any], Any]]] = (
     ((date,), date.isoformat),
     ((str,), _text),
     ((Decimal,), _number),
-    ((dict, list, tuple), lambda value: json.dumps(value, default=str, sort_keys=True)),
+    ((dict, list, tuple, set, frozenset), _text_of),
     ((bytes, bytearray, memoryview), bytes),
 )

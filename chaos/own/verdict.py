@@ -28,8 +28,11 @@ class NotCompared:
     reason: str
 
 
-def check_expectation(target: Target, account: Account, expected: Mapping[str, object]) -> None:
-    """Is what the user expects about this pipeline? Raises `ConfigurationError` with the names that there are."""
+def check_expectation(target: Target, account: Account, expected: Mapping[str, Sequence[Row]]) -> None:
+    """Is what the user expects about this pipeline, and can it be compared?
+
+    Raises `ConfigurationError`, for an unknown name with those that there are.
+    """
     names = [sink.name for sink in account.sinks if not isinstance(sink, KafkaOffsetsSink)]
     unknown = sorted((expected.keys() | target.readers.keys()) - set(names))
     if unknown:
@@ -37,6 +40,8 @@ def check_expectation(target: Target, account: Account, expected: Mapping[str, o
             f"expected() or readers speaks of {unknown[0]!r}, and the pipeline has no such sink",
             remedy=f"its sinks are {', '.join(names)}.",
         )
+    for rows in expected.values():
+        comparable(rows, columns_of(rows))
     if not_compared := not_compared_sinks(target, account, expected):
         compared = set(names) - {one.sink for one in not_compared}
         if not compared:
@@ -74,10 +79,13 @@ def _check_sink(target: Target, sink: Sink, expected: Sequence[Row], hide: Calla
     columns = columns_of(expected)
     reader = target.readers.get(sink.name)
     try:
-        found = list(reader() if reader is not None else read_rows(sink, columns))
+        found = [dict(row) for row in (reader() if reader is not None else read_rows(sink, columns))]
     except Exception as error:  # noqa: BLE001  the user's reader or any driver: whatever it is, it is told
         return Check(name, False, hide(f"its rows cannot be read: {type(error).__name__}: {error}"))
-    return multisets_equal(name, comparable(expected, columns), comparable(found, columns))
+    try:
+        return multisets_equal(name, comparable(expected, columns), comparable(found, columns))
+    except ConfigurationError as error:
+        return Check(name, False, hide(error.what))
 
 
 def check_account(account: Account) -> list[Check]:
@@ -90,7 +98,7 @@ def check_run(codes: Sequence[int], lives: Sequence[Life], attempts: Sequence[At
     tried = [attempt for attempt in attempts if attempt.fired is not None]
     wrong = tuple(f"fault {attempt.number}, {attempt.planned}: {attempt.wrong}" for attempt in tried if attempt.wrong)
     ends = [life for life in lives if life.ended_by_itself and not life.tried_again]
-    by_itself = tuple(f"life {life.number}: exit code {life.code}" for life in ends)
+    by_itself = tuple(f"life {life.number}: {life.given_up or f'exit code {life.code}'}" for life in ends)
     again = sum(life.tried_again for life in lives)
     retried = f", lives that a transient error ended: {again}" if again else ""
     return [

@@ -65,13 +65,40 @@ def test_light_and_dark_are_both_there(page: Page) -> None:
 
 
 def test_the_verdict_counts_the_cases_of_the_record(record: Json, page: Page) -> None:
-    outcomes = Counter(case["outcome"] for case in record["cases"])
-    assert (outcomes["failed"], outcomes["skipped"]) == (3, 2)
+    of_log = [
+        case for case in of_suite(record, "matrix") if case["step"].startswith("log.") and case["fault"] == "kill"
+    ]
+    total, variants = len(record["cases"]) - len(of_log) * 2 // 3, len(of_log) * 2 // 3
     (heading,) = page.all("h1")
-    assert heading.text == f"✗ 3 of {len(record['cases'])} cases failed"
+    assert heading.text == f"✗ 3 of {total} cases failed"
     line = page.all("p")[0].text
-    assert line.startswith(f"{len(record['cases'])} cases, {outcomes['passed']} passed, 3 failed, 2 skipped.")
+    assert line.startswith(f"{total} cases, {total - 5} passed, 3 failed, 2 skipped; {variants} more runs that do not ")
+    assert f"count: {variants} passed, 0 failed, 0 skipped; {total + variants} runs in all." in line
     assert "seed 1" in line
+
+
+def test_a_variant_that_failed_makes_its_case_a_failed_one(record: Json, tmp_path: Path) -> None:
+    one = record["cases"][0]
+    page = Page(html(tmp_path, only(record, one, {**one, "name": "its variant", "outcome": "failed"})))
+    assert page.all("h1")[0].text == "✗ 1 of 1 case failed"
+    line = (
+        "1 case, 0 passed, 1 failed, 0 skipped; 1 more run that does not count: 1 passed, 0 failed, 0 skipped; 2 runs"
+    )
+    assert page.all("p")[0].text.startswith(line)
+
+
+def test_a_failed_run_that_does_not_count_is_not_passed_over(record: Json, tmp_path: Path) -> None:
+    one, two = record["cases"][:2]
+    page = Page(html(tmp_path, only(record, one, {**two, "counts": False, "outcome": "failed"})))
+    assert page.all("h1")[0].text == "✗ 1 run that does not count failed"
+    assert "1 run FAILED" in page.all("title")[0].text
+
+
+def test_faults_in_one_s_own_pipeline_count_one_by_one(record: Json, tmp_path: Path) -> None:
+    one = {**record["cases"][0], "suite": "own"}
+    settings = {"target": "my job:pipeline", "faults": "kill", "minutes": 2.5, "seed": 5}
+    page = Page(html(tmp_path, {**only(record, one, {**one, "name": "2"}), "settings": settings}))
+    assert page.all("p")[0].text.startswith("2 cases, 2 passed, 0 failed, 0 skipped. ")
 
 
 def test_a_run_in_which_all_passed_says_so(record: Json, tmp_path: Path) -> None:
@@ -226,7 +253,7 @@ def test_cases_that_do_not_count_are_named_as_such(record: Json, tmp_path: Path)
     one, two = record["cases"][:2]
     page = Page(html(tmp_path, only(record, one, {**two, "counts": False})))
     assert ["not counted" in case.text for case in page.all("div", "record")] == [False, True]
-    assert "counted 1 case:" in page.by_id("run").text
+    assert "not counted 1 run:" in page.by_id("run").text
 
 
 def test_a_record_that_lacks_what_it_should_hold_is_not_shown_as_if_it_were_empty(record: Json, tmp_path: Path) -> None:

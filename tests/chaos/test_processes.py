@@ -52,9 +52,11 @@ def test_a_forked_child_that_outlives_the_owner_does_not_keep_the_process_alive(
 
 
 def test_ctrl_c_reaches_the_owner_and_not_its_process(tmp_path: Path) -> None:
-    code = OWNER + "try: time.sleep(600)\nexcept KeyboardInterrupt: print(owned.alive, flush=True)\ntime.sleep(600)"
+    ready = "try:\n    print('ready', flush=True)\n    time.sleep(600)\n"
+    code = OWNER + ready + "except KeyboardInterrupt: print(owned.alive, flush=True)\ntime.sleep(600)"
     with python(code, tmp_path) as owner:
         pid = int(line(owner))
+        assert line(owner) == "ready"
         os.killpg(owner.pid, signal.SIGINT)  # what a terminal does on Ctrl-C
         assert line(owner) == "True"
         assert runs(pid)

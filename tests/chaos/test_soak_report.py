@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 @pytest.fixture
 def record() -> Json:
-    return sample_soak(minutes=20)
+    return {**sample_soak(minutes=20), "killed_for_s": 1190.0}
 
 
 def html(tmp_path: Path, record: Json) -> str:
@@ -31,6 +31,7 @@ def test_it_fetches_nothing(tmp_path: Path, record: Json) -> None:
 def test_the_verdict_counts_the_kills(tmp_path: Path, record: Json) -> None:
     page = Page(html(tmp_path, record))
     assert page.all("h1")[0].text == f"✓ Exactly once through {len(record['kills'])} kills"
+    assert page.all("p")[0].text.startswith("The pipeline was killed over and over for 19 min 50 s; every kill")
     assert "seed 7" in page.all("p")[0].text
     figures = page.all("section", "figures")[0].text
     assert f"{record['lives']} lives {record['epochs']} epochs 362,891 rows " in figures
@@ -77,6 +78,7 @@ def test_a_kill_before_any_new_epoch_is_not_passed_over(tmp_path: Path, record: 
 def test_a_soak_without_kills_has_a_report(tmp_path: Path, record: Json) -> None:
     page = Page(html(tmp_path, {**record, "kills": []}))
     assert "time" not in page.ids()
+    assert page.all("p")[0].text.startswith("The pipeline was not killed.")
 
 
 def test_a_single_kill_without_a_recovery_has_a_report(tmp_path: Path, record: Json) -> None:

@@ -1,6 +1,7 @@
 """A pipeline without systems: goes through the steps of epochs, and remembers in a file which are complete.
 
-`python -m tests.chaos.toy_pipeline FILE EPOCHS`. It has a child process, as the driver has its JVM.
+`python -m tests.chaos.toy_pipeline FILE EPOCHS`. It has a child process, as the driver has its JVM. Once, it does
+nothing any more before epoch N if there is a file `stuck-N`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from tpc import failpoints
@@ -40,6 +42,9 @@ def main(done: Path, epochs: int) -> None:
     (done.parent / f"child-{child.pid}").touch()
     first = len(done.read_text().splitlines()) if done.exists() else 0
     for epoch in range(first, epochs):
+        if (stuck := done.parent / f"stuck-{epoch}").exists():
+            stuck.unlink()
+            time.sleep(600)
         run_epoch(epoch)
         with done.open("a") as file:
             file.write(f"{epoch}\n")

@@ -121,7 +121,7 @@ def test_a_temporary_file_of_the_log_is_left_once_its_slot_is_pruned(tmp_path: P
         (log / f"{slot:020d}.json").touch()
     for slot in (4, 5, 7):
         (log / PUT.format(slot)).touch()
-    assert found(where) == {"the log's temporary files": [PUT.format(4)]}
+    assert found(where) == {"temporary files of the log's pruned slots": [PUT.format(4)]}
 
 
 def test_an_epoch_without_intent_or_complete_record_is_named() -> None:

@@ -9,9 +9,11 @@ import pytest
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.checkers.kafka_content import KafkaRecord
 from tpc.chaos.checkers.seen import (
+    Seen,
     SeenRecords,
     SeenRows,
     SeenTallies,
+    all_looked,
     branches_whole,
     records_stay,
     tallies_grow,
@@ -193,3 +195,24 @@ def test_each_contradiction_in_tallies_is_named(looks: Looks, difference: str) -
 
 def test_a_reader_of_tallies_without_a_poll_is_no_evidence() -> None:
     assert not grows([], polls=0).passed
+
+
+# Looks in time -----------------------------------------------------------------------------------------------------
+
+
+def looked(*times: float) -> Seen:
+    return Seen(polls=len(times), times=list(times))
+
+
+def test_readers_that_looked_during_the_disturbance_pass() -> None:
+    check = all_looked("looked", {"kafka": looked(1.0, 5.5, 9.0), "rows": looked(5.5, 6.0)}, 5.0, 7.0)
+    assert check.passed
+    assert check.numbers == {"kafka": 1, "rows": 2}
+
+
+@pytest.mark.parametrize("times", [(), (1.0, 9.0), (5.0, 7.0)], ids=["never", "before and after", "at its limits"])
+def test_a_reader_that_looked_before_and_after_only_is_named(times: tuple[float, ...]) -> None:
+    check = all_looked("looked", {"kafka": looked(6.0), "rows": looked(*times)}, 5.0, 7.0)
+    assert not check.passed
+    assert check.differences == ("the reader of rows had no good look",)
+    assert "rows" in check.detail

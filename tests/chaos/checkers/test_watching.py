@@ -395,6 +395,22 @@ def test_a_damaged_file_fails_the_check(tmp_path: Path) -> None:
     )
 
 
+def test_the_times_of_good_looks_are_kept_and_those_of_gaps_are_not(tmp_path: Path) -> None:
+    class AwayAtTimes(FileRowsReader):
+        looks = 0
+
+        def look(self) -> bool:
+            self.looks += 1
+            return self.looks % 2 == 1
+
+    reader = AwayAtTimes(tmp_path, "id", poll_s=POLL_S)
+    began_at = time.time()
+    with watching(reader):
+        polled(reader, 3)
+    assert reader.looks > len(reader.seen.times) == reader.seen.polls
+    assert began_at <= reader.seen.times[0] < reader.seen.times[-1] <= time.time()
+
+
 # The threads -------------------------------------------------------------------------------------------------------
 
 

@@ -42,6 +42,12 @@ def test_the_commit_of_another_epoch_changes_nothing() -> None:
     assert hits.prepared([*TWO, hit("sink.committed", sink="kafka", epoch=0)], 1) == 2
 
 
+def test_branches_of_every_epoch_are_counted_where_no_epoch_is_named() -> None:
+    seen = [*TWO, branch("kafka", 0, epoch=2), hit("sink.committed", sink="kafka", epoch=2), hit("recovery.claim")]
+    assert hits.prepared(seen) == 2
+    assert hits.prepared([*seen, hit("epoch.committed", epoch=1)]) == 0
+
+
 def test_a_sweep_takes_the_branches_of_earlier_lives_only() -> None:
     seen = [*TWO, branch("files", 1, life=1), hit("recovery.swept", life=1, generation=2)]
     assert hits.prepared(seen, 1) == 1

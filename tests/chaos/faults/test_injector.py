@@ -122,17 +122,62 @@ def test_a_task_waits_until_the_other_tasks_have_prepared(tmp_path: Path) -> Non
     assert injector.fired(tmp_path)[0]["prepared"] == 2
 
 
-def test_other_sinks_commit_only_after_a_fault_between_two_commits(
+def test_the_record_says_what_the_step_told_and_not_what_was_planned(tmp_path: Path) -> None:
+    made(tmp_path, Fault("sink.commit", HANG, seconds=0.0))("sink.commit", {"epoch": 7, "sink": "rows"})
+    (record,) = injector.fired(tmp_path).values()
+    assert (record["step"], record["epoch"], record["sink"]) == ("sink.commit", 7, "rows")
+
+
+def test_a_step_that_tells_no_epoch_is_recorded_without_one(tmp_path: Path) -> None:
+    prepared = {"epoch": 1, "sink": "kafka", "partition": 0}
+    hits.append(tmp_path / injector.HITS_FILE, hits.Hit(0.0, 1, 0, "pass.prepared", prepared))
+    made(tmp_path, Fault("recovery.claim", HANG, epoch=1, seconds=0.0))("recovery.claim", {"generation": 2})
+    (record,) = injector.fired(tmp_path).values()
+    assert record["epoch"] is None
+    assert record["prepared"] == 1
+
+
+def test_a_wait_for_other_tasks_that_ends_in_vain_is_written_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(injector, "wait_until", lambda _true, *_: False)
+    waiting = made(tmp_path, Fault("pass.prepare", ERROR, epoch=1, waits_for_branches=2))
+    with pytest.raises(TransientError):
+        waiting("pass.prepare", {"epoch": 1, "sink": "kafka", "partition": 1})
+    assert injector.waits_in_vain(tmp_path) == {0: "the branches of the other tasks"}
+
+
+def test_a_wait_for_the_proxy_that_ends_in_vain_is_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(injector, "HELD_TIMEOUT_S", 0.05)
+    made(tmp_path, Fault("sink.commit", HANG, held=True))("sink.commit", {"epoch": 1, "sink": "rows"})
+    assert injector.waits_in_vain(tmp_path) == {0: "whoever makes the fault elsewhere"}
+
+
+def test_a_wait_tells_whether_it_came_true() -> None:
+    assert injector.wait_until(lambda: True, 0.0)
+    assert not injector.wait_until(lambda: False, 0.0)
+
+
+@pytest.mark.parametrize("step", ["sink.commit", "sink.committed"])
+def test_other_sinks_commit_only_after_a_fault_at_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(injector, "wait_until", lambda _true, *_: asked.append("waits"))
-    between = made(tmp_path, Fault("sink.committed", ERROR, epoch=1, sink="rows"))
-    between("sink.commit", {"sink": "rows", "epoch": 1})
+    between = made(tmp_path, Fault(step, ERROR, epoch=1, sink="rows"))
     between("sink.commit", {"sink": "kafka", "epoch": 0})
     assert asked == []
     between("sink.commit", {"sink": "kafka", "epoch": 1})
     assert asked == ["waits"]
+
+
+def test_the_sink_that_the_fault_is_of_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(injector, "wait_until", lambda _true, *_: asked.append("waits"))
+    made(tmp_path, Fault("sink.committed", ERROR, epoch=1, sink="rows"))("sink.commit", {"sink": "rows", "epoch": 1})
+    assert asked == []
 
 
 def test_a_lost_reply_waits_for_the_proxy_and_is_recorded_by_it(tmp_path: Path) -> None:
@@ -140,8 +185,10 @@ def test_a_lost_reply_waits_for_the_proxy_and_is_recorded_by_it(tmp_path: Path) 
     fault = Fault("sink.commit", REPLY_LOST, sink="rows", lost=LostReply("postgres", "COMMIT PREPARED", ""))
     made(tmp_path, fault)("sink.commit", {"epoch": 1, "sink": "rows"})
     assert injector.fired(tmp_path) == {}
-    injector.record_made(tmp_path, 0, 5.0)
-    assert injector.fired(tmp_path)[0]["at"] == 5.0
+    assert injector.waits_in_vain(tmp_path) == {}
+    injector.record_made(tmp_path, 0, 5.0, "COMMIT PREPARED 'tpc~job'")
+    (record,) = injector.fired(tmp_path).values()
+    assert (record["at"], record["request"]) == (5.0, "COMMIT PREPARED 'tpc~job'")
 
 
 def test_an_injector_stands_at_every_step_and_travels_to_executors(tmp_path: Path) -> None:

@@ -8,10 +8,11 @@ from itertools import product
 import pytest
 
 from tpc import failpoints
-from tpc.chaos.faults.fault import KINDS
+from tpc.chaos.faults.fault import KILL, KILL_DRIVER, KINDS
 from tpc.chaos.matrix import engine
 from tpc.chaos.matrix.cases import matrix, pairs
 from tpc.chaos.matrix.cells import COLUMNS, blanks, cells
+from tpc.chaos.matrix.records import PASSED, tally
 from tpc.chaos.matrix.scene import SINKS
 from tpc.errors import ConfigurationError
 
@@ -52,8 +53,30 @@ def test_the_core_has_forty_cases_of_every_fault_and_sink() -> None:
     assert {case.fault.sink for case in core} == {*SINKS, None}
 
 
-def test_there_are_sixty_pairs_or_more() -> None:
-    assert len(pairs()) >= 60
+def test_there_are_sixty_pairs_or_more_and_none_is_a_variant() -> None:
+    records = [
+        {**case.fault.to_json(), "suite": "pairs", "second": case.second.to_json(), "outcome": PASSED}
+        for case in pairs()
+        if case.second is not None
+    ]
+    assert tally(records).cases[PASSED] == len(pairs()) == 83
+
+
+def test_the_first_fault_of_a_pair_leaves_something_to_recover_from() -> None:
+    firsts = {case.fault for case in pairs()}
+    of_tasks = {fault for fault in firsts if fault.partition is not None}
+    assert {fault.kind for fault in of_tasks} == {KILL_DRIVER}, "a killed worker makes the driver undo its epoch"
+    assert {fault.kind for fault in firsts - of_tasks} == {KILL}
+
+
+def test_the_second_fault_of_a_pair_strikes_the_recovery_before_everything_is_committed_or_swept() -> None:
+    steps = {(case.second.step, case.second.record) for case in pairs() if case.second is not None}
+    assert {step for step, record in steps if record is None} == {
+        *(f"recovery.{step}" for step in ("claim", "claimed", "owned", "sweep")),
+        "sink.commit",
+        "sink.committed",
+    }
+    assert {record for _, record in steps} == {None, "generation"}
 
 
 def test_a_case_can_be_asked_for_alone_by_its_name() -> None:

@@ -1,13 +1,16 @@
-"""What the command refuses before it starts anything."""
+"""What the command refuses before it starts anything, and what it says in the end."""
 
 from __future__ import annotations
 
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from tpc.chaos.matrix import command
 from tpc.chaos.matrix.command import run_matrix
+from tpc.chaos.matrix.records import FAILED, PASSED, CaseRecord, Records
 
 
 def run(directory: Path, suite: str) -> tuple[int, str]:
@@ -30,3 +33,29 @@ def test_a_suite_that_does_not_exist_is_refused_and_nothing_is_made(tmp_path: Pa
     assert code == 2
     assert "there is no suite" in said
     assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_that_cannot_be_made_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        code, said = run(place, "pairs")
+        assert code == 2
+        assert "cannot be made, or emptied of an earlier run: Not a directory" in said
+        assert "choose a directory with --dir" in said
+
+
+@pytest.mark.parametrize(("uncounted", "code"), [(PASSED, 0), (FAILED, 1)])
+def test_the_last_line_is_of_cases_and_a_failure_that_does_not_count_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uncounted: str, code: int
+) -> None:
+    def runs(place: Path, *_: object) -> None:
+        records = Records(place, {"seed": 1})
+        for counts, outcome in ((True, PASSED), (False, uncounted)):
+            records.add(CaseRecord("a case", "disk", "epoch.planned", "kill", None, 1, counts=counts, outcome=outcome))
+
+    monkeypatch.setattr(command, "_run", runs)
+    found, said = run(tmp_path, "pairs")
+    assert found == code
+    before, last = said.splitlines()[-2:]
+    assert last == "1 cases, 1 passed, 0 failed, 0 skipped"
+    assert before.startswith("1 more runs that do not count")

@@ -43,7 +43,7 @@ def test_a_case_whose_fault_is_never_made_fails(stage: Theatre) -> None:
 def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(stage: Theatre) -> None:
     record = CaseRun(stage, Case("too early", "matrix", fault_at("epoch.planned", KILL)), SEED).run()
     assert record.outcome != PASSED
-    assert record.reason == "the fault was made while no branch was prepared", told(record)
+    assert record.reason == "kill at epoch.planned was made while no branch was prepared", told(record)
 
 
 @pytest.mark.parametrize(

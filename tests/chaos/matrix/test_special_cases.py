@@ -8,18 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.matrix.stages import Stage
 from tests.chaos.matrix.test_core import SEED, told
 from tpc.chaos.faults.fault import KILL, Fault
+from tpc.chaos.faults.hits import Hit
 from tpc.chaos.matrix import disk_cases, load_cases, process_cases
 from tpc.chaos.matrix.cases import matrix, pairs
 from tpc.chaos.matrix.cast import CaseFailedError
 from tpc.chaos.matrix.disk_cases import open_file_in
 from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
-from tpc.chaos.matrix.special import SpecialCase
+from tpc.chaos.matrix.special import SpecialCase, SpecialRun, ran_again
 from tpc.chaos.matrix.theatre import Theatre
 
 SUITES = {"processes": process_cases.cases(), "disk": disk_cases.cases(), "load": load_cases.cases()}
 ALL = [case for cases in SUITES.values() for case in cases]
+CASE = SpecialCase("a case", "disk", Fault("epoch.prepared", KILL, 1), what="something")
 CHEAP = (
     "epoch.planned/power cut: offsets and commits removed",
     "log.put/the log's disk is full/intent",
@@ -58,6 +61,33 @@ def test_the_file_that_a_process_writes_is_found_among_its_open_files(tmp_path: 
         assert open_file_in(os.getpid(), tmp_path) == tmp_path / "written"
     with pytest.raises(CaseFailedError, match="0 files open"):
         open_file_in(os.getpid(), tmp_path)
+
+
+def opened(pid: int, life: int) -> Hit:
+    return Hit(0.0, pid, life, "pass.open", {"epoch": 1, "partition": 1, "sink": "rows"})
+
+
+def test_a_task_that_ran_again_only_in_the_next_life_did_not_run_again() -> None:
+    fault = Fault("pass.prepared", KILL, 1, "rows", partition=1)
+    assert ran_again([opened(100, 0), opened(101, 0)], fault).passed
+    assert not ran_again([opened(100, 0), opened(101, 1)], fault).passed
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, OSError])
+def test_what_a_case_has_started_is_cleared_away_even_when_its_end_is_interrupted(
+    tmp_path: Path, interruption: type[BaseException]
+) -> None:
+    def interrupted() -> None:
+        raise interruption
+
+    stage = Stage(tmp_path)
+    stage.tidy = interrupted  # type: ignore[method-assign]  # for the test
+    run = SpecialRun(stage, CASE, SEED)  # type: ignore[arg-type]  # stands for a theatre
+    closed: list[str] = []
+    run.exits.callback(closed.append, "closed")
+    with pytest.raises(interruption):
+        run._end()
+    assert closed == ["closed"]
 
 
 def case_named(name: str) -> SpecialCase:

@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from tpc.chaos.faults.hits import Hit
-from tpc.chaos.own.plan import KINDS, ZOMBIE_STEPS, Place, parse_kinds, places, places_for, plan
+from tpc.chaos.own.plan import KINDS, ZOMBIE_STEPS, Place, learning_fault, parse_kinds, places, places_for, plan
 from tpc.errors import ConfigurationError
 
 HITS = [
@@ -66,6 +66,25 @@ def test_a_kind_without_a_place_is_left_out() -> None:
     planned = list(islice(plan(1, ["worker", "kill"], places(on_the_driver)), 5))
     assert {one.kind for one in planned} == {"kill"}
     assert list(plan(1, ["worker"], places(on_the_driver))) == []
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kind", "step"),
+    [
+        (ALL, "kill", "epoch.completed"),
+        (("hang", "error", "worker"), "error", "epoch.completed"),
+        (("exit",), "exit", "epoch.completed"),
+        (("worker", "hang"), "hang", "epoch.completed"),
+        (("zombie",), "zombie", "epoch.committed"),
+        (("worker",), "kill", "epoch.completed"),
+    ],
+)
+def test_the_first_fault_without_a_round_in_peace_is_of_a_wanted_kind_if_one_fits(
+    kinds: tuple[str, ...], kind: str, step: str
+) -> None:
+    first = learning_fault(kinds)
+    assert (first.kind, first.fault.step) == (kind, step)
+    assert any(first.fault.kind == planned.fault.kind for planned in islice(plan(1, [kind], places(HITS)), 1))
 
 
 def test_all_faults_are_all_kinds_and_a_list_is_taken_in_its_order() -> None:

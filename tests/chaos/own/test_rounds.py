@@ -17,6 +17,7 @@ from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults import hits as hits_of
 from tpc.chaos.faults.fault import Fault
 from tpc.chaos.faults.injector import HITS_FILE
+from tpc.chaos.own.account import read_account
 from tpc.chaos.own.lives import recovery_s
 from tpc.chaos.own.plan import PlannedFault
 from tpc.chaos.own.rounds import Rounds
@@ -102,7 +103,14 @@ def test_a_life_that_does_not_end_is_given_up(run: Run) -> None:
     run.rounds.running.limit_s = 1.0
     (run.place / "stuck").touch()
     assert not run.disturbed()
-    assert [life.overdue for life in run.rounds.running.lives] == [True, True, True]
+    assert [life.given_up for life in run.rounds.running.lives] == ["not ended after 1 s (--life-limit)"] * 3
+
+
+def test_in_peace_a_life_that_does_not_end_is_not_tried_again(run: Run) -> None:
+    run.rounds.running.limit_s = 1.0
+    (run.place / "stuck").touch()
+    assert not run.rounds.in_peace(run.place / "account")
+    assert [life.overdue for life in run.rounds.running.lives] == [True]
 
 
 def test_nothing_lives_on_when_the_run_is_left_in_the_middle(tmp_path: Path) -> None:
@@ -123,7 +131,8 @@ def test_nothing_lives_on_when_the_run_is_left_in_the_middle(tmp_path: Path) -> 
 def test_a_life_in_peace_leaves_an_account(run: Run) -> None:
     (run.place / "input").write_text("2")
     assert run.rounds.in_peace(run.place / "account")
-    assert (run.place / "account").read_text() == "life 1"
+    account = read_account(run.place / "account")
+    assert account is not None and account.epochs == 2
 
 
 def test_recovery_ends_with_the_first_complete_epoch_of_the_next_life(run: Run) -> None:

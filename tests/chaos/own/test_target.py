@@ -59,10 +59,17 @@ def test_another_function_may_say_what_is_expected(here: Path) -> None:
     assert load_target(f"{name}:pipeline", f"{other}:rows").expected_rows() == {"a": [{"id": 1}]}
 
 
-@pytest.mark.parametrize("said", ["[1, 2]", '{"a": [1, 2]}'])
+@pytest.mark.parametrize("said", ["[1, 2]", '{"a": [1, 2]}', '{"a": None}', '{"a": 7}', '{"a": {}}'])
 def test_what_is_expected_must_be_rows_by_sink(said: str, here: Path) -> None:
     name = module(here, f"def pipeline(): ...\ndef expected(): return {said}\n")
-    with pytest.raises(ConfigurationError, match="expected"):
+    with pytest.raises(ConfigurationError, match="expected") as refused:
+        load_target(f"{name}:pipeline").expected_rows()
+    assert "return lists of dicts by sink name" in refused.value.remedy
+
+
+def test_an_error_while_the_expected_rows_are_made_is_told_as_the_user_s(here: Path) -> None:
+    name = module(here, 'def pipeline(): ...\ndef expected(): return {"a": (1 // n for n in [0])}\n')
+    with pytest.raises(ConfigurationError, match=r"expected\(\) raised ZeroDivisionError"):
         load_target(f"{name}:pipeline").expected_rows()
 
 

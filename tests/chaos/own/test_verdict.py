@@ -17,6 +17,7 @@ from tpc.chaos.own.account import Account
 from tpc.chaos.own.life import EXIT_RETRY
 from tpc.chaos.own.lives import Attempt, Life
 from tpc.chaos.own.plan import PlannedFault
+from tpc.chaos.own.record import fault_json
 from tpc.chaos.own.secrets import hiding
 from tpc.chaos.own.target import Row, Target
 from tpc.chaos.own.verdict import check_account, check_expectation, check_run, check_sinks, not_compared_sinks
@@ -82,6 +83,20 @@ def test_a_reader_that_fails_is_red_and_tells_no_secret(monkeypatch: pytest.Monk
     assert check.detail == "its rows cannot be read: OSError: ***, ***, ***, ***: refused"
 
 
+@pytest.mark.parametrize("found", [[{"id": 1, "cents": {1: "a", "b": 2}}], [7]])
+def test_a_reader_with_rows_that_cannot_be_compared_is_red(found: list[Any]) -> None:
+    check = checked(list(ROWS), found)
+    assert not check.passed
+    assert "cannot be" in check.detail
+
+
+def test_expected_values_that_cannot_be_compared_are_refused() -> None:
+    said: dict[str, list[Row]] = {"mine": [{"id": {1: "a", "b": 2}}]}
+    sink = FolderSink("mine", Path("nowhere"))
+    with pytest.raises(ConfigurationError, match="of type dict cannot be compared"):
+        check_expectation(target(said, {"mine": list}), account(sink), said)
+
+
 def test_a_sink_without_expectation_or_reader_is_told_and_not_passed() -> None:
     own, kafka = FolderSink("mine", Path("nowhere")), KafkaSink("t", servers="nowhere:1")
     offsets = KafkaOffsetsSink("group", servers="nowhere:1")
@@ -128,6 +143,9 @@ def attempt(kind: str, code: int, *, fired: bool = True, next_code: int = 0) -> 
         ("kill", -9, 0, ""),
         ("error", 1, 0, ""),
         ("hang", 0, 0, ""),
+        ("hang", EXIT_RETRY, 0, ""),
+        ("hang", 1, 0, "exit code 1: a hang ends by itself, and that is no reason to end so"),
+        ("hang", -9, 0, "exit code -9: a hang ends by itself, and that is no reason to end so"),
         ("zombie", EXIT_FENCED, 0, ""),
         ("zombie", 0, 0, "the stopped driver ended with 0, not as fenced"),
         ("zombie", EXIT_FENCED, 1, "the driver that took over ended with 1"),
@@ -139,6 +157,34 @@ def test_a_life_ends_as_its_fault_says(kind: str, code: int, next_code: int, wro
     one = attempt(kind, code, next_code=next_code)
     assert one.wrong == wrong
     assert check_run([0], one.lives, [one])[0].passed is (wrong == "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "next_code", "outcome"),
+    [
+        ("kill", -9, 0, "passed"),
+        ("kill", -9, None, "skipped"),
+        ("zombie", None, None, "skipped"),
+        ("zombie", EXIT_FENCED, 0, "passed"),
+        ("error", EXIT_FENCED, 0, "failed"),
+    ],
+)
+def test_a_fault_whose_end_was_not_seen_is_neither_passed_nor_failed(
+    kind: str, code: int | None, next_code: int | None, outcome: str
+) -> None:
+    one = attempt(kind, 0)
+    one.lives[0].code, one.next = code, life(2, 0)
+    one.next.code = next_code
+    told = fault_json(one, 1, [], lambda _begin, _end: "")
+    assert told["outcome"] == outcome
+    assert ("before it could be seen" in told["reason"]) == (outcome == "skipped")
+
+
+def test_a_life_that_was_given_up_names_its_limit() -> None:
+    stuck = life(1, -9)
+    stuck.given_up = "not ended after 300 s (--life-limit)"
+    check = check_run([-9], [stuck], [])[1]
+    assert check.differences == ("life 1: not ended after 300 s (--life-limit)",)
 
 
 def test_an_end_that_no_fault_explains_is_red() -> None:

@@ -33,13 +33,24 @@ def main(orders_file: Path, place: Path) -> int:
     failpoints.hit("recovery.claimed", generation=term)
     for epoch in range(number(place / "done"), number(place / "input")):
         failpoints.hit("epoch.planned", epoch=epoch)
+        failpoints.hit("epoch.committed", epoch=epoch)
         if number(place / "term") != term:
             return EXIT_FENCED
         (place / "done").write_text(str(epoch + 1))
         failpoints.hit("epoch.completed", epoch=epoch)
     if orders.account is not None:
-        Path(orders.account).write_text(f"life {orders.life}")
+        leave_account(place, Path(orders.account))
     return 0
+
+
+def leave_account(place: Path, path: Path) -> None:
+    """Of one sink, `mine`, at the epoch of the log."""
+    from tests.support.folder_sink import FolderSink
+    from tpc.chaos.checkers.compare import Check
+    from tpc.chaos.own.account import Account
+
+    sinks = (FolderSink("mine", place / "folder"),)
+    Account(sinks, Check("the last epoch", True, ""), {"mine": ()}, number(place / "done")).save(path)
 
 
 if __name__ == "__main__":
