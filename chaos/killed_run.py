@@ -114,8 +114,8 @@ def run_pipeline(
 ) -> int:
     """Let the supervisor run the pipeline to its input's end while the killer does its work; its last exit code.
 
-    `per_epoch` is how many flight records and weather reports an epoch reads at most. Afterwards `record.settings`
-    tells the lives that fell `silent`, if any did. Raises what went wrong in the killer, in `after_kill` too.
+    `per_epoch` is how many flight records and weather reports an epoch reads at most. Raises what went wrong in the
+    killer, in `after_kill` too.
     """
     record.stage("pipeline")
     of_how_many = "" if kills.for_s is not None else f" of {len(kills.plan)}"
@@ -128,7 +128,7 @@ def run_pipeline(
 
     def on_silence(silence: Silence) -> None:
         with record.lock:
-            record.settings = {**record.settings, "silent": [*record.settings.get("silent", ()), str(silence)]}
+            record.silences.append(silence)
         record.note(f"given up: {silence}")
 
     def on_hit(hit: Hit) -> None:
@@ -218,7 +218,7 @@ def _recoveries(record: RunRecord) -> list[Check]:
 
 
 def _no_silence(record: RunRecord) -> Check:
-    silent = tuple(record.settings.get("silent", ()))
+    silent = [str(silence) for silence in record.silences]
     detail = "; ".join(silent) or f"{len(record.lives)} lives told their steps to the end"
     return Check("no life fell silent", not silent, detail)
 

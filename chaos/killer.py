@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import signal
 import socketserver
 import threading
 import time
@@ -20,14 +18,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import psutil
-
 from tpc.chaos.kill_plan import Kill, Step, StepKill, TimedKill
-from tpc.errors import LocalStackError
+from tpc.chaos.strike import await_death, strike
 
 logger = logging.getLogger(__name__)
 
-DEATH_TIMEOUT_S = 20.0
 SILENT_S = 180.0
 """After so long without a step nothing happens in a life any more: Spark starts, and an epoch runs, in a fraction."""
 
@@ -323,48 +318,6 @@ class Killer:
         self.kills.append(killed)
         self._on_kill(killed)
         await_death(victims)
-
-
-def strike(pid: int) -> list[psutil.Process]:
-    """SIGKILL to process `pid`, everything it started, and their process groups; the processes that there were.
-
-    PySpark's worker daemon makes a process group of its own, so the driver's group alone would leave the workers
-    to find out by themselves.
-    """
-    try:
-        driver = psutil.Process(pid)
-        family = [driver, *driver.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
-    groups = set()
-    for process in family:
-        with suppress(ProcessLookupError):
-            groups.add(os.getpgid(process.pid))
-    groups.discard(os.getpgrp())
-    for group in groups:
-        with suppress(ProcessLookupError):
-            os.killpg(group, signal.SIGKILL)
-    for process in family:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    return family
-
-
-def await_death(processes: Sequence[psutil.Process]) -> None:
-    """Returns when all are gone; raises `LocalStackError` if they do not go."""
-    deadline = time.monotonic() + DEATH_TIMEOUT_S
-    while any(map(lives, processes)):
-        if time.monotonic() > deadline:
-            raise LocalStackError(f"processes outlive SIGKILL: {list(processes)}")
-        time.sleep(0.005)
-
-
-def lives(process: psutil.Process) -> bool:
-    """Whether a process is there and is no zombie: the driver is one until its supervisor collects it."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 class _Server(socketserver.ThreadingTCPServer):

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.killer import Hit, Killed
+from tpc.chaos.killer import Hit, Killed, Silence
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.local_log import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
@@ -92,6 +92,8 @@ class RunRecord:
     stages: list[Stage] = field(default_factory=list)
     lives: list[Life] = field(default_factory=list)
     kills: list[Killed] = field(default_factory=list)
+    silences: list[Silence] = field(default_factory=list)
+    """Lives that told no step any more, and were given up."""
     seen: list[EpochSeen] = field(default_factory=list)
     history: History = field(default_factory=History)
     news: list[str] = field(default_factory=list)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.faults.injector import fired_file
-from tpc.chaos.killer import strike
 from tpc.chaos.own.life import Orders
 from tpc.chaos.own.lives import Attempt, Life
+from tpc.chaos.strike import strike
 
 
 class Running:

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from tpc.chaos.kill_plan import Kill, Step, StepKill, TimedKill, kill_plan
-from tpc.chaos.killer import Hit, Killed, Killer, Silence, lives
+from tpc.chaos.killer import Hit, Killed, Killer, Silence
+from tpc.chaos.strike import lives
 from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
 
 ROOT = Path(__file__).parents[2]
