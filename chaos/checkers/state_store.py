@@ -3,8 +3,8 @@
 `python -m tpc.chaos.checkers.state_store CHECKPOINT COMMITS OPERATOR STORE COLUMN...` prints the columns of a store's
 values, one JSON object a line. Spark 4.0's reader of state (`spark.read.format("statestore")`) opens a join's stores
 only in checkpoint format v1: "... 1.changelog does not exist" is what it says of v2, whose file names carry a unique
-id. The two formats differ in names alone, and `commits/N` says which ids were committed: `as_format_v1` makes a view of
-the checkpoint with v1's names, out of hard links, and changes nothing in the checkpoint.
+id. The two formats differ in names and in how a snapshot lists its files, and `commits/N` says which ids were committed:
+`as_format_v1` makes a view of the checkpoint in v1, out of hard links, and changes nothing in the checkpoint.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,8 @@ def read_state(
 ) -> list[dict[str, Any]]:
     """The values of a store after the last committed epoch. Raises `LocalStackError` with what Spark said.
 
-    Spark removes all but its newest hundred `commits/N`, and the state is rebuilt from the first: `commits` is a folder
-    with copies of those that are gone.
+    The state is rebuilt from its newest snapshot, or from the first version on where there is none. Spark removes all
+    but its newest hundred `commits/N`: `commits` is a folder with copies of those that are gone.
     """
     module, kept = "tpc.chaos.checkers.state_store", checkpoint / "commits" if commits is None else commits
     command = [sys.executable, "-m", module, str(checkpoint), str(kept), str(operator), store, *columns]
@@ -68,31 +69,50 @@ def as_format_v1(checkpoint: Path, kept: Path, operator: int, view: Path) -> Non
         (view / "commits" / str(batch)).write_text(f"v1\n{json.dumps(body)}")
     source, target = checkpoint / "state" / str(operator), view / "state" / str(operator)
     shutil.copytree(source / "_metadata", target / "_metadata")
+    stores: dict[Path, dict[int, str]] = {}
     for batch, commit in commits.items():
         for partition, ids in enumerate(commit["stateUniqueIds"][str(operator)]):
-            stores = JOIN_STORES if len(ids) == len(JOIN_STORES) else ("",)
-            for store, unique_id in zip(stores, ids, strict=True):
-                _link_version(source / str(partition) / store, target / str(partition) / store, batch + 1, unique_id)
+            names = JOIN_STORES if len(ids) == len(JOIN_STORES) else ("",)
+            for name, unique_id in zip(names, ids, strict=True):
+                stores.setdefault(Path(str(partition)) / name, {})[batch + 1] = unique_id
+    for store, versions in stores.items():
+        _link_store(source / store, target / store, versions)
 
 
-def _link_version(source: Path, target: Path, version: int, unique_id: str) -> None:
-    target.mkdir(parents=True, exist_ok=True)
-    if (source / "_metadata").exists():
-        shutil.copytree(source / "_metadata", target / "_metadata", dirs_exist_ok=True)
-    changelog = source / f"{version}_{unique_id}.changelog"
-    if not changelog.exists():
-        raise LocalStackError(f"{changelog} is missing: the state cannot be rebuilt from its first version on")
-    os.link(changelog, target / f"{version}.changelog")
+def _link_store(source: Path, target: Path, versions: Mapping[int, str]) -> None:
+    """The newest committed snapshot and every change after it; without a snapshot all changes from the first."""
+    snapshot = max((v for v, unique_id in versions.items() if (source / f"{v}_{unique_id}.zip").exists()), default=0)
+    target.mkdir(parents=True)
+    for folder in ("_metadata", "SSTs"):  # a snapshot is a list of the files in SSTs
+        if (source / folder).exists():
+            shutil.copytree(source / folder, target / folder, copy_function=os.link)
+    if snapshot:
+        _copy_snapshot(source / f"{snapshot}_{versions[snapshot]}.zip", target / f"{snapshot}.zip")
+    for version in range(snapshot + 1, max(versions) + 1):
+        changelog = source / f"{version}_{versions.get(version, '?')}.changelog"
+        if not changelog.exists():
+            raise LocalStackError(f"{changelog} is missing: the state cannot be rebuilt from version {snapshot} on")
+        os.link(changelog, target / f"{version}.changelog")
+
+
+def _copy_snapshot(source: Path, target: Path) -> None:
+    """With its list of files in the form of v1, which knows no column families (a join's stores have none)."""
+    with zipfile.ZipFile(source) as before, zipfile.ZipFile(target, "w") as after:
+        for name in before.namelist():
+            data = before.read(name)
+            if name == "metadata":
+                listed = json.loads(data.split(b"\n", 1)[1])
+                body = {key: listed[key] for key in ("sstFiles", "logFiles", "numKeys") if key in listed}
+                data = b"v1\n" + json.dumps(body).encode()
+            after.writestr(name, data)
 
 
 def _commits(kept: Path, present: Path) -> Mapping[int, dict[str, Any]]:
-    """Spark's commit records by batch, the first to the last; each is a version line and a line of JSON."""
+    """Spark's commit records by batch, as far back as there are any; each is a version line and a line of JSON."""
     found = {}
     for path in [*kept.iterdir(), *present.iterdir()]:
         if path.name.isdigit():  # checksum files lie beside them
             found[int(path.name)] = json.loads(path.read_text().split("\n", 1)[1])
-    if sorted(found) != list(range(len(found))):
-        raise LocalStackError(f"{present} does not begin with batch 0: older ones are gone, and were not kept")
     return dict(sorted(found.items()))
 
 

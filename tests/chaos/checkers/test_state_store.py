@@ -1,9 +1,9 @@
-"""The view of a checkpoint in which Spark's reader of state finds its files, made of hand-made files."""
+"""Which files of a state store are shown to Spark's reader: the newest committed snapshot, and what came after it."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,49 +11,75 @@ import pytest
 from tpc.chaos.checkers.state_store import as_format_v1
 from tpc.errors import LocalStackError
 
+METADATA = {"sstFiles": [], "numKeys": 7, "numInternalKeys": 0, "columnFamilyMapping": {}, "maxColumnFamilyId": 0}
+
+
+class Checkpoint:
+    """A checkpoint of one stateful operator with one store, in format v2."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root / "checkpoint"
+        self.store = self.root / "state" / "0" / "0"
+        for folder in ("offsets", "commits", "state/0/_metadata", "state/0/0/SSTs"):
+            (self.root / folder).mkdir(parents=True)
+        (self.root / "metadata").write_text("{}")
+        (self.store / "SSTs" / "1-a.sst").write_text("rows")
+
+    def commit(self, batch: int, *, changelog: bool = True, snapshot: bool = False) -> None:
+        """A committed batch, with the files that are left of it."""
+        body = {"nextBatchWatermarkMs": 0, "stateUniqueIds": {"0": [[f"id{batch}"]]}}
+        (self.root / "commits" / str(batch)).write_text(f"v2\n{json.dumps(body)}")
+        if changelog:
+            (self.store / f"{batch + 1}_id{batch}.changelog").write_text("changes")
+        if snapshot:
+            with zipfile.ZipFile(self.store / f"{batch + 1}_id{batch}.zip", "w") as files:
+                files.writestr("CURRENT", "x")
+                files.writestr("metadata", "v2\n" + json.dumps(METADATA))
+
+    def view(self) -> Path:
+        view = self.root.with_name("view")
+        view.mkdir()
+        as_format_v1(self.root, self.root / "commits", 0, view)
+        return view / "state" / "0" / "0"
+
 
 @pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    """Three batches of a query with one operator of one partition; each has written a changelog."""
-    root = tmp_path / "checkpoint"
-    for folder in ("offsets", "commits", "state/0/_metadata", "state/0/0"):
-        (root / folder).mkdir(parents=True)
-    (root / "metadata").write_text("{}")
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(tmp_path)
+
+
+def names(store: Path) -> set[str]:
+    return {path.name for path in store.iterdir() if path.is_file()}
+
+
+def test_without_a_snapshot_all_changes_are_shown(checkpoint: Checkpoint) -> None:
     for batch in range(3):
-        commit = {"nextBatchWatermarkMs": batch, "stateUniqueIds": {"0": [[f"id{batch}"]]}}
-        (root / "commits" / str(batch)).write_text(f"v2\n{json.dumps(commit)}")
-        (root / "state" / "0" / "0" / f"{batch + 1}_id{batch}.changelog").write_text(str(batch))
-    return root
+        checkpoint.commit(batch)
+    assert names(checkpoint.view()) == {"1.changelog", "2.changelog", "3.changelog"}
 
 
-def view_of(checkpoint: Path, kept: Path, tmp_path: Path) -> dict[str, str]:
-    view = tmp_path / "view"
-    view.mkdir()
-    as_format_v1(checkpoint, kept, 0, view)
-    return {path.name: path.read_text() for path in (view / "state" / "0" / "0").iterdir() if path.is_file()}
+def test_with_a_snapshot_what_came_before_it_may_be_gone(checkpoint: Checkpoint) -> None:
+    checkpoint.commit(0, changelog=False)
+    checkpoint.commit(1, snapshot=True)
+    checkpoint.commit(2, snapshot=True)
+    checkpoint.commit(3)
+    store = checkpoint.view()
+    assert names(store) == {"3.zip", "4.changelog"}
+    assert (store / "SSTs" / "1-a.sst").read_text() == "rows"
+    with zipfile.ZipFile(store / "3.zip") as files:
+        assert files.read("metadata") == b'v1\n{"sstFiles": [], "numKeys": 7}'
 
 
-def test_every_committed_changelog_stands_under_its_version(checkpoint: Path, tmp_path: Path) -> None:
-    shown = view_of(checkpoint, checkpoint / "commits", tmp_path)
-    assert shown == {"1.changelog": "0", "2.changelog": "1", "3.changelog": "2"}
+def test_a_snapshot_of_a_batch_that_was_never_committed_is_not_shown(checkpoint: Checkpoint) -> None:
+    checkpoint.commit(0)
+    checkpoint.commit(1, snapshot=True)
+    (checkpoint.store / "2_id1.zip").rename(checkpoint.store / "2_other.zip")
+    assert names(checkpoint.view()) == {"1.changelog", "2.changelog"}
 
 
-def test_commits_that_spark_has_removed_come_from_the_copies(checkpoint: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    shutil.copytree(checkpoint / "commits", kept)
-    for batch in (0, 1):
-        (checkpoint / "commits" / str(batch)).unlink()
-    assert len(view_of(checkpoint, kept, tmp_path)) == 3
-
-
-def test_of_a_commit_that_was_written_anew_the_present_one_counts(checkpoint: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "2").write_text('v2\n{"nextBatchWatermarkMs":2,"stateUniqueIds":{"0":[["before"]]}}')
-    assert view_of(checkpoint, kept, tmp_path)["3.changelog"] == "2"
-
-
-def test_commits_that_are_gone_and_were_not_kept_are_told(checkpoint: Path, tmp_path: Path) -> None:
-    (checkpoint / "commits" / "0").unlink()
-    with pytest.raises(LocalStackError, match="were not kept"):
-        view_of(checkpoint, checkpoint / "commits", tmp_path)
+def test_a_change_that_is_gone_is_named(checkpoint: Checkpoint) -> None:
+    checkpoint.commit(0, snapshot=True)
+    checkpoint.commit(1, changelog=False)
+    checkpoint.commit(2)
+    with pytest.raises(LocalStackError, match=r"2_id1.changelog is missing: .* from version 1 on"):
+        checkpoint.view()
