@@ -1,13 +1,13 @@
 # `make demo` runs the main job, `make test` the whole test suite, `make prove` the exploration, the simulations and the
-# mutants (`make prove MUTANT=x.patch`: that patch alone), `make chaos` the matrix of faults on real servers. Each installs
-# what it needs into .venv first.
+# mutants (`make prove MUTANT=x.patch`: that patch alone), `make chaos` the matrix of faults on real servers, `make bench`
+# the benchmark beside other systems (`make bench QUICK=1`: in under ten minutes). Each installs what it needs into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
-.PHONY: demo test lint prove chaos clean
+.PHONY: demo test lint prove chaos bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
@@ -26,7 +26,10 @@ prove: $(VENV)/.dev
 chaos: $(VENV)/.demo
 	$(BIN)/tpc chaos matrix $(ARGS)
 
-$(VENV)/.demo $(VENV)/.dev: $(VENV)/.%: pyproject.toml
+bench: $(VENV)/.bench
+	$(BIN)/python -m tests.bench run $(if $(QUICK),--quick) $(ARGS)
+
+$(VENV)/.demo $(VENV)/.dev $(VENV)/.bench: $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'

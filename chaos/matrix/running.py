@@ -169,14 +169,21 @@ class CaseRun:
         raise CaseFailedError(f"life {life.number}, which nobody disturbed, ended with exit code {life.exit_code}")
 
     def _end_zombies(self) -> None:
-        """Let stopped drivers go on: they must end fenced or with an error. Then a life on new rows tidies up."""
+        """Let stopped drivers go on: they must end fenced or with an error, or with no step that they still took.
+
+        Then a life on new rows tidies up.
+        """
         if not self._disturbed_by_others:
             return
         for zombie in self.cast.stopped:
+            went_on_at = time.time()
             self.cast.go_on(zombie, [int(fault["pid"]) for fault in injector.fired(self.directory).values()])
             self.cast.wait(zombie)
-            if zombie.exit_code == 0:
-                raise CaseFailedError(f"the zombie, life {zombie.number}, ended as if nobody had taken over")
+            steps = [hit.step for hit in self._hits() if hit.life == zombie.number and hit.at > went_on_at]
+            if zombie.exit_code == 0 and steps:
+                raise CaseFailedError(
+                    f"the zombie, life {zombie.number}, ended as if nobody had taken over, after {', '.join(steps)}"
+                )
         self.theatre.tidy()  # the tasks of a dead driver end with their executor, sooner or later
         self.theatre.servers.feed(self.scene, self.feed.rows(ROWS_PER_EPOCH))
         self.cast.wait(last := self.cast.begin({}))
