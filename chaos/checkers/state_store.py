@@ -3,7 +3,7 @@
 `python -m tpc.chaos.checkers.state_store CHECKPOINT COMMITS OPERATOR STORE COLUMN...` prints the columns of a store's
 values, one JSON object a line. Spark 4.0's reader of state (`spark.read.format("statestore")`) opens a join's stores
 only in checkpoint format v1: "... 1.changelog does not exist" is what it says of v2, whose file names carry a unique
-id. The two formats differ in names and in how a snapshot lists its files, and `commits/N` says which ids were committed:
+id. The formats differ in names and in how a snapshot lists its files; `commits/N` says which ids were committed:
 `as_format_v1` makes a view of the checkpoint in v1, out of hard links, and changes nothing in the checkpoint.
 """
 

@@ -1,0 +1,95 @@
+"""Epochs of the same rows into Kafka, PostgreSQL and files: by a plain foreachBatch without transactions, and by tpc.
+
+Both run in one session, in turns, so that nothing differs but the protocol. Prints one line of JSON: the milliseconds
+of every epoch of every turn, as Spark's progress tells them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import plain_writer
+from arguments import parser
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from spark_source import rows, session
+
+import tpc
+from tpc.sinks import FileSink, KafkaSink, PostgresSink
+
+WARM_UP_EPOCHS = 10
+
+
+class Turns:
+    """Both queries on the same source, each on a checkpoint of its own."""
+
+    def __init__(self, given: Any, epochs: int) -> None:
+        self.given = given
+        self.epochs = epochs
+        self.root = Path(given.directory)
+        self.spark = session(given)
+        self.spark.sparkContext.addPyFile(plain_writer.__file__)  # one producer and connection per worker process
+
+    def frame(self) -> DataFrame:
+        """Rows as all sinks need them."""
+        fields = rows(self.spark, self.given)
+        return fields.select(F.col("id").cast("string").alias("key"), F.to_json(F.struct("*")).alias("value"), "*")
+
+    def plain(self, turn: int) -> list[int]:
+        """One turn without the protocol."""
+        files = self.root / f"files-plain-{turn}"
+        files.mkdir()
+        given = self.given
+        write = plain_writer.PlainWriter(
+            given.servers, given.compression, given.dsn, given.output, f"{given.table}_plain", str(files)
+        )
+
+        def each(batch: DataFrame, _epoch: int) -> None:
+            batch.mapInArrow(write.write, "rows long").collect()
+
+        stream = self.frame().writeStream.foreachBatch(each)
+        return self._times(stream.option("checkpointLocation", str(self.root / f"plain-{turn}")).start())
+
+    def own(self, turn: int) -> list[int]:
+        """One turn with it."""
+        given = self.given
+        pipeline = tpc.pipeline(f"{self.root.name}-{turn}", checkpoint=self.root / f"own-{turn}")
+        fields = ["id", "origin", "dest", "ts", "gain"]
+        (
+            pipeline.write(self.frame())
+            .to(KafkaSink(given.output, servers=given.servers, compression=given.compression), select=["key", "value"])
+            .to(PostgresSink(f"{given.table}_own", dsn=given.dsn), select=fields, exact_floats=True)
+            .to(FileSink(self.root / f"files-own-{turn}", format="parquet"), select=fields, exact_floats=True)
+        )
+        return self._times(pipeline.start())
+
+    def _times(self, query: Any) -> list[int]:
+        found: dict[int, int] = {}
+        while len(found) < self.epochs + WARM_UP_EPOCHS:
+            for progress in query.recentProgress:
+                if progress["numInputRows"]:
+                    found[progress["batchId"]] = progress["durationMs"]["triggerExecution"]
+            if query.exception() is not None:
+                raise query.exception()
+            time.sleep(0.2)
+        query.stop()
+        return [found[epoch] for epoch in sorted(found)][WARM_UP_EPOCHS : WARM_UP_EPOCHS + self.epochs]
+
+
+def main() -> None:
+    """All turns."""
+    arguments = parser()
+    arguments.add_argument("--turns", type=int, default=3)
+    arguments.add_argument("--epochs", type=int, default=40)
+    given = arguments.parse_args()
+    turns = Turns(given, given.epochs)
+    found = [{"plain_ms": turns.plain(turn), "own_ms": turns.own(turn)} for turn in range(given.turns)]
+    print(json.dumps({"turns": found}), flush=True)  # noqa: T201  what the harness reads
+    turns.spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""What both Spark jobs share, so that only their sinks differ: the session, the source, the computing."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from arguments import SCHEMA
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tpc.chaos.jars import Coordinates, fetch
+from tpc.chaos.spark_session import spark_session
+
+POSTGRES_DRIVER = Coordinates((("org.postgresql", "postgresql", "42.7.14"),), transitive=False)
+
+
+def session(given: argparse.Namespace) -> SparkSession:
+    """A session as a production job has it: with the optimising compiler and PostgreSQL's driver."""
+    jars = ",".join(str(jar) for name in ("spark-kafka",) for jar in _jars(name))
+    return spark_session(
+        "bench",
+        directory=given.directory,
+        extra={
+            "spark.jars": ",".join([jars, *map(str, fetch("postgres-driver", POSTGRES_DRIVER))]),
+            "spark.driver.memory": given.heap,
+            "spark.driver.extraJavaOptions": "",
+        },
+    )
+
+
+def _jars(name: str) -> list[Any]:
+    from tpc.chaos.jars import jar_set
+
+    return list(jar_set(name))
+
+
+def rows(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
+    """The parsed and computed rows of the source."""
+    read = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", given.servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", given.source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", given.rows_per_epoch)
+        .load()
+    )
+    parsed = read.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
+    return parsed.select("id", "origin", "dest", "ts", (F.col("dep_delay") - F.col("distance") / 60.0).alias("gain"))
+
+
+def trigger(given: argparse.Namespace) -> dict[str, str]:
+    """The interval as Spark's trigger takes it; none: an epoch begins when the one before has ended."""
+    return {"processingTime": f"{given.interval_ms} milliseconds"} if given.interval_ms else {}

@@ -1,0 +1,116 @@
+"""One record per run, kept in a JSON file, and the figures that follow from records: medians and ratios.
+
+Nothing is computed anywhere else: the closing line and the report can be made again from the file.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.bench.systems import FLINK_SQL, LOOP, OWN, SPARK
+
+WARM, COLD, LATENCY, OVERHEAD, VARIANT, BRANCHES = "warm", "cold", "latency", "overhead", "variant", "branches"
+RUNS_OF_A_MEDIAN = 3
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measurement. `void` says why it does not count.
+
+    `figures` by kind. warm and variant: rows_per_s (whole round), steady_rows_per_s (without its first 20 s, where it
+    lasted longer), seconds; cold: rows_per_s (process start included), seconds, first_s; latency: p50_ms and p99_ms in
+    Kafka and in the table; overhead: p50_ms of an epoch with and without the protocol; branches: seconds per phase of
+    an epoch of so many branches per sink. All but the last two: cpu_s and peak_mb of the job.
+    """
+
+    kind: str
+    system: str
+    interval_ms: int
+    rows: int
+    round: int
+    figures: dict[str, float] = field(default_factory=dict)
+    void: str | None = None
+
+
+@dataclass
+class Results:
+    """All runs of one benchmark, and what was equal for all."""
+
+    path: Path
+    settings: dict[str, Any]
+    runs: list[Run] = field(default_factory=list)
+
+    def add(self, run: Run) -> None:
+        """Keep a run; the file is complete after each."""
+        self.runs.append(run)
+        text = json.dumps({"settings": self.settings, "runs": [asdict(run) for run in self.runs]}, indent=1)
+        temporary = self.path.with_suffix(".new")
+        temporary.write_text(text)
+        temporary.rename(self.path)
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        """What stands in a file."""
+        found = json.loads(path.read_text())
+        return cls(path, found["settings"], [Run(**run) for run in found["runs"]])
+
+    def values(self, kind: str, system: str, figure: str, interval_ms: int | None = None) -> list[float]:
+        """A figure of all runs that count."""
+        return [
+            run.figures[figure]
+            for run in self.runs
+            if (run.kind, run.system) == (kind, system)
+            and run.void is None
+            and figure in run.figures
+            and interval_ms in (None, run.interval_ms)
+        ]
+
+    def median(self, kind: str, system: str, figure: str, interval_ms: int | None = None) -> float | None:
+        """Its median; None when no run counts."""
+        values = self.values(kind, system, figure, interval_ms)
+        return statistics.median(values) if values else None
+
+
+def ratios(results: Results) -> dict[str, float | None]:
+    """Own rate over each peer's; own overhead; own latency over PyFlink's, at the same interval."""
+
+    def rate(system: str) -> float | None:
+        return results.median(WARM, system, "rows_per_s")
+
+    own = rate(OWN)
+    found: dict[str, float | None] = {
+        name: _over(own, rate(system)) for name, system in (("spark", SPARK), ("flink", FLINK_SQL), ("raw", LOOP))
+    }
+    found["overhead_ms"] = results.median(OVERHEAD, OWN, "overhead_ms")
+    interval_ms = int(results.settings["interval_ms"])
+    found["latency"] = _over(
+        results.median(LATENCY, OWN, "kafka_p50_ms", interval_ms),
+        results.median(LATENCY, FLINK_SQL, "kafka_p50_ms", interval_ms),
+    )
+    return found
+
+
+def _over(own: float | None, other: float | None) -> float | None:
+    return None if own is None or other is None else own / other
+
+
+def closing_line(results: Results) -> str:
+    """The one line a run closes with; n/a where no run counts."""
+    found = ratios(results)
+
+    def shown(name: str, digits: int) -> str:
+        value = found[name]
+        return "n/a" if value is None else f"{value:.{digits}f}"
+
+    parts = [f"{name} {shown(name, 2)}" for name in ("spark", "flink", "raw")]
+    return f"ratios: {' '.join(parts)} overhead_ms {shown('overhead_ms', 0)} latency {shown('latency', 2)}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """Lowest to highest."""
+    return f"{min(values):,.0f} - {max(values):,.0f}" if values else ""
