@@ -11,16 +11,27 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tpc.chaos.killed_run import sigterm_as_interrupt
+from tpc.chaos.matrix import cells
 from tpc.chaos.matrix.cases import Case
-from tpc.chaos.matrix.engine import SUITES, chosen_cases, run_cases
-from tpc.chaos.matrix.records import FAILED, FILE_NAME, PASSED, CaseRecord, closing_line, tally_of, uncounted_line
-from tpc.chaos.matrix.theatre import proxied_stack, theatre
+from tpc.chaos.matrix.engine import SUITES, chosen_cases
+from tpc.chaos.matrix.records import (
+    FAILED,
+    FILE_NAME,
+    PASSED,
+    CaseRecord,
+    Records,
+    closing_line,
+    tally_of,
+    uncounted_line,
+)
+from tpc.chaos.matrix.workers import SERVERS, WORK, run_cases
 from tpc.chaos.matrix_report import write_matrix_report
 from tpc.chaos.run_directory import claim_directory
 from tpc.errors import ConfigurationError, LocalStackError
 
 INTERRUPTED = 130
-REPORT_FILE, SERVERS, WORK = "report.html", "servers", "work"
+WORKERS = 2
+REPORT_FILE = "report.html"
 _OWN = {FILE_NAME, REPORT_FILE, SERVERS, WORK}
 _COLOURS = {PASSED: "green", FAILED: "red"}
 
@@ -30,9 +41,10 @@ def run_matrix(
     seed: int,
     only: str | None = None,
     suites: Sequence[str] = tuple(SUITES),
+    workers: int = WORKERS,
     console: Console | None = None,
 ) -> int:
-    """Run the cases that `only` and `suites` name; records and report stay in `directory`.
+    """Run the cases that `only` and `suites` name, in `workers` theatres; records and report stay in `directory`.
 
     0: everything that could be run has passed. 1: something has failed, whether it counts or not. 2: nothing could be
     run. 130: Ctrl-C, the cases that had ended are on record. Nothing that was started is left running.
@@ -44,7 +56,7 @@ def run_matrix(
         cases = chosen_cases(only, suites, seed)
         claim_directory(place, _OWN)
         with sigterm_as_interrupt():
-            _run(place, cases, seed, {"only": only or "", "suites": ", ".join(suites)}, console)
+            _run(place, cases, seed, workers, {"only": only or "", "suites": ", ".join(suites)}, console)
     except (ConfigurationError, LocalStackError) as error:
         console.print("the cases could not be run:", str(error), style="red", markup=False, soft_wrap=True)
         return 2
@@ -60,12 +72,15 @@ def run_matrix(
         shutil.rmtree(place / WORK, ignore_errors=True)
     console.print("report", (place / REPORT_FILE).as_uri(), soft_wrap=True)
     console.print("record", str(place / FILE_NAME), soft_wrap=True)
-    console.print(uncounted_line(place), soft_wrap=True)
+    if tally_of(place).more:
+        console.print(uncounted_line(place), soft_wrap=True)
     console.print(closing_line(place))
     return INTERRUPTED if interrupted else int(failed > 0)
 
 
-def _run(place: Path, cases: Sequence[Case], seed: int, settings: dict[str, object], console: Console) -> None:
+def _run(
+    place: Path, cases: Sequence[Case], seed: int, workers: int, settings: dict[str, object], console: Console
+) -> None:
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
     )
@@ -76,13 +91,15 @@ def _run(place: Path, cases: Sequence[Case], seed: int, settings: dict[str, obje
             progress.update(task, description=line)
 
         def on_case(record: CaseRecord) -> None:
+            records.add(record)
             progress.advance(task)
             say(f"last: {record.name}")
             progress.print(_line(record), highlight=False)
 
-        with proxied_stack(place / SERVERS, say) as stack, theatre(place / WORK, stack, say) as stage:
-            say("running")
-            run_cases(stage, cases, place, seed, settings=settings, on_case=on_case)
+        blanks = [blank.to_json() for blank in cells.blanks()]
+        records = Records(place, {"seed": seed, **settings}, blanks)
+        records.write()
+        run_cases(cases, place, seed, workers=workers, on_case=on_case, say=say)
 
 
 def _line(record: CaseRecord) -> str:

@@ -1,16 +1,12 @@
-"""Runs a list of cases in one theatre, all of them: a callback and a whole file of records after each."""
+"""Which cases there are, suite by suite, and which of them a run is about."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 
-from tpc.chaos.matrix import cells
 from tpc.chaos.matrix.cases import Case
-from tpc.chaos.matrix.records import CaseRecord, Records
-from tpc.chaos.matrix.theatre import Theatre
 from tpc.errors import ConfigurationError
 
 SUITES: Mapping[str, str] = {
@@ -46,23 +42,3 @@ def chosen_cases(only: str | None, suites: Iterable[str], seed: int) -> list[Cas
         raise ConfigurationError(f"no case of {', '.join(wanted)} has {only!r} in its name")
     random.Random(seed).shuffle(found)
     return found
-
-
-def run_cases(
-    theatre: Theatre,
-    cases: Iterable[Case],
-    directory: Path,
-    seed: int,
-    *,
-    settings: dict[str, object] | None = None,
-    on_case: Callable[[CaseRecord], None] = lambda _record: None,
-) -> Records:
-    """Run all cases, one after the other; their records stand in `directory`."""
-    blanks = [blank.to_json() for blank in cells.blanks()]
-    records = Records(directory, {"seed": seed, **(settings or {})}, blanks)
-    records.write()
-    for case in cases:
-        record = case.run(theatre, seed)
-        records.add(record)
-        on_case(record)
-    return records
