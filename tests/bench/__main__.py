@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,8 @@ from rich.console import Console
 from tests.bench.arena import Arena
 from tests.bench.branches import branches
 from tests.bench.flink import Flink, FlinkNotInstalledError, flink
+from tests.bench.growth import draw as draw_growth
+from tests.bench.growth import grow
 from tests.bench.latency import trickle
 from tests.bench.overhead import overhead
 from tests.bench.records import VARIANT, Results, Run, closing_line
@@ -22,6 +26,7 @@ from tests.bench.throughput import Warm, cold
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 console = Console(highlight=False, soft_wrap=True)
 
+Directory = Annotated[Path, typer.Option(help="for the results; its `work` folder is made anew")]
 INTERVAL_MS = 1000
 """Of all systems in the runs that ratios are computed from."""
 ROWS_PER_EPOCH = 500_000
@@ -33,9 +38,7 @@ FASTEST_MS = {OWN: 0, FLINK_SQL: 100}
 
 @app.command()
 def run(
-    directory: Annotated[Path, typer.Option(help="for the results; its `work` folder is made anew")] = Path(
-        "bench-results"
-    ),
+    directory: Directory = Path("bench-results"),
     quick: Annotated[bool, typer.Option(help="fewer rows, no cold runs, no PyFlink DataStream")] = False,
     rows: Annotated[int | None, typer.Option(help="of a warm round; a multiple of 100")] = None,
     only: Annotated[str, typer.Option(help="names of systems, with commas between")] = ",".join(SYSTEMS),
@@ -70,6 +73,25 @@ def run(
         console.print("epochs of many branches")
         branches(work / "branches", results)
     _close(results)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+@app.command()
+def growth(
+    directory: Directory = Path("tpc-bench"),
+    epochs: Annotated[int, typer.Option(help="in all")] = 20_000,
+    lives: Annotated[int, typer.Option(help="the pipeline is started anew so often")] = 10,
+) -> None:
+    """Whether epoch time, recovery time, memory, log or markers grow: growth.json and growth.png."""
+    directory.mkdir(parents=True, exist_ok=True)
+    work = (directory / "work").resolve()
+    shutil.rmtree(work, ignore_errors=True)
+    with Arena(work, None) as arena:
+        found = grow(arena, epochs=epochs, lives=lives)
+    (directory / "growth.json").write_text(json.dumps(asdict(found), indent=1))
+    draw_growth(found, directory / "growth.png")
+    for life in found.lives:
+        console.print(life)
     shutil.rmtree(work, ignore_errors=True)
 
 
