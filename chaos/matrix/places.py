@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 TIMEOUT_S = 20.0
+QUEUED_AT_MOST = 50_000
+"""Half of what the client's queue takes."""
 
 
 class Servers:
@@ -49,14 +51,16 @@ class Servers:
     def feed(self, scene: Scene, rows: Iterable[Row]) -> None:
         """Send rows to the source, each to its partition. Raises `LocalStackError` if one does not arrive."""
         errors: list[str] = []
+
+        def arrived(error: object, _message: object) -> None:
+            if error:
+                errors.append(str(error))
+
         for row in rows:
-            self._producer.produce(
-                scene.source,
-                key=row.key,
-                value=json.dumps(row.to_json()),
-                partition=row.source,
-                on_delivery=lambda error, _message: errors.append(str(error)) if error else None,
-            )
+            value = json.dumps(row.to_json())
+            if len(self._producer) >= QUEUED_AT_MOST:
+                self._producer.flush(TIMEOUT_S)  # of a million rows more than the queue takes
+            self._producer.produce(scene.source, value, row.key, row.source, on_delivery=arrived)
         if self._producer.flush(TIMEOUT_S) or errors:
             raise LocalStackError(f"the rows of a case did not arrive in {scene.source}: {errors[:1]}")
 
