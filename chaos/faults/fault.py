@@ -17,6 +17,8 @@ EXIT = "exit"
 """`os._exit` of the process at the step."""
 ERROR = "error"
 """The step raises: the library's error of a failing system, or the disk's where the log meets the disk."""
+FOREIGN_ERROR = "foreign error"
+"""The step raises what is not the library's own, as a user's function may: Spark runs the task again."""
 HANG = "hang"
 """The process waits at the step for `seconds`, then goes on."""
 REPLY_LOST = "reply lost"
@@ -29,6 +31,7 @@ KINDS: Mapping[str, str] = {
     KILL_DRIVER: "SIGKILL of the driver while a task is at the step",
     EXIT: "the process exits at the step without any cleaning up",
     ERROR: "the step raises an error",
+    FOREIGN_ERROR: "the step raises an error that is not the library's own",
     HANG: "the process waits at the step, then goes on",
     REPLY_LOST: "the effect takes place and its answer is lost",
     ZOMBIE: "the driver is stopped, another takes over, then the first goes on",

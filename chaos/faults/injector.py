@@ -23,6 +23,7 @@ from tpc.chaos.faults.fault import (
     DISK_STEPS,
     ERROR,
     EXIT,
+    FOREIGN_ERROR,
     HANG,
     KILL,
     KILL_DRIVER,
@@ -107,6 +108,8 @@ class Injector:
             self._stop()
         elif fault.kind == ERROR:
             raise _error(fault)
+        elif fault.kind == FOREIGN_ERROR:
+            raise RuntimeError(f"an injected fault at {fault.step}")
         elif fault.kind == REPLY_LOST:
             raise _no_reply(fault)
 

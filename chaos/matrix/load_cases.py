@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.faults.fault import ERROR, HANG, KILL, Fault
+from tpc.chaos.faults.fault import FOREIGN_ERROR, HANG, KILL, Fault
 from tpc.chaos.faults.spark_cluster import TWO_HOSTS, StandaloneCluster
 from tpc.chaos.matrix.cases import EPOCH, LAST_TASK
 from tpc.chaos.matrix.load_judging import LoadJudge, LoadReaders, history_of
@@ -134,7 +134,7 @@ def _task_cases() -> list[SpecialCase]:
         return TaskCase(f"pass.prepared/{what}/files", SUITE, fault, what=what, unique=unique)
 
     return [
-        case(ERROR, "a task fails once and clears up", unique=True),
+        case(FOREIGN_ERROR, "a task fails once and clears up", unique=True),
         case(KILL, "a task dies once and leaves its branches", unique=False),
         case(HANG, "a slow task is overtaken by its copy", unique=False),
     ]
