@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from kafka.admin import KafkaAdminClient
 
 import tpc
-from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
+from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
 from tests.support.processes import eventually
 from tpc.chaos.kafka_server import KafkaServer
 from tpc.settings import Env
@@ -52,6 +52,9 @@ class KafkaKit(SinkConformance):
         self.topic = topic_name
         self.timeout_s = 1.0 if re.search("outage|errors_or_logs", request.node.name) else 20.0
         eventually(self.is_there, f"topic {self.topic} is known")
+        # A new or woken broker first loads its coordinators, which may take longer than a call has in an outage.
+        waiting = {"bootstrap.servers": server.bootstrap, "transactional.id": "kit-waits"}
+        Producer(waiting, logger=SILENT).init_transactions(DEADLINE_S)
 
     @property
     def client(self) -> dict[str, str | Env]:
