@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -12,9 +13,12 @@ from tests.support.kafka_branches import TEXT, Branches, texts, values
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.processes import eventually
 from tpc.chaos.kafka_server import KafkaServer
+from tpc.chaos.ports import free_port
+from tpc.chaos.proxy import KAFKA, Action, Proxy, Rule
 from tpc.errors import TransientError
 from tpc.sink import Outcome, Verdict
 from tpc.sinks.kafka import KafkaSink
+from tpc.sinks.kafka_producer import InitialisedProducer
 
 pytestmark = pytest.mark.stack
 
@@ -22,7 +26,7 @@ pytestmark = pytest.mark.stack
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     """A broker of our own, to be killed."""
-    server = KafkaServer(tmp_path_factory.mktemp("mortal"))
+    server = KafkaServer(tmp_path_factory.mktemp("mortal"), proxied_at=free_port())
     server.start()
     yield server
     server.kill()
@@ -140,3 +144,30 @@ def test_a_prepare_without_a_broker_is_transient_and_the_epoch_can_be_repeated(
     again = branches.prepare(texts("again"), hint=hint)
     assert committed_at_last(branches, [again])[0].verdict is Verdict.COMMITTED
     eventually(lambda: values(mortal.read(topic_of(branches))) == ["again"], "only the repeated row is visible")
+
+
+def test_an_abort_while_a_partition_is_being_registered_leaves_no_open_transaction(
+    server: KafkaServer, mortal: KafkaTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka forgets a registration that is answered while it throws rows away, and sends no EndTxn."""
+    assert server.proxied_at is not None
+    with Proxy("127.0.0.1", server.proxied_target_port, KAFKA, port=server.proxied_at) as proxy:
+        registration = Rule(Action.HOLD_REPLY, "AddPartitionsToTxn")
+
+        def answer_now(*_: object) -> None:
+            proxy.remove(registration)
+            time.sleep(0.5)  # the client's other thread takes the answer meanwhile
+
+        monkeypatch.setattr(InitialisedProducer, "on_delivery", answer_now)
+        sink = KafkaSink(mortal.topic(), servers=f"127.0.0.1:{proxy.port}", timeout_s=10.0)
+        branches = Branches(sink, mortal.name("pipeline"))
+        proxy.add(registration)
+        writer = branches.writer()
+        writer.write(pa.RecordBatch.from_pylist(texts("a"), schema=TEXT))
+        assert registration.wait(10), "the broker has opened the transaction"
+
+        writer.abort()
+
+        assert branches.committer.in_doubt() == []
+        branches.committer.close()
+    assert mortal.read(topic_of(branches)) == []

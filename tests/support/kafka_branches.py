@@ -16,6 +16,7 @@ from tpc.sinks.kafka_answers import Description, Reply
 from tpc.sinks.kafka_endtxn import TransactionClient
 from tpc.sinks.kafka_group_offsets import Offset, group_offsets
 from tpc.sinks.kafka_offsets import KafkaOffsetsSink
+from tpc.sinks.kafka_patience import patiently
 
 TEXT = pa.schema([("key", pa.string()), ("value", pa.string())])
 
@@ -81,13 +82,13 @@ def values(messages: Sequence[Any]) -> list[str]:
 
 
 def offsets_of(sink: KafkaOffsetsSink) -> list[Offset]:
-    """What a lag tool sees of the sink's consumer group.
+    """What a lag tool sees of the sink's consumer group, asked again while its coordinator is loading or moves.
 
-    Not asked with confluent-kafka: its question can end the process with a segmentation fault while the group's
-    coordinator is loading, on a fresh broker or after an outage.
+    Not asked with confluent-kafka: its question can end the process with a segmentation fault then, on a fresh broker
+    or after an outage.
     """
     client = TransactionClient(sink.connection, timeout_s=10.0)
     try:
-        return group_offsets(client, [sink.group], stable=False)[sink.group]
+        return patiently(lambda: group_offsets(client, [sink.group], stable=False), 30.0)[sink.group]
     finally:
         client.close()
