@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpc import failpoints
@@ -35,6 +36,29 @@ def transaction_of(committable: Committable) -> Transaction:
     """The transaction that a committable of this sink names."""
     data = committable.data
     return Transaction(committable.resource, data["producer_id"], data["producer_epoch"], data["endtxn_version"])
+
+
+@dataclass(frozen=True)
+class Report:
+    """What librdkafka's statistics tell of the transaction of a producer that is used for one only."""
+
+    producer_id: int
+    producer_epoch: int
+    is_open: bool
+    acknowledged: int
+    """Rows: librdkafka numbers those of each partition from 1, and tells the last that was acknowledged."""
+
+    @classmethod
+    def of(cls, statistics: str) -> Report:
+        """From the JSON that librdkafka hands over."""
+        told = json.loads(statistics)
+        partitions = [partition for topic in told["topics"].values() for partition in topic["partitions"].values()]
+        return cls(
+            producer_id=told["eos"]["producer_id"],
+            producer_epoch=told["eos"]["producer_epoch"],
+            is_open=told["eos"]["txn_state"] == "InTransaction",
+            acknowledged=sum(partition["acked_msgid"] for partition in partitions),
+        )
 
 
 class OpenTransaction:
@@ -93,35 +117,36 @@ class OpenTransaction:
         from confluent_kafka import TopicPartition
 
         began = time.perf_counter()
-        self._flush(produced)
+        self._flush()
         self.flush_seconds = time.perf_counter() - began
         failpoints.hit_branch("pass.flushed", self.handle)
         topic, partition = marker
         name = str(self.source.name)
         mark = TopicPartition(topic, partition, self.handle.epoch, metadata=str(self.handle))
         self.send_offsets([mark], name)
-        producer_id, producer_epoch = self._identity()
+        report = self._report()
+        if report.acknowledged != produced:
+            raise self._transient(f"the brokers acknowledged {report.acknowledged} of {produced} rows")
         data = {
-            "producer_id": producer_id,
-            "producer_epoch": producer_epoch,
+            "producer_id": report.producer_id,
+            "producer_epoch": report.producer_epoch,
             "endtxn_version": self.source.facts.endtxn_version,
         }
         self._prepared = Committable(self.handle, name, rows, size_bytes, data)
         self.source.let_go()
         return self._prepared
 
-    def _flush(self, produced: int) -> None:
-        """All rows acknowledged, counted one by one: an empty queue alone also follows from failed rows."""
+    def _flush(self) -> None:
+        """Every row is acknowledged or refused; that none is missing among the former is counted afterwards."""
         waiting = self._client("flush", lambda: self.source.producer.flush(self._settings.timeout_s))
         self._raise_failure()
-        if waiting or self.source.delivered != produced:
+        if waiting:
             raise self._transient(
-                f"the brokers acknowledged {self.source.delivered} of {produced} rows within "
-                f"{self._settings.timeout_s:g} s"
+                f"the brokers left {waiting} rows without an answer for {self._settings.timeout_s:g} s"
             )
 
-    def _identity(self) -> tuple[int, int]:
-        """Producer id and epoch from the first statistics after now that show the transaction open.
+    def _report(self) -> Report:
+        """The first statistics after now that show the transaction open.
 
         Earlier ones may say -1/-1: the id is not assigned yet.
         """
@@ -131,10 +156,10 @@ class OpenTransaction:
             self._client("statistics", lambda: self.source.producer.poll(_STATISTICS_S))
             if self.source.statistics is None:
                 continue
-            eos = json.loads(self.source.statistics)["eos"]
+            report = Report.of(self.source.statistics)
             self.source.statistics = None
-            if eos["producer_id"] >= 0 and eos["txn_state"] == "InTransaction":
-                return eos["producer_id"], eos["producer_epoch"]
+            if report.producer_id >= 0 and report.is_open:
+                return report
         raise self._transient("librdkafka did not report the producer id of the open transaction")
 
     def _raise_failure(self) -> None:

@@ -16,6 +16,7 @@ from tpc.errors import HistoryMismatchError, TransientError
 from tpc.handles import PipelineId
 from tpc.sink import Committable, Verdict
 from tpc.sinks.kafka import KafkaSink
+from tpc.sinks.kafka_writer import KafkaWriter
 
 pytestmark = pytest.mark.stack
 
@@ -24,6 +25,7 @@ import json, sys
 import pyarrow as pa
 from tpc.handles import Handle
 from tpc.sinks.kafka import KafkaSink
+from tpc.sinks.kafka_writer import KafkaWriter
 
 servers, topic, handle = sys.argv[1:]
 schema = pa.schema([("key", pa.string()), ("value", pa.string())])
@@ -235,6 +237,19 @@ def test_a_branch_without_rows_prepares_nothing(kafka: KafkaTopics, branches: Br
     assert writer.prepare() is None
     writer.abort()
     assert branches.committer.in_doubt() == []
+
+
+def test_a_row_the_brokers_did_not_acknowledge_prevents_the_prepare(kafka: KafkaTopics, branches: Branches) -> None:
+    writer = branches.writer()
+    writer.write(pa.RecordBatch.from_pylist(texts("a", "b"), schema=TEXT))
+    assert isinstance(writer, KafkaWriter)
+    writer._rows = 3
+
+    with pytest.raises(TransientError, match="acknowledged 2 of 3 rows"):
+        writer.prepare()
+
+    assert branches.committer.in_doubt() == []
+    assert kafka.read(topic_of(branches)) == []
 
 
 def test_a_writer_aborts_its_branch_before_and_after_prepare(kafka: KafkaTopics, branches: Branches) -> None:
