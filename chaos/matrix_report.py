@@ -40,7 +40,8 @@ def write_matrix_report(path: Path, record: Mapping[str, Any]) -> Path:
 
 def matrix_view(record: Mapping[str, Any]) -> dict[str, Any]:
     """What the template shows."""
-    blanks = record.get("blanks", [])
+    with_matrix = any(case["suite"] == "matrix" for case in record["cases"])
+    blanks = record.get("blanks", []) if with_matrix else []
     letters = letters_of(record["cases"], blanks)
     cases = _case_views(record["cases"], letters, record["settings"])
     matrix = [case for case in cases if case["suite"] == "matrix"]
@@ -56,7 +57,7 @@ def matrix_view(record: Mapping[str, Any]) -> dict[str, Any]:
         "letters": letters,
         "failed": [case for case in cases if case["outcome"] == "failed"],
         "skipped": [case for case in cases if case["outcome"] == "skipped"],
-        "grid": Grid(matrix, blanks, letters) if matrix or blanks else None,
+        "grid": Grid(matrix, blanks, letters) if with_matrix else None,
         "blanks": Counter(blank["reason"] for blank in blanks),
         "pairs": PairGrid(pairs) if pairs else None,
         "suites": _suites(cases),

@@ -124,9 +124,7 @@ class OpenTransaction:
         name = str(self.source.name)
         mark = TopicPartition(topic, partition, self.handle.epoch, metadata=str(self.handle))
         self.send_offsets([mark], name)
-        report = self._report()
-        if report.acknowledged != produced:
-            raise self._transient(f"the brokers acknowledged {report.acknowledged} of {produced} rows")
+        report = self._report(produced)
         data = {
             "producer_id": report.producer_id,
             "producer_epoch": report.producer_epoch,
@@ -145,22 +143,24 @@ class OpenTransaction:
                 f"the brokers left {waiting} rows without an answer for {self._settings.timeout_s:g} s"
             )
 
-    def _report(self) -> Report:
-        """The first statistics after now that show the transaction open.
+    def _report(self, produced: int) -> Report:
+        """The first statistics that show the transaction open and every row acknowledged.
 
-        Earlier ones may say -1/-1: the id is not assigned yet.
+        Earlier ones may say -1/-1, the id is not assigned yet, or be older than the last acknowledgement.
         """
         deadline = time.monotonic() + self._settings.timeout_s
-        self.source.statistics = None
+        report = None
         while time.monotonic() < deadline:
             self._client("statistics", lambda: self.source.producer.poll(_STATISTICS_S))
             if self.source.statistics is None:
                 continue
             report = Report.of(self.source.statistics)
             self.source.statistics = None
-            if report.producer_id >= 0 and report.is_open:
+            if report.is_open and report.producer_id >= 0 and report.acknowledged == produced:
                 return report
-        raise self._transient("librdkafka did not report the producer id of the open transaction")
+        raise self._transient(
+            f"librdkafka did not report an open transaction of {produced} acknowledged rows: {report}"
+        )
 
     def _raise_failure(self) -> None:
         if self.source.first_failure is not None:

@@ -214,6 +214,17 @@ def test_a_blank_cell_gives_its_reason_and_the_legend_counts_them(record: Json, 
     )
 
 
+def test_a_run_of_pairs_alone_shows_no_empty_matrix(record: Json, tmp_path: Path) -> None:
+    pairs = [case for case in record["cases"] if case["suite"] == "pairs"]
+    assert pairs
+    assert record["blanks"]
+
+    text = write_matrix_report(tmp_path / "report.html", {**record, "cases": pairs}).read_text()
+
+    assert 'id="matrix"' not in text
+    assert 'id="pairs"' in text
+
+
 def test_rows_are_the_steps_in_the_order_of_the_protocol(record: Json, page: Page) -> None:
     steps = [row.text for row in page.all("th", "step")]
     assert steps == [step for step in STEPS if step in {case["step"] for case in of_suite(record, "matrix")}]
