@@ -158,9 +158,7 @@ class OpenTransaction:
             self.source.statistics = None
             if report.is_open and report.producer_id >= 0 and report.acknowledged == produced:
                 return report
-        raise self._transient(
-            f"librdkafka did not report an open transaction of {produced} acknowledged rows: {report}"
-        )
+        raise self._transient(f"librdkafka shows no open transaction of {produced} acknowledged rows: {report}")
 
     def _raise_failure(self) -> None:
         if self.source.first_failure is not None:

@@ -247,7 +247,7 @@ def test_a_row_the_brokers_did_not_acknowledge_prevents_the_prepare(kafka: Kafka
     assert isinstance(writer, KafkaWriter)
     writer._rows = 3
 
-    with pytest.raises(TransientError, match="3 acknowledged rows: .*acknowledged=2"):
+    with pytest.raises(TransientError, match=r"3 acknowledged rows: .*acknowledged=2"):
         writer.prepare()
 
     assert branches.committer.in_doubt() == []

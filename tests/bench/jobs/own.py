@@ -39,7 +39,9 @@ def tally() -> list[Column | str]:
 
 def start(given: argparse.Namespace) -> PipelineQuery:
     """The query."""
-    frame = rows(session(given), given)
+    computed = rows(session(given), given)
+    fields = computed.columns
+    frame = computed.withColumn("key", F.col("id").cast("string"))
     directory = Path(given.directory)
     pipeline = tpc.pipeline(directory.name, checkpoint=directory / "checkpoint")
     writing = pipeline.write(deduplicated(frame) if given.stateful else frame)
