@@ -46,21 +46,14 @@ def start(given: argparse.Namespace) -> PipelineQuery:
     pipeline = tpc.pipeline(directory.name, checkpoint=directory / "checkpoint")
     writing = pipeline.write(deduplicated(frame) if given.stateful else frame)
     sinks = given.sinks.split(",")
-    message = [
-        F.col("id").cast("string").alias("key"),
-        "id",
-        "origin",
-        "dest",
-        "ts",
-        "gain",
-    ]  # no value: it is the rest
     for topic, where in ((given.output, GOOD), (given.rejected, ~GOOD)):
         sink = KafkaSink(topic, servers=given.servers, compression=given.compression)
-        writing.to(sink, where=where, select=message, exact_floats=True)
+        writing.to(sink, where=where, select=["key", *fields], exact_floats=True)
     if "postgres" in sinks:
-        writing.to(PostgresSink(given.table, dsn=given.dsn), where=GOOD, exact_floats=True)
+        writing.to(PostgresSink(given.table, dsn=given.dsn), where=GOOD, select=fields, exact_floats=True)
     if "files" in sinks:
-        writing.to(FileSink(directory / "files", format="parquet"), where=GOOD, exact_floats=True)
+        files = FileSink(directory / "files", format="parquet")
+        writing.to(files, where=GOOD, select=fields, exact_floats=True)
     if "mongo" in sinks:
         mongo = MongoSink("tally", uri=given.mongo, database="bench", key="origin", merge={"flights": "add"})
         writing.to(mongo, where=GOOD, select=tally())
