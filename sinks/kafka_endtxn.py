@@ -8,6 +8,7 @@ answers by their names in the Kafka protocol; what an answer means for a branch 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -21,6 +22,7 @@ from tpc.sinks.kafka_raw import (
     RawClient,
     brokers,
     by_coordinator,
+    each,
     forget,
     forget_moved,
     reply_of,
@@ -52,10 +54,13 @@ class TransactionClient(RawClient):
     def end(self, transactions: Sequence[Transaction], *, commit: bool) -> list[Reply]:
         """Commit or abort each of `transactions`, all requests under way at once. Never raises for an answer."""
 
+        async def end_one(admin: Any, transaction: Transaction) -> Reply:
+            return await _end_one(admin, transaction, commit)
+
         async def end_all(admin: Any) -> list[Reply]:
-            manager = admin._manager
-            under_way = [manager.call_soon(_end_one, admin, one, commit) for one in transactions]
-            return [await each for each in under_way]
+            with suppress(KafkaError, OSError):  # one question for all; whoever was not told of asks alone
+                await by_coordinator(admin, TRANSACTION, [one.transactional_id for one in transactions])
+            return await each(admin, end_one, transactions)
 
         try:
             replies: list[Reply] = self.run(end_all, "EndTxn")

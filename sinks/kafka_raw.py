@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, for_code
@@ -23,9 +23,11 @@ from tpc.sinks.kafka_answers import NONE, Reply
 from tpc.sinks.kafka_client import Connection
 from tpc.sinks.kafka_login import require_login
 
+T = TypeVar("T")
+
 DIAGNOSIS_S = 5.0
 """How long it is looked into why there is no connection."""
-_PIPELINED = 1000  # kafka-python's default of 5 fails a sixth request at once instead of queueing it
+_PIPELINED = 500  # kafka-python's default of 5 fails a sixth request at once instead of queueing it
 
 
 class _NoDebug(logging.Filter):
@@ -105,7 +107,7 @@ def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
             **configuration,
             request_timeout_ms=timeout_ms,
             bootstrap_timeout_ms=timeout_ms,
-            max_in_flight_requests_per_connection=_PIPELINED,
+            max_in_flight_requests_per_connection=2 * _PIPELINED,
             reconnect_backoff_max_ms=1000,
         )
     except BaseException:
@@ -114,6 +116,15 @@ def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
             admin._net.stop()
         raise
     return admin
+
+
+async def each(admin: Any, question: Callable[..., Coroutine[Any, Any, T]], items: Sequence[Any]) -> list[T]:
+    """The answers to `question(admin, item)` for all items, hundreds of requests under way at once."""
+    answers: list[T] = []
+    for start in range(0, len(items), _PIPELINED):
+        under_way = [admin._manager.call_soon(question, admin, item) for item in items[start : start + _PIPELINED]]
+        answers += [await answer for answer in under_way]
+    return answers
 
 
 TRANSACTION = "TRANSACTION"

@@ -86,6 +86,7 @@ def main() -> None:
     arguments.add_argument("--epochs", type=int, default=40)
     given = arguments.parse_args()
     turns = Turns(given, given.epochs)
+    turns.plain(-1), turns.own(-1)  # a cold virtual machine is twice as slow, whoever comes first
     found = [{"plain_ms": turns.plain(turn), "own_ms": turns.own(turn)} for turn in range(given.turns)]
     print(json.dumps({"turns": found}), flush=True)  # noqa: T201  what the harness reads
     turns.spark.stop()
