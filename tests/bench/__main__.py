@@ -38,7 +38,7 @@ FASTEST_MS = {OWN: 0, FLINK_SQL: 100}
 
 @app.command()
 def run(
-    directory: Directory = Path("bench-results"),
+    directory: Directory = Path("tpc-bench"),
     quick: Annotated[bool, typer.Option(help="fewer rows, no cold runs, no PyFlink DataStream")] = False,
     rows: Annotated[int | None, typer.Option(help="of a warm round; a multiple of 100")] = None,
     only: Annotated[str, typer.Option(help="names of systems, with commas between")] = ",".join(SYSTEMS),
