@@ -15,9 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+_Version = tuple[int, int, int]
 _read_again = zipimport.zipimporter.invalidate_caches
-_versions: WeakKeyDictionary[zipimport.zipimporter, tuple[int, int]] = WeakKeyDictionary()
-"""Time and size of the archive when the importer last read its directory."""
+_versions: WeakKeyDictionary[zipimport.zipimporter, _Version] = WeakKeyDictionary()
+"""Which archive it was when the importer last read its directory, and could."""
 
 
 @lru_cache(maxsize=1)
@@ -30,15 +31,17 @@ def spare_repetitions() -> None:
 
 def _invalidate_if_changed(importer: zipimport.zipimporter) -> None:
     version = _version(importer.archive)
-    if version is None or _versions.get(importer) != version:
-        _read_again(importer)
-        if version is not None:
-            _versions[importer] = version
+    if version is not None and _versions.get(importer) == version:
+        return
+    _versions.pop(importer, None)
+    _read_again(importer)  # an archive that cannot be read is empty to it, until it is read again
+    if version is not None and importer.archive in zipimport._zip_directory_cache:  # type: ignore[attr-defined]  # no other sign
+        _versions[importer] = version
 
 
-def _version(archive: str) -> tuple[int, int] | None:
+def _version(archive: str) -> _Version | None:
     try:
         found = Path(archive).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return found.st_ino, found.st_mtime_ns, found.st_size

@@ -57,7 +57,7 @@ def _objects(columns: list[tuple[str, Any]], rows: int) -> Any:
     names = [json.dumps(name, ensure_ascii=False) + ":" for name, _ in columns]
     values = [_value(column) for _, column in columns]
     if any(text.null_count for text, _ in values):
-        return _objects_without_nulls(names, values, rows)
+        return _objects_with_gaps(names, values, rows)
     # One join of all pieces: each kernel more is a copy of all the text.
     pieces: list[Any] = []
     before = "{"
@@ -67,7 +67,7 @@ def _objects(columns: list[tuple[str, Any]], rows: int) -> Any:
     return pc.binary_join_element_wise(*pieces, before[:-1] + "}", "")
 
 
-def _objects_without_nulls(names: list[str], values: list[tuple[Any, str]], rows: int) -> Any:
+def _objects_with_gaps(names: list[str], values: list[tuple[Any, str]], rows: int) -> Any:
     """The same, with the fields left out that are NULL."""
     fragments = [
         pc.binary_join_element_wise(name + quote, text, quote, "")
@@ -130,8 +130,8 @@ def _may_need_escapes(column: Any) -> bool:
     _, offsets, data = column.buffers()
     if data is None or not len(column):
         return False
-    ends = np.frombuffer(offsets, np.int32)
-    text = np.frombuffer(data, np.uint8)[ends[column.offset] : ends[column.offset + len(column)]]
+    ends = np.frombuffer(offsets, np.int32, len(column) + 1, 4 * column.offset)
+    text = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
     return bool(((text < _SPACE) | (text == _QUOTE) | (text == _BACKSLASH)).any())
 
 

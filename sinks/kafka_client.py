@@ -56,7 +56,7 @@ OURS: Mapping[str, str] = {
     "acks": "a transaction needs all",
     "request.required.acks": "a transaction needs all",
     "statistics.interval.ms": "the sink reads the producer id from the statistics",
-    "delivery.report.only.error": "the sink counts every delivery",
+    "delivery.report.only.error": "the sink wants refused rows reported, and counts the others in the statistics",
     "group.id": "the sink chooses its marker groups",
 }
 """Settings of librdkafka that the sink sets itself, and what to do instead."""

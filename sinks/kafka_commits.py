@@ -89,9 +89,12 @@ class TransactionCommitter(Committer):
 
     def hint(self) -> JSONObject:
         """The facts of the cluster, so that workers need not ask, and the ids that may be taken again."""
+        return {**self._known_facts().to_hint(), "released": self._released.hint()}
+
+    def _known_facts(self) -> Facts:
         if self._facts is None:
             self._facts = self._find_facts()
-        return {**self._facts.to_hint(), "released": self._released.hint()}
+        return self._facts
 
     def _find_facts(self) -> Facts:
         return find_facts(
@@ -191,12 +194,13 @@ class TransactionCommitter(Committer):
 
     def _fence(self, transactional_id: str) -> None:
         """Abort what is open under an id, until it is described as done."""
+        timeout_ms = self._known_facts().transaction_timeout_ms
 
         def done() -> bool:
             described = patiently(lambda: self._client.describe([transactional_id]), BRIEFLY_S)
             found = described.get(transactional_id, Reply(NOT_FOUND))
             if isinstance(found, Description) and found.state == "Ongoing":
-                self._client.fence(transactional_id)
+                self._client.fence(transactional_id, timeout_ms)
                 return False
             if isinstance(found, Description):
                 return found.state not in ENDING

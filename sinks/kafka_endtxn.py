@@ -8,7 +8,6 @@ answers by their names in the Kafka protocol; what an answer means for a branch 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -25,6 +24,7 @@ from tpc.sinks.kafka_raw import (
     each,
     forget,
     forget_moved,
+    look_up,
     reply_of,
     to_coordinator,
 )
@@ -52,14 +52,13 @@ class TransactionClient(RawClient):
         return int(self.run(ask, "which version of EndTxn the broker has"))
 
     def end(self, transactions: Sequence[Transaction], *, commit: bool) -> list[Reply]:
-        """Commit or abort each of `transactions`, all requests under way at once. Never raises for an answer."""
+        """Commit or abort each of `transactions`, hundreds at once. Never raises for an answer."""
 
         async def end_one(admin: Any, transaction: Transaction) -> Reply:
             return await _end_one(admin, transaction, commit)
 
         async def end_all(admin: Any) -> list[Reply]:
-            with suppress(KafkaError, OSError):  # one question for all; whoever was not told of asks alone
-                await by_coordinator(admin, TRANSACTION, [one.transactional_id for one in transactions])
+            await look_up(admin, TRANSACTION, [one.transactional_id for one in transactions])
             return await each(admin, end_one, transactions)
 
         try:
@@ -115,7 +114,7 @@ class TransactionClient(RawClient):
         rows: list[Listing] = self.run(ask, "ListTransactions")
         return rows
 
-    def fence(self, transactional_id: str) -> Reply:
+    def fence(self, transactional_id: str, transaction_timeout_ms: int) -> Reply:
         """Start the abort of whatever is open under the id and shut its writer out, by a raw InitProducerId.
 
         The answer is CONCURRENT_TRANSACTIONS while the abort goes on; asking again then would make the id look
@@ -125,7 +124,7 @@ class TransactionClient(RawClient):
         async def ask(admin: Any) -> Reply:
             request = InitProducerIdRequest(
                 transactional_id=transactional_id,
-                transaction_timeout_ms=60_000,  # of the empty transaction after it; any value a broker allows
+                transaction_timeout_ms=transaction_timeout_ms,  # of the empty transaction after it
                 producer_id=-1,
                 producer_epoch=-1,
                 max_version=5,  # 6 is KIP-939's and not stable
@@ -150,7 +149,9 @@ async def _end_one(admin: Any, transaction: Transaction, commit: bool) -> Reply:
     try:
         response = await to_coordinator(admin, TRANSACTION, transaction.transactional_id, request)
     except (KafkaError, OSError) as error:
-        return Reply(UNANSWERED, f"{type(error).__name__}: {error}")
+        # Who coordinates may be refused for a moment, as the request itself; then it was not sent.
+        name = str(getattr(type(error), "message", ""))
+        return Reply(name if name in RETRIABLE else UNANSWERED, f"{type(error).__name__}: {error}")
     forget(admin, TRANSACTION, transaction.transactional_id)
     return reply_of(response.error_code)
 

@@ -15,7 +15,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka_answers import NONE, Reply
-from tpc.sinks.kafka_raw import GROUP, RawClient, by_coordinator, each, forget, reply_of, to_coordinator
+from tpc.sinks.kafka_raw import GROUP, RawClient, by_coordinator, each, forget, look_up, reply_of, to_coordinator
 
 _UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
 _REFUSALS = ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED")
@@ -47,7 +47,7 @@ def group_offsets(client: RawClient, groups: Sequence[str], *, stable: bool) -> 
         return _offsets(group, response)
 
     async def ask(admin: Any) -> dict[str, list[Offset]]:
-        await by_coordinator(admin, GROUP, groups)
+        await look_up(admin, GROUP, groups)
         return dict(zip(groups, await each(admin, one, groups), strict=True))
 
     found: dict[str, list[Offset]] = client.run(ask, "OffsetFetch")

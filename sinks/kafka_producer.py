@@ -82,17 +82,26 @@ class InitialisedProducer:
         from confluent_kafka import KafkaError, KafkaException
 
         deadline = time.monotonic() + timeout_s
+        reason = "no answer"
         while True:
             try:
                 return self.producer.init_transactions(min(timeout_s, _INITIALISE_AGAIN_S))
-            except KafkaException as error:
-                may_repeat = error.args[0].retriable() or error.args[0].code() == KafkaError._TIMED_OUT
-                if may_repeat and time.monotonic() < deadline:
-                    self.producer.poll(_PAUSE_S)
+            except (KafkaException, SystemError) as error:
+                code = error.args[0] if isinstance(error, KafkaException) else None
+                timed_out = code is not None and code.code() == KafkaError._TIMED_OUT
+                if not timed_out:
+                    reason = reason_of(error)
+                if (timed_out or (code is not None and code.retriable())) and time.monotonic() < deadline:
+                    time.sleep(_PAUSE_S)
                     continue
                 raise TransientError(
-                    f"Kafka gave no producer id for {self.name} within {timeout_s:g} s: {reason_of(error)}"
+                    f"Kafka gave no producer id for {self.name} within {timeout_s:g} s: {reason}"
                 ) from error
+
+    @property
+    def is_let_go(self) -> bool:
+        """Whether the client is gone."""
+        return self._producer is None
 
     def let_go(self) -> None:
         """Drop the client. An open transaction stays open, for the coordinator of the pipeline to end (measured)."""

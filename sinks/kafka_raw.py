@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, for_code
-from kafka.protocol.metadata import CoordinatorType
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from tpc.errors import TransientError
 from tpc.sinks.kafka_answers import NONE, Reply
@@ -27,7 +27,8 @@ T = TypeVar("T")
 
 DIAGNOSIS_S = 5.0
 """How long it is looked into why there is no connection."""
-_PIPELINED = 500  # kafka-python's default of 5 fails a sixth request at once instead of queueing it
+_PIPELINED = 500
+"""Requests under way at once."""
 
 
 class _NoDebug(logging.Filter):
@@ -107,6 +108,7 @@ def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
             **configuration,
             request_timeout_ms=timeout_ms,
             bootstrap_timeout_ms=timeout_ms,
+            # The default of 5 fails a sixth request at once instead of queueing it.
             max_in_flight_requests_per_connection=2 * _PIPELINED,
             reconnect_backoff_max_ms=1000,
         )
@@ -153,6 +155,16 @@ async def by_coordinator(admin: Any, kind: str, keys: Sequence[str]) -> dict[int
     for key, node in nodes.items():
         grouped.setdefault(node, []).append(key)
     return grouped
+
+
+async def look_up(admin: Any, kind: str, keys: Sequence[str]) -> None:
+    """Learn the coordinators of many keys with one question, where brokers take it (Kafka 3.0, KIP-699).
+
+    Whatever is not learnt here is asked for key by key by `to_coordinator`.
+    """
+    if admin._manager.broker_version_data.api_version(FindCoordinatorRequest) >= 4:
+        with suppress(KafkaError, OSError):
+            await by_coordinator(admin, kind, keys)
 
 
 def forget_moved(admin: Any, kind: str, answers: Mapping[str, object]) -> None:

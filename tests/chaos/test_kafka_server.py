@@ -53,7 +53,8 @@ def test_messages_and_open_transactions_survive_a_kill(server: KafkaServer) -> N
     assert len(topics.ongoing(topics.prefix)) == 1
     assert [message.value() for message in topics.read(topic)] == [b"kept"]
     producer.commit_transaction(30)
-    assert [message.value() for message in topics.read(topic)] == [b"kept", b"open"]
+    # The broker answers once the commit is durable, a moment before readers see it.
+    eventually(lambda: [message.value() for message in topics.read(topic)] == [b"kept", b"open"], "both are visible")
 
 
 def test_another_owner_finds_the_data_under_another_address(server: KafkaServer) -> None:

@@ -33,13 +33,22 @@ packed(one="value = 1", two="value = 2")
 importlib.invalidate_caches()
 import two
 print("changed", reads.count(archive), two.value)
-os.remove(archive)
+os.rename(archive, archive + ".away")
 importlib.invalidate_caches()
-print("gone")
+os.rename(archive + ".away", archive)
+importlib.invalidate_caches()
+packed(three="value = 3")
+importlib.invalidate_caches()
+os.rename(archive, archive + ".away")
+importlib.invalidate_caches()
+os.rename(archive + ".away", archive)
+importlib.invalidate_caches()
+import three
+print("back", three.value)
 """
 
 
-def test_an_archive_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
+def test_an_archive_is_read_again_when_it_has_changed_or_was_away_and_only_then(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
 
@@ -47,4 +56,4 @@ def test_an_archive_is_read_again_only_when_it_has_changed(tmp_path: Path) -> No
         [sys.executable, str(script), str(tmp_path / "modules.zip")], capture_output=True, text=True, check=True
     )
 
-    assert done.stdout.splitlines() == ["unchanged 0", "changed 1 2", "gone"]
+    assert done.stdout.splitlines() == ["unchanged 0", "changed 1 2", "back 3"]

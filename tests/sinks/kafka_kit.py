@@ -10,6 +10,8 @@ import psutil
 import pytest
 from confluent_kafka import KafkaException, Producer
 from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 import tpc
 from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
@@ -77,8 +79,12 @@ class KafkaKit(SinkConformance):
         """The broker answers once the end of a transaction is durable, a moment before readers see it."""
         eventually(lambda: not self.in_states("PrepareCommit", "PrepareAbort"), "the transactions have ended")
 
+    @retry(retry=retry_if_exception_type(KafkaError), stop=stop_after_delay(30), wait=wait_fixed(0.2), reraise=True)
     def in_states(self, *states: str) -> list[str]:
-        """The transactional ids of this test's pipelines whose transaction is in one of these states."""
+        """The transactional ids of this test's pipelines whose transaction is in one of these states.
+
+        Asked again while coordinators are loading: a woken broker notices late that it was away, and loads them anew.
+        """
         admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap, client_id="tests")
         try:
             listed = admin.list_transactions(state_filters=list(states))

@@ -25,7 +25,6 @@ import json, sys
 import pyarrow as pa
 from tpc.handles import Handle
 from tpc.sinks.kafka import KafkaSink
-from tpc.sinks.kafka_writer import KafkaWriter
 
 servers, topic, handle = sys.argv[1:]
 schema = pa.schema([("key", pa.string()), ("value", pa.string())])
@@ -105,7 +104,7 @@ def test_a_commit_after_the_id_was_initialised_again_is_answered_by_the_marker(
 ) -> None:
     committable = branches.prepare(texts("a"))
     assert verdicts(branches, committable) == [Verdict.COMMITTED]
-    branches.committer._client.fence(committable.resource)  # type: ignore[attr-defined]  # as a reuse of the id does
+    branches.committer._client.fence(committable.resource, 60_000)  # type: ignore[attr-defined]  # as a reuse of the id does
 
     outcome = branches.committer.commit([committable])[0]
 
@@ -172,7 +171,7 @@ def test_a_branch_of_which_nothing_is_known_is_unknown_and_not_lost(branches: Br
 def test_a_fenced_and_then_reused_id_without_a_marker_is_unknown(branches: Branches) -> None:
     committable = branches.prepare(texts("a"))
     branches.committer.abort(branches.committer.in_doubt())
-    branches.committer._client.fence(committable.resource)  # type: ignore[attr-defined]  # an id used by somebody else
+    branches.committer._client.fence(committable.resource, 60_000)  # type: ignore[attr-defined]  # an id used by somebody else
 
     assert verdicts(branches, committable) == [Verdict.UNKNOWN]
 
