@@ -64,7 +64,8 @@ def check_identity(history: History, spark: SparkLog) -> None:
     if history.query_id is None:
         return
     if found is None:
-        logger.warning("Spark's metadata file is missing: written back with query id %s", history.query_id)
+        if history.manifests:  # else nothing has run yet, and the file is written for the first time
+            logger.warning("Spark's metadata file is missing: written back with query id %s", history.query_id)
         spark.restore_metadata(history.query_id)
     elif found != history.query_id:
         raise HistoryMismatchError(
