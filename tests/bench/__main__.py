@@ -63,9 +63,9 @@ def run(
             console.print(f"{name}: {value}")
         if OWN in only.split(","):
             console.print("overhead of an epoch")
-            overhead(arena, results, turns=ROUNDS, epochs=30 if quick else 100)
+            overhead(arena, results, turns=ROUNDS, epochs=20 if quick else 100)
         _latency(arena, results, systems, quick=quick)
-        _warm(arena, results, systems, rows or (1_000_000 if quick else 5_000_000))
+        _warm(arena, results, systems, rows or (800_000 if quick else 5_000_000))
         if not quick:
             _cold(arena, results, systems)
             _variants(arena, results, rows or 2_000_000)
