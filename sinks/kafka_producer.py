@@ -87,11 +87,11 @@ class InitialisedProducer:
             try:
                 return self.producer.init_transactions(min(timeout_s, _INITIALISE_AGAIN_S))
             except (KafkaException, SystemError) as error:
-                code = error.args[0] if isinstance(error, KafkaException) else None
-                timed_out = code is not None and code.code() == KafkaError._TIMED_OUT
+                answer = error.args[0] if isinstance(error, KafkaException) else None  # else the client is broken
+                timed_out = answer is not None and answer.code() == KafkaError._TIMED_OUT
                 if not timed_out:
                     reason = reason_of(error)
-                if (timed_out or (code is not None and code.retriable())) and time.monotonic() < deadline:
+                if (timed_out or (answer is not None and answer.retriable())) and time.monotonic() < deadline:
                     time.sleep(_PAUSE_S)
                     continue
                 raise TransientError(
