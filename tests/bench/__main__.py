@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -19,17 +17,23 @@ from tests.bench.growth import grow
 from tests.bench.latency import trickle
 from tests.bench.overhead import overhead
 from tests.bench.records import VARIANT, Results, Run, closing_line
+from tests.bench.recovery import recovery
 from tests.bench.report import draw, show
 from tests.bench.systems import FLINK_DATASTREAM, FLINK_SQL, LOOP, OWN, SPARK, SYSTEMS, VARIANTS, System
 from tests.bench.throughput import Warm, cold
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 console = Console(highlight=False, soft_wrap=True)
+if not console.is_terminal:
+    console.width = 120
 
 Directory = Annotated[Path, typer.Option(help="for the results; its `work` folder is made anew")]
 INTERVAL_MS = 1000
 """Of all systems in the runs that ratios are computed from."""
 ROWS_PER_EPOCH = 500_000
+"""At most, in tpc and Spark: under full load their epochs take three to five seconds, and follow each other at once."""
+ROWS_PER_SHORT_EPOCH = 150_000
+"""About what comes through in the interval: for the variants that are to commit every second."""
 ROUNDS = 3
 WARM_UP_ROWS = 1_500_000
 FASTEST_MS = {OWN: 0, FLINK_SQL: 100}
@@ -40,10 +44,12 @@ FASTEST_MS = {OWN: 0, FLINK_SQL: 100}
 def run(
     directory: Directory = Path("tpc-bench"),
     quick: Annotated[bool, typer.Option(help="fewer rows, no cold runs, no PyFlink DataStream")] = False,
-    rows: Annotated[int | None, typer.Option(help="of a warm round; a multiple of 100")] = None,
+    rows: Annotated[int | None, typer.Option(help="of a warm round; a multiple of 1000")] = None,
     only: Annotated[str, typer.Option(help="names of systems, with commas between")] = ",".join(SYSTEMS),
 ) -> None:
     """Run the benchmark: records in results.json, a picture in results.png, a table and the ratios on the screen."""
+    if rows is not None and rows % 1000:
+        raise typer.BadParameter("rows must be a multiple of 1000")
     directory.mkdir(parents=True, exist_ok=True)
     work = (directory / "work").resolve()
     shutil.rmtree(work, ignore_errors=True)
@@ -56,6 +62,7 @@ def run(
             **arena.equal_for_all(),
             "interval_ms": INTERVAL_MS,
             "rows_per_epoch": ROWS_PER_EPOCH,
+            "rows_per_epoch_of_variants": {INTERVAL_MS: ROWS_PER_SHORT_EPOCH, 0: ROWS_PER_EPOCH},
             "quick": quick,
         }
         results = Results(directory / "results.json", settings)
@@ -68,8 +75,11 @@ def run(
         _warm(arena, results, systems, rows or (800_000 if quick else 5_000_000))
         if not quick:
             _cold(arena, results, systems)
-            _variants(arena, results, rows or 2_000_000)
-    if not quick:
+        if not quick and OWN in only.split(","):
+            console.print("recovery after a kill")
+            recovery(arena, results, rounds=ROUNDS)
+            _variants(arena, results, rows or 1_500_000)
+    if not quick and OWN in only.split(","):
         console.print("epochs of many branches")
         branches(work / "branches", results)
     _close(results)
@@ -87,8 +97,7 @@ def growth(
     work = (directory / "work").resolve()
     shutil.rmtree(work, ignore_errors=True)
     with Arena(work, None) as arena:
-        found = grow(arena, epochs=epochs, lives=lives)
-    (directory / "growth.json").write_text(json.dumps(asdict(found), indent=1))
+        found = grow(arena, directory / "growth.json", epochs=epochs, lives=lives)
     draw_growth(found, directory / "growth.png")
     for life in found.lives:
         console.print(life)
@@ -122,13 +131,14 @@ def _warm(arena: Arena, results: Results, systems: list[System], rows: int) -> N
             warm.start(group, warm_up_rows=min(rows, WARM_UP_ROWS) // share)
             for number in range(1, ROUNDS + 1):
                 console.print(f"warm, round {number}: {rows // share:,} rows for {', '.join(warm.residents)}")
+                known = len(results.runs)
                 warm.round(number, rows // share)
-                _tell(results.runs[-len(group) :])
+                _tell(results.runs[known:])
 
 
 def _cold(arena: Arena, results: Results, systems: list[System]) -> None:
     for number in range(1, ROUNDS + 1):
-        for system in systems:
+        for system in systems if number % 2 else systems[::-1]:
             rows = 1_000_000 if system.name != FLINK_DATASTREAM else 200_000
             console.print(f"cold, round {number}: {rows:,} rows for {system.name}")
             cold(
@@ -144,30 +154,38 @@ def _cold(arena: Arena, results: Results, systems: list[System]) -> None:
 
 
 def _variants(arena: Arena, results: Results, rows: int) -> None:
-    """One after the other: this library with itself, at the interval of all and as fast as possible."""
-    own = SYSTEMS[OWN]
-    for interval_ms in (INTERVAL_MS, 0):
-        with Warm(arena, results, interval_ms=interval_ms, rows_per_epoch=ROWS_PER_EPOCH, kind=VARIANT) as warm:
-            warm.start([own, *VARIANTS.values()], warm_up_rows=rows)
-            for number in range(1, ROUNDS + 1):
-                console.print(f"variants every {interval_ms} ms, round {number}: {rows:,} rows")
-                warm.round(number, rows)
-                _tell(results.runs[-len(VARIANTS) - 1 :])
+    """This library with itself: in turns at the interval of all; one job after the other where none waits idly.
+
+    A query without an interval asks Kafka for news a hundred times a second: five of them slow each other down.
+    """
+    variants = [SYSTEMS[OWN], *VARIANTS.values()]
+    for interval_ms, rows_per_epoch, groups in (
+        (INTERVAL_MS, ROWS_PER_SHORT_EPOCH, [variants]),
+        (0, ROWS_PER_EPOCH, [[system] for system in variants]),
+    ):
+        for group in groups:
+            with Warm(arena, results, interval_ms=interval_ms, rows_per_epoch=rows_per_epoch, kind=VARIANT) as warm:
+                warm.start(group, warm_up_rows=rows)
+                for number in range(1, ROUNDS + 1):
+                    names = ", ".join(warm.residents)
+                    console.print(f"variants every {interval_ms} ms, round {number}: {rows:,} rows for {names}")
+                    known = len(results.runs)
+                    warm.round(number, rows)
+                    _tell(results.runs[known:])
 
 
 def _latency(arena: Arena, results: Results, systems: list[System], *, quick: bool) -> None:
-    compared = [
-        system for system in systems if system.name in (OWN, FLINK_SQL) or (not quick and system.name in (SPARK, LOOP))
-    ]
-    for number in range(1, 2 if quick else ROUNDS + 1):
-        for interval in ("same", "fastest"):
-            for system in compared:
-                every_ms = INTERVAL_MS if interval == "same" else FASTEST_MS.get(system.name, INTERVAL_MS)
-                if interval == "fastest" and (quick or system.name not in FASTEST_MS):
-                    continue
-                console.print(f"latency, round {number}: {system.name} every {every_ms} ms")
-                trickle(arena, results, system, number=number, seconds=15 if quick else 30, interval_ms=every_ms)
-                _tell(results.runs[-1:])
+    """Every round has the two of the ratio; the first has the others too, which are there to compare with."""
+    same = [(system, INTERVAL_MS) for system in systems if system.name in FASTEST_MS]
+    fastest = [(system, FASTEST_MS[system.name]) for system, _ in same]
+    others = [(system, INTERVAL_MS) for system in systems if system.name in (SPARK, LOOP)]
+    rounds = [same] if quick else [same + fastest + others, *[same + fastest] * (ROUNDS - 1)]
+    for number, trickles in enumerate(rounds, 1):
+        for system, interval_ms in trickles:
+            console.print(f"latency, round {number}: {system.name} every {interval_ms} ms")
+            seconds = 15 if quick else 20
+            trickle(arena, results, system, number=number, seconds=seconds, interval_ms=interval_ms)
+            _tell(results.runs[-1:])
 
 
 def _tell(runs: list[Run]) -> None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
 import psycopg
+from psycopg import sql
 
 from tests.bench.flink import VERSION, Flink
 from tests.bench.running import RunningJob
-from tests.bench.systems import HEAP, JobSettings, System, command, environment
-from tests.bench.watching import Watch
+from tests.bench.systems import BATCH_BYTES, HEAP, LINGER_MS, JobSettings, System, command, environment
+from tests.bench.watching import STATEMENT_MS, Watch
 from tests.bench.work import COMPRESSION, PARTITIONS, TABLE_COLUMNS, Places, drop_topics, make_topics
 from tpc.chaos.stack import Stack
 
@@ -55,44 +58,50 @@ class Arena:
         self._runs += 1
         places = Places.named(f"bench-{self._runs}-{name}")
         make_topics(self.servers, places)
-        self._execute(f"CREATE TABLE {places.table} ({TABLE_COLUMNS})")
+        # A table of millions of rows would be vacuumed while the next system has its turn.
+        self._execute(f"CREATE TABLE {places.table} ({TABLE_COLUMNS}) WITH (autovacuum_enabled = off)")
         self._execute(f"CREATE TABLE {places.table}_tally (origin text primary key, flights bigint)")
         return places
 
     def clear(self, places: Places) -> None:
-        """Remove them."""
+        """Remove them, with what a job that was ended has left prepared."""
         drop_topics(self.servers, places)
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+                connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
         self._execute(f"DROP TABLE {places.table}, {places.table}_tally")
 
     def start(self, system: System, places: Places, *, interval_ms: int, rows_per_epoch: int) -> RunningJob:
-        """A job of `system` on these places."""
-        directory = self.directory / places.source
-        directory.mkdir(parents=True)
-        settings = JobSettings(
-            self.servers, self.dsn, places, directory, interval_ms, rows_per_epoch, self._mongo_uri()
-        )
-        return RunningJob(command(system, settings, self.flink), environment(system), directory / "job.log")
+        """A job of `system` on these places; one that was killed there before goes on."""
+        settings = self.settings(places, interval_ms=interval_ms, rows_per_epoch=rows_per_epoch)
+        settings.directory.mkdir(parents=True, exist_ok=True)
+        return RunningJob(command(system, settings, self.flink), environment(system), settings.directory / "job.log")
 
-    def _mongo_uri(self) -> str | None:
-        return self._stack.uri if self._mongo else None
+    def settings(self, places: Places, *, interval_ms: int, rows_per_epoch: int) -> JobSettings:
+        """What a job on these places is told."""
+        directory = self.directory / places.source
+        mongo = self._stack.uri if self._mongo else None
+        return JobSettings(self.servers, self.dsn, places, directory, interval_ms, rows_per_epoch, mongo)
 
     def watch(self, places: Places, *, with_table: bool = True) -> Watch:
         """Eyes on them."""
         return Watch(self.servers, self.dsn, places, with_table=with_table)
 
     def _execute(self, statement: str) -> None:
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
+        with psycopg.connect(self.dsn, autocommit=True, options=f"-c statement_timeout={STATEMENT_MS}") as connection:
             connection.execute(statement)
 
     def equal_for_all(self) -> dict[str, Any]:
-        """What the figures depend on, as it is and not as it was meant."""
+        """What the figures depend on."""
         with psycopg.connect(self.dsn) as connection:
             postgres = {
                 name: str(connection.execute(f"SHOW {name}").fetchone()[0])  # type: ignore[index]
                 for name in ("server_version", "fsync", "synchronous_commit", "full_page_writes")
             }
         return {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "cores": os.cpu_count(),
+            "memory_gb": psutil.virtual_memory().total >> 30,
             "python": platform.python_version(),
             "pyspark": version("pyspark"),
             "pyflink": VERSION if self.flink else None,
@@ -101,6 +110,7 @@ class Arena:
             "postgres": postgres,
             "acks": "all",
             "compression": COMPRESSION,
+            "producers": f"linger {LINGER_MS} ms, batches of {BATCH_BYTES} bytes; tpc: of up to a megabyte",
             "partitions": PARTITIONS,
             "parallelism": PARTITIONS,
             "jvm_heap": HEAP,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from pathlib import Path
 
 import psycopg
 
 from tests.bench.records import BRANCHES, Results, Run
+from tests.bench.running import JobFailedError, run_script
 from tests.bench.systems import JOBS, OWN, SYSTEMS, JobSettings, command
 from tests.bench.work import Places, make_topics
 from tpc.chaos.kafka_server import KafkaServer
@@ -35,14 +34,10 @@ def branches(directory: Path, results: Results) -> None:
         settings = JobSettings(kafka.bootstrap, postgres.dsn, places, job, 0, 0)
         script = [sys.executable, str(JOBS / "branches.py"), *command(SYSTEMS[OWN], settings, None)[2:]]
         script += ["--partitions", *map(str, PARTITIONS)]
-        with (job / "job.log").open("wb") as log:
-            done = subprocess.run(script, stdout=subprocess.PIPE, stderr=log, timeout=LIMIT_S, check=False, cwd=job)
+        for figures in run_script(script, job, LIMIT_S):
+            results.add(Run(BRANCHES, OWN, 0, figures["partitions"] * 1000, 1, figures))
+    except JobFailedError as error:
+        results.add(Run(BRANCHES, OWN, 0, 0, 1, {}, str(error)))
     finally:
         kafka.kill()
         postgres.kill()
-    for line in done.stdout.decode().splitlines():
-        figures = json.loads(line)
-        results.add(Run(BRANCHES, OWN, 0, figures["partitions"] * 1000, 1, figures))
-    if done.returncode:
-        tail = (job / "job.log").read_text(errors="replace")[-1500:]
-        results.add(Run(BRANCHES, OWN, 0, 0, 1, {}, f"the job ended with {done.returncode}: {tail}"))

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import orjson
 import psycopg
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from tests.bench.arena import Arena
-from tests.bench.records import LATENCY, Results, Run
-from tests.bench.running import JobFailedError
+from tests.bench.reading import committed_reader
+from tests.bench.records import LATENCY, Results, Run, attempt
 from tests.bench.systems import System
 from tests.bench.work import PARTITIONS, Places, flights, message, wanted_in_table
 from tests.support.kafka_topics import SILENT
@@ -25,28 +25,29 @@ ROWS_PER_S = 100
 WARM_UP_S = 10
 LAST_S = 30.0
 TABLE_EVERY_S = 0.02
+LOOK_BACK_S = 3
 READY_S = 120.0
 
 
 def trickle(arena: Arena, results: Results, system: System, *, number: int, seconds: int, interval_ms: int) -> None:
     """One job under a trickle."""
     places = arena.places(f"{system.name}-trickle")
-    figures: dict[str, float] = {}
-    void = None
-    readers = _Readers(arena, places)
-    with arena.start(system, places, interval_ms=interval_ms, rows_per_epoch=500_000) as job:
+
+    def measure() -> dict[str, float]:
+        readers = _Readers(arena, places)
         try:
-            job.wait_until_started()
-            first = _send(arena.servers, places, 0, ROWS_PER_S)
-            readers.wait_for(first, READY_S, job.require_alive)
-            counted_from = _send(arena.servers, places, first, WARM_UP_S * ROWS_PER_S)
-            end = _send(arena.servers, places, counted_from, seconds * ROWS_PER_S)
-            readers.wait_for(end, LAST_S, job.require_alive)
-            figures = readers.figures(counted_from)
-        except (JobFailedError, TimeoutError) as error:
-            void = str(error)
+            with arena.start(system, places, interval_ms=interval_ms, rows_per_epoch=500_000) as job:
+                job.wait_until_started()
+                first = _send(arena.servers, places, 0, ROWS_PER_S)
+                readers.wait_for(first, READY_S, job.require_alive)
+                counted_from = _send(arena.servers, places, first, WARM_UP_S * ROWS_PER_S)
+                end = _send(arena.servers, places, counted_from, seconds * ROWS_PER_S)
+                readers.wait_for(end, LAST_S, job.require_alive)
+                return readers.figures(counted_from)
         finally:
             readers.close()
+
+    figures, void = attempt(measure)
     results.add(Run(LATENCY, system.name, interval_ms, seconds * ROWS_PER_S, number, figures, void))
     arena.clear(places)
 
@@ -79,18 +80,9 @@ class _Readers:
             thread.start()
 
     def _kafka(self) -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._arena.servers,
-                "group.id": f"trickle-{time.time_ns()}",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 10,
-            },
-            logger=SILENT,
-        )
         topics = (self._places.output, self._places.rejected)
-        consumer.assign([TopicPartition(topic, number, 0) for topic in topics for number in range(PARTITIONS)])
+        begin = {(topic, number): 0 for topic in topics for number in range(PARTITIONS)}
+        consumer = committed_reader(self._arena.servers, begin)
         late_ms = self._late_ms["kafka"]
         while not self._ended.is_set():
             for read in consumer.consume(500, 0.02):
@@ -109,8 +101,8 @@ class _Readers:
         query = f"SELECT id, ts FROM {self._places.table} WHERE id > %s"
         with psycopg.connect(self._arena.dsn, autocommit=True) as connection:
             while not self._ended.wait(TABLE_EVERY_S):
-                # Two tasks commit apart from each other in some systems: rows of the last second are looked at again.
-                rows = connection.execute(query, [newest - 10 * ROWS_PER_S]).fetchall()
+                # Two tasks commit apart from each other in some systems: the newest rows are looked at again.
+                rows = connection.execute(query, [newest - LOOK_BACK_S * ROWS_PER_S]).fetchall()
                 now_ms = time.time() * 1000
                 for number, ts in rows:
                     late_ms.setdefault(number, now_ms - ts)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.bench.systems import FLINK_SQL, LOOP, OWN, SPARK
 
-WARM, COLD, LATENCY, OVERHEAD, VARIANT, BRANCHES = "warm", "cold", "latency", "overhead", "variant", "branches"
-RUNS_OF_A_MEDIAN = 3
+WARM, COLD, LATENCY, OVERHEAD = "warm", "cold", "latency", "overhead"
+VARIANT, RECOVERY, BRANCHES = "variant", "recovery", "branches"
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,11 @@ class Run:
     """One measurement. `void` says why it does not count.
 
     `figures` by kind. warm and variant: rows_per_s (whole round), steady_rows_per_s (without its first 20 s, where it
-    lasted longer), seconds; cold: rows_per_s (process start included), seconds, first_s; latency: p50_ms and p99_ms in
-    Kafka and in the table; overhead: p50_ms of an epoch with and without the protocol; branches: seconds per phase of
-    an epoch of so many branches per sink. All but the last two: cpu_s and peak_mb of the job.
+    lasted longer), seconds; cold: rows_per_s (process start included), seconds, first_s; latency: p50_ms and p99_ms of
+    `kafka_` and `table_`; overhead: own_p50_ms and plain_p50_ms of an epoch; recovery: seconds from the start
+    of the next process to the first new epoch, and whether one was in doubt; branches: seconds per phase of an epoch of
+    so many branches per sink. warm, variant and cold have cpu_s and peak_mb of the job too, and how often something
+    became visible (commits); warm and variant what the waiting jobs used meanwhile (others_cpu_s).
     """
 
     kind: str
@@ -109,6 +111,14 @@ def closing_line(results: Results) -> str:
 
     parts = [f"{name} {shown(name, 2)}" for name in ("spark", "flink", "raw")]
     return f"ratios: {' '.join(parts)} overhead_ms {shown('overhead_ms', 0)} latency {shown('latency', 2)}"
+
+
+def attempt(measure: Callable[[], dict[str, float]]) -> tuple[dict[str, float], str | None]:
+    """The figures of a run, or why it is void: one that fails must not take the others with it."""
+    try:
+        return measure(), None
+    except Exception as error:  # noqa: BLE001  whatever it is, it is kept in the record and shown at the end
+        return {}, f"{type(error).__name__}: {error}"
 
 
 def spread(values: Sequence[float]) -> str:

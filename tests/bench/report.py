@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.records import BRANCHES, COLD, LATENCY, OVERHEAD, VARIANT, WARM, Results, Run, spread
+from tests.bench.records import BRANCHES, COLD, LATENCY, OVERHEAD, RECOVERY, VARIANT, WARM, Results, Run, spread
 from tests.bench.systems import OWN, SYSTEMS, VARIANTS
 
 _ALL = {**SYSTEMS, **VARIANTS}
@@ -36,6 +36,11 @@ def show(results: Results, console: Console) -> None:
                 f"turn {run.round}: an epoch takes {run.figures['own_p50_ms']:.0f} ms with the protocol and "
                 f"{run.figures['plain_p50_ms']:.0f} ms without (p50)"
             )
+    for name in _systems(results, RECOVERY):
+        seconds = results.values(RECOVERY, name, "recovery_s")
+        shown = ", ".join(f"{value:.1f}" for value in sorted(seconds))
+        sinks = "Kafka and PostgreSQL" if name == OWN else "Kafka alone"
+        console.print(f"after a kill, start of the process to the first new epoch: {name}, {sinks}: {shown} s")
     for run in results.runs:
         if run.kind == BRANCHES and run.void is None:
             shown = ", ".join(f"{name} {value:g}" for name, value in run.figures.items())
@@ -56,12 +61,13 @@ def _rates(results: Results, kind: str, title: str, interval_ms: int) -> Table:
         "median",
         "lowest - highest",
         "after 20 s",
+        "commits",
         "CPU s",
         "peak MB",
         "runs",
         "tpc is",
     ):
-        table.add_column(column, justify="left" if column == "system" else "right")
+        table.add_column(column, justify="left" if column == "system" else "right", no_wrap=True)
 
     def median(system: str, figure: str) -> float | None:
         return results.median(kind, system, figure, interval_ms)
@@ -76,6 +82,7 @@ def _rates(results: Results, kind: str, title: str, interval_ms: int) -> Table:
             _number(rate),
             spread(rates),
             _number(median(name, "steady_rows_per_s")),
+            _number(median(name, "commits")),
             _number(median(name, "cpu_s")),
             _number(median(name, "peak_mb")),
             f"{len(rates)} of {len(started)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psutil
 
@@ -26,17 +28,19 @@ class JobFailedError(Exception):
 class RunningJob:
     """A context manager around a job's processes. `cpu_s` and `peak_mb` count the job's tree, no servers."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], log: Path, *, answers: Path | None = None
+    ) -> None:
         self.log = log
         self.started_at = time.time()
         self.peak_mb = 0
         self._cpu_s: dict[int, float] = {}
-        with log.open("wb") as output:
+        with log.open("wb") as errors, (answers or log).open("ab") as output:
             self.process = subprocess.Popen(
                 command,
                 env={**os.environ, **environment},
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=errors,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd=log.parent,
@@ -84,7 +88,9 @@ class RunningJob:
             self.peak_mb = max(self.peak_mb, size >> 20)
 
     def end(self) -> None:
-        """End the job and whatever it has started."""
+        """End the job and whatever it has started; a second call does nothing."""
+        if self._ended.is_set():
+            return
         self._ended.set()
         self._meter.join()
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -104,3 +110,21 @@ class RunningJob:
         self, _type: type[BaseException] | None, _value: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         self.end()
+
+
+def run_script(
+    command: Sequence[str], directory: Path, limit_s: float, *, name: str = "job", ends_with: int = 0
+) -> list[dict[str, Any]]:
+    """Run a job that ends by itself: its lines of JSON.
+
+    Raises `JobFailedError` when it ends otherwise than with `ends_with`, or not within `limit_s`.
+    """
+    answers = directory / f"{name}.jsonl"
+    with RunningJob(command, {}, directory / f"{name}.log", answers=answers) as job:
+        try:
+            code = job.process.wait(limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise JobFailedError(f"the job did not end within {limit_s:g} s: {job.tail()}") from error
+        if code != ends_with:
+            raise JobFailedError(f"the job ended with {code}: {job.tail()}")
+    return [json.loads(line) for line in answers.read_text().splitlines()]

@@ -12,6 +12,8 @@ from tests.bench.work import COMPRESSION, Places
 
 JOBS = Path(__file__).parent / "jobs"
 HEAP = "2g"
+LINGER_MS, BATCH_BYTES = 50, 262_144
+"""Of the peers' producers. Their defaults (0 ms, 16 KB in Java) make many small requests."""
 OWN, SPARK, FLINK_SQL, FLINK_DATASTREAM, LOOP = "tpc", "spark", "flink-sql", "flink-datastream", "loop"
 
 
@@ -28,16 +30,19 @@ class System:
     with_table: bool = True
     """Whether the good rows are to be in the table too."""
     with_mongo: bool = False
+    with_files: bool = False
+    with_tally: bool = False
+    """Whether a stateful query counts rows in a table of its own."""
 
 
 SYSTEMS: Mapping[str, System] = {
     system.name: system
     for system in (
         System(OWN, "tpc", "exactly once, Kafka and PostgreSQL as one unit", "own.py"),
-        System(SPARK, "Spark foreachBatch, Kafka + JDBC", "at least once", "spark_foreach_batch.py"),
+        System(SPARK, "Spark foreachBatch", "Kafka + JDBC, at least once", "spark_foreach_batch.py"),
         System(FLINK_SQL, "PyFlink SQL", "exactly once in Kafka, at least once in PostgreSQL", "flink_sql.py", True),
         System(FLINK_DATASTREAM, "PyFlink DataStream", "as PyFlink SQL", "flink_datastream.py", True),
-        System(LOOP, "hand-written loop, 2 processes", "exactly once in Kafka, uncoordinated", "loop.py"),
+        System(LOOP, "hand-written loop", "two processes; exactly once in Kafka, uncoordinated", "loop.py"),
     )
 }
 
@@ -45,7 +50,14 @@ VARIANTS: Mapping[str, System] = {
     system.name: system
     for system in (
         System("tpc-kafka", "tpc, Kafka", "", "own.py", arguments=("--sinks", "kafka"), with_table=False),
-        System("tpc-files", "tpc, + files", "", "own.py", arguments=("--sinks", "kafka,postgres,files")),
+        System(
+            "tpc-files",
+            "tpc, + files",
+            "",
+            "own.py",
+            arguments=("--sinks", "kafka,postgres,files"),
+            with_files=True,
+        ),
         System(
             "tpc-all",
             "tpc, + MongoDB + files",
@@ -53,8 +65,9 @@ VARIANTS: Mapping[str, System] = {
             "own.py",
             arguments=("--sinks", "kafka,postgres,mongo,files"),
             with_mongo=True,
+            with_files=True,
         ),
-        System("tpc-stateful", "tpc, deduplicate + tally", "", "own.py", arguments=("--stateful",)),
+        System("tpc-stateful", "tpc, deduplicate + tally", "", "own.py", arguments=("--stateful",), with_tally=True),
     )
 }
 """This library with other sinks, and with state; MongoDB is the local stand-in."""
@@ -83,6 +96,7 @@ def command(system: System, settings: JobSettings, flink: Flink | None) -> list[
         *("--directory", str(settings.directory)),
         *("--interval-ms", str(settings.interval_ms), "--rows-per-epoch", str(settings.rows_per_epoch)),
         *("--compression", COMPRESSION, "--heap", HEAP, *system.arguments),
+        *("--linger-ms", str(LINGER_MS), "--batch-bytes", str(BATCH_BYTES)),
         *(("--mongo", str(settings.mongo)) if system.with_mongo else ()),
     ]
     if not system.is_flink:

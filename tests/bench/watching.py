@@ -1,6 +1,6 @@
 """What somebody downstream can see: when the rows of a round became visible, and whether they are the right ones.
 
-Visible in Kafka is what lies below the last stable offset, in PostgreSQL what `count(*)` counts. Control records take
+Visible in Kafka is what lies below the last stable offset, in PostgreSQL what a query finds. Control records take
 offsets too, so offsets only say when to look: in the end all messages are read and their ids counted, and the time is
 that of the first sample whose stable offsets lie behind the last real message of every partition.
 """
@@ -11,26 +11,24 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
-import numpy as np
 import psycopg
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # public, not in __all__
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
+from tests.bench.reading import Offsets, Reader
+from tests.bench.table import SAMPLE_S, TableRound
 from tests.bench.work import PARTITIONS, Places
 from tests.support.kafka_topics import SILENT
 
-KAFKA_EVERY_S = 0.05
-TABLE_EVERY_S = 0.25
-DEADLINE_S = 30.0
-IDLE_S = 2.0
-
-Offsets = dict[tuple[str, int], int]
+DEADLINE_S = 20.0
+STATEMENT_MS = 120_000
 
 
 class NotVisibleError(Exception):
-    """The rows did not all come in time, or are not the right ones: the run is void."""
+    """The rows did not all come in time: the run is void."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,11 @@ class Seen:
     steps: list[tuple[float, int]]
     """Time and number of offsets that were visible in Kafka."""
 
+    @property
+    def commits(self) -> int:
+        """How often something became visible."""
+        return sum(later > earlier for (_, earlier), (_, later) in pairwise(self.steps))
+
 
 class Watch:
     """Watches the places of one job. Between rounds `rewind` makes what is there the beginning."""
@@ -51,9 +54,10 @@ class Watch:
         self._places = places
         self._topics = (places.output, places.rejected)
         self._admin = AdminClient({"bootstrap.servers": servers}, logger=SILENT)
-        self._postgres = psycopg.connect(dsn, autocommit=True) if with_table else None
-        if self._postgres is not None:
-            self._postgres.execute("SET max_parallel_workers_per_gather = 0")
+        self._postgres = None
+        if with_table:
+            options = f"-c statement_timeout={STATEMENT_MS} -c max_parallel_workers_per_gather=0"
+            self._postgres = psycopg.connect(dsn, autocommit=True, options=options)
         self._begin = self.stable_offsets()
 
     def close(self) -> None:
@@ -61,7 +65,9 @@ class Watch:
         if self._postgres is not None:
             self._postgres.close()
 
-    @retry(retry=retry_if_exception_type(KafkaException), stop=stop_after_delay(DEADLINE_S), wait=wait_fixed(0.2))
+    @retry(
+        retry=retry_if_exception_type(KafkaException), stop=stop_after_attempt(5), wait=wait_fixed(0.5), reraise=True
+    )
     def stable_offsets(self) -> Offsets:
         """The last stable offset of every partition of both topics; a new topic has no leader for a moment."""
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -71,6 +77,10 @@ class Watch:
         )
         return {(place.topic, place.partition): future.result().offset for place, future in answers.items()}
 
+    def reader(self, first_id: int, rows: int) -> Reader:
+        """A reader of what came since the last `rewind`."""
+        return Reader(self._servers, self._places, self._begin, first_id, rows)
+
     def rewind(self) -> None:
         """Forget the round before: later messages count, and the table is empty."""
         self._begin = self.stable_offsets()
@@ -78,121 +88,70 @@ class Watch:
             self._postgres.execute(f"TRUNCATE {self._places.table}")
             self._postgres.execute("CHECKPOINT")
 
-    def wait(self, first_id: int, rows: int, in_table: int, limit_s: float, alive: Callable[[], None]) -> Seen:
-        """Return when the rows `first_id`... are visible everywhere, and checked. Raises `NotVisibleError`."""
-        kafka: list[tuple[float, Offsets]] = []
-        table: list[tuple[float, int]] = []
+    def wait(self, first_id: int, rows: int, limit_s: float, alive: Callable[[], None]) -> Seen:
+        """Return when the rows `first_id`... are visible everywhere, and checked.
+
+        Raises `NotVisibleError`, and `WrongRowsError` when what came is not what belongs there.
+        """
+        steps: list[tuple[float, Offsets]] = []
         ended = threading.Event()
-        counting = threading.Thread(target=self._count, args=(table, ended), daemon=True)
-        counting.start()
-        reader = _Reader(self._servers, self._begin, first_id, rows)
-        deadline = time.monotonic() + limit_s
+        samplers = [threading.Thread(target=self._sample, args=(steps, ended), daemon=True)]
+        table = None
+        if self._postgres is not None:
+            table = TableRound(self._postgres, self._places.table, first_id, rows)
+            samplers.append(threading.Thread(target=table.sample, args=(ended,), daemon=True))
+        reader = self.reader(first_id, rows)
         try:
-            looked_at: Offsets = self._begin
-            while True:
-                alive()
-                offsets = self.stable_offsets()
-                kafka.append((time.time(), offsets))
-                there = self._postgres is None or (bool(table) and table[-1][1] >= in_table)
-                if there and offsets != looked_at and self._moved(offsets) >= rows:
-                    looked_at = offsets
-                    if reader.read() >= rows:
-                        break
-                if time.monotonic() > deadline:
-                    raise NotVisibleError(
-                        f"after {limit_s:g} s {reader.read()} of {rows} rows are in Kafka, "
-                        f"{table[-1][1] if table else 0} of {in_table} in the table"
-                    )
-                time.sleep(KAFKA_EVERY_S)
+            for sampler in samplers:
+                sampler.start()
+            self._read_all(reader, rows, table, steps, limit_s, alive)
+            reader.require_all()
+            if table is not None:
+                table.require_right()
         finally:
             ended.set()
-            counting.join()
+            for sampler in samplers:
+                sampler.join()
             reader.close()
-        reader.require_right()
-        self._require_table(first_id, in_table)
-        return self._seen(kafka, table, reader.last, in_table)
+        steps.append((time.time(), self.stable_offsets()))
+        return self._seen(steps, table, reader.last)
+
+    def _read_all(
+        self,
+        reader: Reader,
+        rows: int,
+        table: TableRound | None,
+        steps: list[tuple[float, Offsets]],
+        limit_s: float,
+        alive: Callable[[], None],
+    ) -> None:
+        """Return when there are as many rows as there should be."""
+        deadline = time.monotonic() + limit_s
+        looked_at = self._begin
+        while True:
+            time.sleep(SAMPLE_S)
+            alive()
+            offsets = steps[-1][1] if steps else self._begin
+            there = table is None or table.has_all()
+            if there and offsets != looked_at and self._moved(offsets) >= rows:
+                looked_at = offsets
+                if reader.read() >= rows:
+                    return
+            if time.monotonic() > deadline:
+                in_table = "no table" if table is None else f"{'all' if there else 'not all'} in the table"
+                raise NotVisibleError(f"after {limit_s:g} s {reader.read()} of {rows} rows are in Kafka, {in_table}")
 
     def _moved(self, offsets: Offsets) -> int:
         return sum(offsets.values()) - sum(self._begin.values())
 
-    def _count(self, found: list[tuple[float, int]], ended: threading.Event) -> None:
-        """Count the table's rows now and then, seldom enough not to be a load."""
-        while self._postgres is not None and not ended.is_set():
-            began = time.time()
-            row = self._postgres.execute(f"SELECT count(*) FROM {self._places.table}").fetchone()
-            now = time.time()
-            found.append((now, int(row[0]) if row else 0))
-            ended.wait(max(TABLE_EVERY_S, 8 * (now - began)))
+    def _sample(self, steps: list[tuple[float, Offsets]], ended: threading.Event) -> None:
+        while not ended.wait(SAMPLE_S):
+            steps.append((time.time(), self.stable_offsets()))
 
-    def _require_table(self, first_id: int, in_table: int) -> None:
-        if self._postgres is None:
-            return
-        row = self._postgres.execute(
-            f"SELECT count(*), count(DISTINCT id), min(id) FROM {self._places.table}"
-        ).fetchone()
-        assert row is not None
-        if (row[0], row[1]) != (in_table, in_table) or row[2] < first_id:
-            raise NotVisibleError(f"the table has {row[0]} rows with {row[1]} ids from {row[2]} on, not {in_table}")
-
-    def _seen(
-        self, kafka: list[tuple[float, Offsets]], table: list[tuple[float, int]], last: Offsets, in_table: int
-    ) -> Seen:
-        steps = [(at, self._moved(offsets)) for at, offsets in kafka]
+    def _seen(self, found: list[tuple[float, Offsets]], table: TableRound | None, last: Offsets) -> Seen:
+        steps = [(at, self._moved(offsets)) for at, offsets in found]
         first_at = next(at for at, moved in steps if moved > 0)
-        last_at = next(at for at, offsets in kafka if all(offsets[place] > offset for place, offset in last.items()))
-        if self._postgres is not None:
-            first_at = min(first_at, next(at for at, rows in table if rows > 0))
-            last_at = max(last_at, next(at for at, rows in table if rows >= in_table))
+        last_at = next(at for at, offsets in found if all(offsets[place] > offset for place, offset in last.items()))
+        if table is not None and table.first_at is not None and table.all_at is not None:
+            first_at, last_at = min(first_at, table.first_at), max(last_at, table.all_at)
         return Seen(first_at, last_at, steps)
-
-
-class _Reader:
-    """Reads committed messages from given offsets on, and counts which ids came."""
-
-    def __init__(self, servers: str, begin: Offsets, first_id: int, rows: int) -> None:
-        self.last: Offsets = {}
-        self._first_id = first_id
-        self._times = np.zeros(rows, np.int32)
-        self._strangers = 0
-        self._rows = 0
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                "group.id": f"reader-{time.time_ns()}",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            },
-            logger=SILENT,
-        )
-        self._consumer.assign(
-            [TopicPartition(topic, partition, offset) for (topic, partition), offset in begin.items()]
-        )
-
-    def read(self) -> int:
-        """Read what there is; the number of rows so far."""
-        until = time.monotonic() + IDLE_S
-        wanted = len(self._times)
-        while time.monotonic() < until and self._rows < wanted:
-            for message in self._consumer.consume(10_000, 0.2):
-                value = message.value()
-                if message.error() or value is None:
-                    continue
-                until = time.monotonic() + IDLE_S
-                self._rows += 1
-                number = int(value[value.index(b":") + 1 : value.index(b",")]) - self._first_id
-                if 0 <= number < wanted:
-                    self._times[number] += 1
-                else:
-                    self._strangers += 1
-                self.last[(str(message.topic()), int(message.partition() or 0))] = int(message.offset() or 0)
-        return self._rows
-
-    def require_right(self) -> None:
-        """Raise `NotVisibleError` unless every id came once, and no other."""
-        wrong = int((self._times != 1).sum())
-        if wrong or self._strangers:
-            raise NotVisibleError(f"{wrong} ids did not come exactly once, {self._strangers} do not belong here")
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._consumer.close()

@@ -20,6 +20,7 @@ MEMORY_DISK = Path("/dev/shm")
 
 
 class TestPostgresLog(LogConformance):
+    RACES = 1000
     SECRETS = (PASSWORD,)
     NO_LOST_ANSWER = ""
     NO_DAMAGE = ""

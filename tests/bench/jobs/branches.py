@@ -11,6 +11,7 @@ import json
 import statistics
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,11 @@ def measure(given: argparse.Namespace, partitions: int) -> dict[str, Any]:
     made = pipeline(given, partitions)
     failpoints.install({"epoch.decided": crash_when_decided(EPOCHS)})
     query = made.start()
-    while query.isActive:
-        time.sleep(0.05)
+    with suppress(CrashError):
+        query.awaitTermination()
     failpoints.install({})
+    if query.history()[-1]["status"] == "complete":
+        raise RuntimeError(f"the epoch {EPOCHS} of {partitions} partitions is not in doubt: {query.history()[-1]}")
     complete = [row for row in query.history() if row["status"] == "complete"][1:]
     phases = {
         name: statistics.median(row["seconds"].get(name, 0.0) for row in complete) for name in complete[0]["seconds"]

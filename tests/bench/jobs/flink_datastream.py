@@ -64,6 +64,8 @@ def kafka_sink(given: argparse.Namespace, topic: str) -> Any:
         .set_property("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
         .set_property("compression.type", given.compression)
         .set_property("acks", "all")
+        .set_property("linger.ms", str(given.linger_ms))
+        .set_property("batch.size", str(given.batch_bytes))
         .build()
     )
 

@@ -25,6 +25,7 @@ def configuration(given: argparse.Namespace, jars: str) -> Configuration:
         "python.executable": sys.executable,  # else the workers are whatever `python` is on the path
         "python.client.executable": sys.executable,
         "parallelism.default": "2",
+        "pipeline.object-reuse": "true",
         "execution.checkpointing.interval": f"{given.interval_ms}ms",
         "execution.checkpointing.mode": "EXACTLY_ONCE",
         "execution.checkpointing.dir": f"file://{Path(given.directory).resolve()}/checkpoint",

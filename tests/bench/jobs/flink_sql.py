@@ -29,7 +29,9 @@ def main() -> None:
             'key.format' = 'raw', 'key.fields' = 'k', 'value.format' = 'json',
             'value.fields-include' = 'EXCEPT_KEY', 'sink.delivery-guarantee' = 'exactly-once',
             'sink.transactional-id-prefix' = '{topic}', 'properties.compression.type' = '{given.compression}',
-            'properties.acks' = 'all', 'properties.transaction.timeout.ms' = '{TRANSACTION_TIMEOUT_MS}')"""
+            'properties.acks' = 'all', 'properties.linger.ms' = '{given.linger_ms}',
+            'properties.batch.size' = '{given.batch_bytes}',
+            'properties.transaction.timeout.ms' = '{TRANSACTION_TIMEOUT_MS}')"""
         )
     tables.execute_sql(
         """CREATE TEMPORARY VIEW computed AS SELECT CAST(id AS STRING) k, id, origin, dest, ts,

@@ -1,22 +1,41 @@
-"""Epochs without end, each of a few rows: prints how the pipeline does, a line of JSON for every hundred epochs."""
+"""Epochs without end, each of a few rows: prints how the pipeline does, a line of JSON for every hundred epochs.
+
+It ends by killing itself, in whatever epoch it is then: the next life has to recover.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import statistics
 import time
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
 
 import psutil
 from own import arguments, start
 
 EVERY = 100
-POLL_S = 0.5
+POLL_S = 2.0
+"""Spark keeps the progress of the last hundred epochs."""
 
 
-def memory_mb() -> int:
-    """Resident memory of the driver, its JVM and its Python workers."""
+def memory() -> dict[str, int]:
+    """Resident memory of the driver, of its JVM and of its Python workers, in MB."""
     driver = psutil.Process()
-    return sum(process.memory_info().rss for process in [driver, *driver.children(recursive=True)]) >> 20
+    found = {"driver_mb": driver.memory_info().rss >> 20, "jvm_mb": 0, "workers_mb": 0}
+    for process in driver.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # Spark ends workers that have nothing to do
+            found["jvm_mb" if process.name() == "java" else "workers_mb"] += process.memory_info().rss >> 20
+    return found
+
+
+def ended_at(progress: Any) -> float:
+    """When an epoch was complete, in seconds since 1970."""
+    began = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
+    return began.timestamp() + progress["durationMs"]["triggerExecution"] / 1000
 
 
 def main() -> None:
@@ -26,27 +45,34 @@ def main() -> None:
     given = parser.parse_args()
     began_at = psutil.Process().create_time()
     query = start(given)
-    led_s = time.time() - began_at
-    recovery_s = None
-    seen: dict[int, int] = {}
-    while max(seen, default=-1) < given.until_epoch:
+    started_s = time.time() - began_at
+    recovery_s = 0.0
+    newest = -1
+    epoch_ms: list[int] = []
+    while newest < given.until_epoch:
         if (error := query.exception()) is not None:
             raise error
         for progress in query.recentProgress:
-            if progress["numInputRows"]:
-                recovery_s = recovery_s or time.time() - began_at
-                seen[progress["batchId"]] = progress["durationMs"]["triggerExecution"]
-        while len(seen) > EVERY:
-            chunk = sorted(seen)[:EVERY]
-            body = {
-                "epoch": chunk[-1],
-                "epoch_ms": statistics.median(seen.pop(epoch) for epoch in chunk),
-                "memory_mb": memory_mb(),
-                "led_s": round(led_s, 2),
-                "recovery_s": None if recovery_s is None else round(recovery_s, 2),
-            }
-            print(json.dumps(body), flush=True)  # noqa: T201  what the harness reads
+            if not progress["numInputRows"] or progress["batchId"] <= newest:
+                continue
+            newest = progress["batchId"]
+            recovery_s = recovery_s or ended_at(progress) - began_at
+            epoch_ms.append(progress["durationMs"]["triggerExecution"])
+            if len(epoch_ms) == EVERY:
+                body = {
+                    "epoch": newest,
+                    "epoch_ms": statistics.median(epoch_ms),
+                    "slowest_ms": max(epoch_ms),
+                    **memory(),
+                    "memory_mb": sum(memory().values()),
+                    "started_s": round(started_s, 2),
+                    "led_s": round(started_s, 2),
+                    "recovery_s": round(recovery_s, 2),
+                }
+                print(json.dumps(body), flush=True)  # noqa: T201  what the harness reads
+                epoch_ms.clear()
         time.sleep(POLL_S)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -43,8 +43,8 @@ class Loop:
             {
                 "bootstrap.servers": given.servers,
                 "transactional.id": f"{group}-{partition}",
-                "linger.ms": 20,
-                "batch.size": 262_144,
+                "linger.ms": given.linger_ms,
+                "batch.size": given.batch_bytes,
                 "queue.buffering.max.messages": 1_000_000,
                 "transaction.timeout.ms": 60_000,
                 "compression.type": given.compression,

@@ -55,7 +55,9 @@ def start(given: argparse.Namespace) -> PipelineQuery:
         files = FileSink(directory / "files", format="parquet")
         writing.to(files, where=GOOD, select=fields, exact_floats=True)
     if "mongo" in sinks:
-        mongo = MongoSink("tally", uri=given.mongo, database="bench", key="origin", merge={"flights": "add"})
+        mongo = MongoSink(
+            f"{given.table}_tally", uri=given.mongo, database="bench", key="origin", merge={"flights": "add"}
+        )
         writing.to(mongo, where=GOOD, select=tally())
     if given.stateful:
         table = f"{given.table}_tally"

@@ -33,6 +33,8 @@ def main() -> None:
             .option("kafka.bootstrap.servers", given.servers)
             .option("kafka.compression.type", given.compression)
             .option("kafka.acks", "all")
+            .option("kafka.linger.ms", given.linger_ms)
+            .option("kafka.batch.size", given.batch_bytes)
             .save()
         )
         if given.table:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from arguments import SCHEMA
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tpc.chaos.jars import Coordinates, fetch
+from tpc.chaos.jars import Coordinates, fetch, jar_set
 from tpc.chaos.spark_session import spark_session
 
 POSTGRES_DRIVER = Coordinates((("org.postgresql", "postgresql", "42.7.14"),), transitive=False)
@@ -17,22 +16,16 @@ POSTGRES_DRIVER = Coordinates((("org.postgresql", "postgresql", "42.7.14"),), tr
 
 def session(given: argparse.Namespace) -> SparkSession:
     """A session as a production job has it: with the optimising compiler and PostgreSQL's driver."""
-    jars = ",".join(str(jar) for name in ("spark-kafka",) for jar in _jars(name))
+    jars = [*jar_set("spark-kafka"), *fetch("postgres-driver", POSTGRES_DRIVER)]
     return spark_session(
         "bench",
         directory=given.directory,
         extra={
-            "spark.jars": ",".join([jars, *map(str, fetch("postgres-driver", POSTGRES_DRIVER))]),
+            "spark.jars": ",".join(map(str, jars)),
             "spark.driver.memory": given.heap,
             "spark.driver.extraJavaOptions": "",
         },
     )
-
-
-def _jars(name: str) -> list[Any]:
-    from tpc.chaos.jars import jar_set
-
-    return list(jar_set(name))
 
 
 def rows(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
