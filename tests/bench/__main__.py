@@ -36,6 +36,7 @@ ROWS_PER_SHORT_EPOCH = 150_000
 """About what comes through in the interval: for the variants that are to commit every second."""
 ROUNDS = 3
 WARM_UP_ROWS = 1_500_000
+LATENCY_S = 15
 FASTEST_MS = {OWN: 0, FLINK_SQL: 100}
 """What gives each system its lowest latency."""
 
@@ -70,7 +71,7 @@ def run(
             console.print(f"{name}: {value}")
         if OWN in only.split(","):
             console.print("overhead of an epoch")
-            overhead(arena, results, turns=ROUNDS, epochs=20 if quick else 100)
+            overhead(arena, results, turns=ROUNDS, epochs=20 if quick else 60)
         _latency(arena, results, systems, quick=quick)
         _warm(arena, results, systems, rows or (800_000 if quick else 5_000_000))
         if not quick:
@@ -78,7 +79,7 @@ def run(
         if not quick and OWN in only.split(","):
             console.print("recovery after a kill")
             recovery(arena, results, rounds=ROUNDS)
-            _variants(arena, results, rows or 1_500_000)
+            _variants(arena, results, rows or 900_000)
     if not quick and OWN in only.split(","):
         console.print("epochs of many branches")
         branches(work / "branches", results)
@@ -183,8 +184,7 @@ def _latency(arena: Arena, results: Results, systems: list[System], *, quick: bo
     for number, trickles in enumerate(rounds, 1):
         for system, interval_ms in trickles:
             console.print(f"latency, round {number}: {system.name} every {interval_ms} ms")
-            seconds = 15 if quick else 20
-            trickle(arena, results, system, number=number, seconds=seconds, interval_ms=interval_ms)
+            trickle(arena, results, system, number=number, seconds=LATENCY_S, interval_ms=interval_ms)
             _tell(results.runs[-1:])
 
 

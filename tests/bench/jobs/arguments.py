@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--interval-ms", type=int, required=True, help="between epochs; 0: as fast as possible")
     made.add_argument("--rows-per-epoch", type=int, default=500_000, help="at most, for systems that want a bound")
     made.add_argument("--compression", required=True)
-    made.add_argument("--linger-ms", type=int, default=50, help="of a producer that is not the library's")
-    made.add_argument("--batch-bytes", type=int, default=262_144, help="of such a producer, too")
+    made.add_argument("--linger-ms", type=int, required=True, help="of a producer that is not the library's")
+    made.add_argument("--batch-bytes", type=int, required=True, help="of such a producer, too")
     made.add_argument("--heap", required=True, help="of the Java virtual machine, as in -Xmx")
     return made

@@ -34,7 +34,7 @@ class Loop:
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed",
-                "fetch.wait.max.ms": 20,
+                "fetch.wait.max.ms": 100,
                 "queued.max.messages.kbytes": 65536,
             }
         )
