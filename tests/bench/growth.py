@@ -89,7 +89,7 @@ def draw(growth: Growth, path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, (times, memory, recovery, left) = plt.subplots(4, 1, figsize=(10, 10), sharex=True, constrained_layout=True)
+    figure, (times, memory, recovery, left) = plt.subplots(4, 1, figsize=(12, 9), sharex=True, constrained_layout=True)
     at = [row["epoch"] for row in growth.epochs]
     times.plot(at, [row["epoch_ms"] for row in growth.epochs], color="#2f6f4f")
     times.set(title="time of an epoch, ms (medians of 100)", ylim=(0, None))
@@ -105,8 +105,8 @@ def draw(growth: Growth, path: Path) -> None:
         ("recovery_s", "to the end of the first epoch", "#2f6f4f"),
         ("started_s", "to the start of the query", "#9aa5b1"),
     ):
-        recovery.plot(lives, [life[name] for life in growth.lives], "o-", color=colour, label=label)
-    recovery.set(title="start of each life, s (over the epoch it ended with)", ylim=(0, None))
+        recovery.plot([0, *lives[:-1]], [life[name] for life in growth.lives], "o-", color=colour, label=label)
+    recovery.set(title="start of a life after a kill, s", ylim=(0, None))
     for name, label, colour in (
         ("log_files", "files of the log", "#2f6f4f"),
         ("kafka_groups", "groups that hold Kafka's markers", "#c98b3a"),
@@ -115,6 +115,6 @@ def draw(growth: Growth, path: Path) -> None:
         left.plot(lives, [life[name] for life in growth.lives], "o-", color=colour, label=label)
     left.set(title="left behind after each life", xlabel="epoch", ylim=(0, None))
     for axes in (memory, recovery, left):
-        axes.legend(loc="center right")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     figure.savefig(path, dpi=110)
     plt.close(figure)

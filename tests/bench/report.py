@@ -130,19 +130,24 @@ def draw(results: Results, path: Path) -> None:
     values = [results.median(WARM, name, "rows_per_s") or 0 for name in names]
     labels = [f"{SYSTEMS[name].label}\n{SYSTEMS[name].guarantee}" for name in names]
     colours = [OWN_COLOUR if name == OWN else PEER_COLOUR for name in names]
-    bars = rates.barh(labels, values, color=colours)
-    rates.bar_label(bars, [f"{value:,.0f}" for value in values], padding=4)
-    for place, name in enumerate(names):
-        rates.plot(runs := results.values(WARM, name, "rows_per_s"), [place] * len(runs), "|", color="black")
+    rates.barh(labels, values, color=colours)
+    for place, (name, value) in enumerate(zip(names, values, strict=True)):
+        runs = results.values(WARM, name, "rows_per_s")
+        rates.plot(runs, [place] * len(runs), "|", color="black")
+        rates.annotate(f"{value:,.0f}", (max([*runs, 0]), place), (6, 0), textcoords="offset points", va="center")
     rates.set(title="rows/s, Kafka to 2 topics + PostgreSQL (warm, median)", xlim=(0, 1.2 * max([*values, 1])))
     rates.invert_yaxis()
     trickles = _trickles(results.runs)
     places = range(len(trickles))
-    for percent, colour in ((99, TAIL_COLOUR), (50, OWN_COLOUR)):
-        found = [results.median(LATENCY, name, f"kafka_p{percent}_ms", every) or 0 for name, every in trickles]
-        tints = [PEER_COLOUR if percent == 50 and name != OWN else colour for name, _ in trickles]
-        bars = latencies.barh(places, found, color=tints)
-        latencies.bar_label(bars, [f"p{percent} {value:,.0f}" for value in found], padding=4)
+    half, tail = (
+        [results.median(LATENCY, name, f"kafka_p{percent}_ms", every) or 0 for name, every in trickles]
+        for percent in (50, 99)
+    )
+    bars = latencies.barh(places, tail, color=TAIL_COLOUR)
+    told = [f"p50 {one:,.0f}, p99 {other:,.0f}" for one, other in zip(half, tail, strict=True)]
+    latencies.bar_label(bars, told, padding=4)
+    latencies.barh(places, half, color=[OWN_COLOUR if name == OWN else PEER_COLOUR for name, _ in trickles])
+    latencies.set_xlim(0, 1.4 * max([*tail, 1]))
     latencies.set_yticks(places, [f"{SYSTEMS[name].label}\n{_interval(every)}" for name, every in trickles])
     latencies.set(title="ms from sending to visible, 100 rows/s")
     latencies.invert_yaxis()
