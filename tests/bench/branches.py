@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import psycopg
 
-from tests.bench.records import BRANCHES, Results, Run
-from tests.bench.running import JobFailedError, run_script
+from tests.bench.records import BRANCHES, Results, Run, attempt
+from tests.bench.running import run_script
 from tests.bench.systems import JOBS, OWN, SYSTEMS, JobSettings, command
 from tests.bench.work import Places, make_topics
 from tpc.chaos.kafka_server import KafkaServer
@@ -33,11 +34,13 @@ def branches(directory: Path, results: Results) -> None:
             connection.execute(f"CREATE TABLE {places.table} (id bigint)")
         settings = JobSettings(kafka.bootstrap, postgres.dsn, places, job, 0, 0)
         script = [sys.executable, str(JOBS / "branches.py"), *command(SYSTEMS[OWN], settings, None)[2:]]
-        script += ["--partitions", *map(str, PARTITIONS)]
-        for figures in run_script(script, job, LIMIT_S):
-            results.add(Run(BRANCHES, OWN, 0, figures["partitions"] * 1000, 1, figures))
-    except JobFailedError as error:
-        results.add(Run(BRANCHES, OWN, 0, 0, 1, {}, str(error)))
+        for partitions in PARTITIONS:
+            figures, void = attempt(partial(_measure, [*script, "--partitions", str(partitions)], job, partitions))
+            results.add(Run(BRANCHES, OWN, 0, partitions * 1000, 1, figures, void))
     finally:
         kafka.kill()
         postgres.kill()
+
+
+def _measure(script: list[str], directory: Path, partitions: int) -> dict[str, float]:
+    return run_script(script, directory, LIMIT_S, name=f"job-{partitions}")[-1]

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -35,7 +35,7 @@ class RunningJob:
         self.started_at = time.time()
         self.peak_mb = 0
         self._cpu_s: dict[int, float] = {}
-        with log.open("wb") as errors, (answers or log).open("ab") as output:
+        with log.open("wb") as errors, answers.open("wb") if answers else nullcontext(errors) as output:
             self.process = subprocess.Popen(
                 command,
                 env={**os.environ, **environment},
