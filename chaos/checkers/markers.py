@@ -63,8 +63,16 @@ def last_epochs_equal(
     numbers = {"sinks": len(shown), "at_last": at_last, **({} if last is None else {"last": last})}
     if lines:
         return Check(name, False, f"{len(lines)} places differ", tuple(lines[:SHOWN]), numbers)
-    older = f", {len(shown) - at_last} without rows in it" if at_last < len(shown) else ""
-    return Check(name, True, f"epoch {last} in the log and in {at_last} sinks{older}", numbers=numbers)
+    return Check(name, True, _agreement(last, at_last, len(shown)), numbers=numbers)
+
+
+def _agreement(last: int | None, at_last: int, sinks: int) -> str:
+    """In words, where all is well: sinks that are not at the last epoch had no rows in it."""
+    if at_last == sinks:
+        return f"epoch {last} in the log and in {sinks} sinks"
+    if at_last == 0:
+        return f"epoch {last} in the log, without rows; {sinks} sinks at their last with rows"
+    return f"epoch {last} in the log and in {at_last} sinks, {sinks - at_last} at their last with rows"
 
 
 def _last_with_branches(history: History) -> dict[str, int | None]:

@@ -36,8 +36,15 @@ def test_a_sink_without_rows_in_the_last_epoch_shows_an_older_marker_and_passes(
     history = history_of({"a": 1, "b": 1}, {"a": 1, "b": 1}, {"a": 1, "b": 0})
     check = last_epochs_equal("last", history, {"a": 2, "b": 1})
     assert check.passed
-    assert "1 without rows in it" in check.detail
+    assert check.detail == "epoch 2 in the log and in 1 sinks, 1 at their last with rows"
     assert not last_epochs_equal("last", history, EQUAL).passed
+
+
+def test_an_epoch_without_any_rows_is_said_to_be_one() -> None:
+    history = history_of({"a": 1, "b": 1}, {"a": 0, "b": 0})
+    check = last_epochs_equal("last", history, {"a": 0, "b": 0})
+    assert check.passed
+    assert check.detail == "epoch 1 in the log, without rows; 2 sinks at their last with rows"
 
 
 def test_a_sink_that_never_had_rows_shows_none_and_passes() -> None:
