@@ -35,7 +35,8 @@ ROWS_PER_EPOCH = 500_000
 ROWS_PER_SHORT_EPOCH = 150_000
 """About what comes through in the interval: for the variants that are to commit every second."""
 ROUNDS = 3
-WARM_UP_ROWS = 1_500_000
+WARM_UP_ROWS = 3_000_000
+"""At most. Java's compiler still takes a tenth of the processors after 1,500,000."""
 LATENCY_S = 15
 FASTEST_MS = {OWN: 0, FLINK_SQL: 100}
 """What gives each system its lowest latency."""
@@ -71,7 +72,7 @@ def run(
             console.print(f"{name}: {value}")
         if OWN in only.split(","):
             console.print("overhead of an epoch")
-            overhead(arena, results, turns=ROUNDS, epochs=20 if quick else 60)
+            overhead(arena, results, turns=ROUNDS, epochs=40 if quick else 60)
         _latency(arena, results, systems, quick=quick)
         _warm(arena, results, systems, rows or (800_000 if quick else 5_000_000))
         if not quick:
@@ -129,7 +130,7 @@ def _warm(arena: Arena, results: Results, systems: list[System], rows: int) -> N
         if not group:
             continue
         with Warm(arena, results, interval_ms=INTERVAL_MS, rows_per_epoch=ROWS_PER_EPOCH) as warm:
-            warm.start(group, warm_up_rows=min(rows, WARM_UP_ROWS) // share)
+            warm.start(group, warm_up_rows=min(2 * rows, WARM_UP_ROWS) // share)
             for number in range(1, ROUNDS + 1):
                 console.print(f"warm, round {number}: {rows // share:,} rows for {', '.join(warm.residents)}")
                 known = len(results.runs)

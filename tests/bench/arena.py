@@ -17,7 +17,17 @@ from psycopg import sql
 
 from tests.bench.flink import VERSION, Flink
 from tests.bench.running import RunningJob
-from tests.bench.systems import BATCH_BYTES, HEAP, LINGER_MS, JobSettings, System, command, environment
+from tests.bench.systems import (
+    BATCH_BYTES,
+    COLLECTOR,
+    HEAP,
+    LINGER_MS,
+    POLL_RECORDS,
+    JobSettings,
+    System,
+    command,
+    environment,
+)
 from tests.bench.watching import STATEMENT_MS, Watch
 from tests.bench.work import COMPRESSION, PARTITIONS, TABLE_COLUMNS, Places, drop_topics, make_topics
 from tpc.chaos.stack import Stack
@@ -113,5 +123,6 @@ class Arena:
             "producers": f"linger {LINGER_MS} ms, batches of {BATCH_BYTES} bytes; tpc: of up to a megabyte",
             "partitions": PARTITIONS,
             "parallelism": PARTITIONS,
-            "jvm_heap": HEAP,
+            "jvm": f"heap {HEAP}, {COLLECTOR}",
+            "poll_records": POLL_RECORDS,
         }

@@ -23,4 +23,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--linger-ms", type=int, required=True, help="of a producer that is not the library's")
     made.add_argument("--batch-bytes", type=int, required=True, help="of such a producer, too")
     made.add_argument("--heap", required=True, help="of the Java virtual machine, as in -Xmx")
+    made.add_argument("--collector", required=True, help="of garbage, as in -XX:+Use")
+    made.add_argument("--poll-records", type=int, required=True, help="that a Java consumer hands over at once")
     return made

@@ -82,6 +82,7 @@ def main() -> None:
         .set_topics(given.source)
         .set_group_id(f"{given.source}-flink")
         .set_property("isolation.level", "read_committed")
+        .set_property("max.poll.records", str(given.poll_records))
         .set_starting_offsets(KafkaOffsetsInitializer.earliest())
         .set_value_only_deserializer(SimpleStringSchema())
         .build()

@@ -20,7 +20,8 @@ def main() -> None:
         f"""CREATE TABLE source (id BIGINT, ts BIGINT, origin STRING, dest STRING, dep_delay DOUBLE, distance INT)
         WITH ('connector' = 'kafka', 'topic' = '{given.source}', 'properties.bootstrap.servers' = '{given.servers}',
         'properties.group.id' = '{given.source}-flink', 'scan.startup.mode' = 'earliest-offset',
-        'properties.isolation.level' = 'read_committed', 'format' = 'json')"""
+        'properties.isolation.level' = 'read_committed', 'properties.max.poll.records' = '{given.poll_records}',
+        'format' = 'json')"""
     )
     for name, topic in (("output", given.output), ("rejected", given.rejected)):
         tables.execute_sql(

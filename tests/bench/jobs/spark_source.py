@@ -23,7 +23,10 @@ def session(given: argparse.Namespace) -> SparkSession:
         extra={
             "spark.jars": ",".join(map(str, jars)),
             "spark.driver.memory": given.heap,
-            "spark.driver.extraJavaOptions": "",
+            "spark.driver.extraJavaOptions": f"-XX:+Use{given.collector}",
+            # Spark measures a batch for Python after every row, unless its size has no limit; rows here are small.
+            "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         },
     )
 
@@ -34,6 +37,7 @@ def rows(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", given.servers)
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.max.poll.records", given.poll_records)
         .option("subscribe", given.source)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", given.rows_per_epoch)
