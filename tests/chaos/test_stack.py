@@ -18,8 +18,9 @@ from tpc.chaos.stack import Stack
 from tpc.errors import LocalServerError, LocalStackError, NotOursError
 
 OWNER = """
-import os, sys, time
+import os, signal, sys, time
 import psutil
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background ignores Ctrl-C
 from tpc.chaos.stack import Stack
 from tpc.chaos.kept import keep
 with Stack(sys.argv[1]) as stack:
