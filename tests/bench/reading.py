@@ -51,6 +51,11 @@ class Reader:
         self.rows = 0
         self._consumer = committed_reader(servers, begin)
 
+    @property
+    def has_all(self) -> bool:
+        """Whether every id has come. Without transactions the last one may come before others."""
+        return bool((self._times > 0).all())
+
     def read(self) -> int:
         """Read until nothing more comes; the number of rows so far."""
         heard_at = time.monotonic()

@@ -64,7 +64,7 @@ def _killed_and_started(arena: Arena, system: System, after_s: float) -> dict[st
         with arena.start(system, places, interval_ms=0, rows_per_epoch=ROWS_PER_EPOCH) as job:
             _read_until(reader, lambda: reader.rows > rows, job)
             seconds = time.time() - job.started_at
-            _read_until(reader, lambda: reader.newest_id == ROWS_PER_EPOCH * EPOCHS - 1, job)
+            _read_until(reader, lambda: reader.has_all, job)
         reader.read()
         reader.require_all(at_least_once=system.name == SPARK)
     finally:
