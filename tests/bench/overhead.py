@@ -46,7 +46,7 @@ def _turns(arena: Arena, places: Places, turns: int, epochs: int) -> list[dict[s
     settings.directory.mkdir(parents=True)
     script = [sys.executable, str(JOBS / "overhead.py"), *command(SYSTEMS[OWN], settings, None)[2:]]
     script += ["--turns", str(turns), "--epochs", str(epochs)]
-    limit_s = START_LIMIT_S + EPOCH_LIMIT_S * 2 * (turns + 1) * epochs
+    limit_s = START_LIMIT_S + EPOCH_LIMIT_S * 2 * (turns + 3) * epochs
     return list(run_script(script, settings.directory, limit_s)[-1]["turns"])
 
 
