@@ -17,6 +17,8 @@ from tests.bench.work import TABLE_COLUMNS, Feed, Places
 
 ROWS_PER_EPOCH = 1000
 SPARE_EPOCHS = 60
+WARM_UP_TURNS = 3
+"""Of the job, before those that count."""
 EPOCH_LIMIT_S = 2.0
 START_LIMIT_S = 120.0
 
@@ -46,7 +48,7 @@ def _turns(arena: Arena, places: Places, turns: int, epochs: int) -> list[dict[s
     settings.directory.mkdir(parents=True)
     script = [sys.executable, str(JOBS / "overhead.py"), *command(SYSTEMS[OWN], settings, None)[2:]]
     script += ["--turns", str(turns), "--epochs", str(epochs)]
-    limit_s = START_LIMIT_S + EPOCH_LIMIT_S * 2 * (turns + 3) * epochs
+    limit_s = START_LIMIT_S + EPOCH_LIMIT_S * 2 * (WARM_UP_TURNS + turns) * epochs
     return list(run_script(script, settings.directory, limit_s)[-1]["turns"])
 
 

@@ -13,9 +13,9 @@ from tests.bench.work import COMPRESSION, Places
 JOBS = Path(__file__).parent / "jobs"
 HEAP = "2g"
 COLLECTOR = "ParallelGC"
-"""Of every system in a Java virtual machine: with both cores busy, Java's default costs Spark a sixth (measured)."""
+"""Of every system in a Java virtual machine: with both cores busy, Java's default costs tpc a seventh (measured)."""
 POLL_RECORDS = 5000
-"""That Java's Kafka consumer hands over at once; a call for every 500, its default, costs Spark 3 %."""
+"""That Java's Kafka consumer hands over at once; a call for every 500 is its default."""
 LINGER_MS, BATCH_BYTES = 50, 262_144
 """Of the peers' producers. Their defaults (0 ms, 16 KB in Java) make many small requests."""
 OWN, SPARK, FLINK_SQL, FLINK_DATASTREAM, LOOP = "tpc", "spark", "flink-sql", "flink-datastream", "loop"

@@ -105,7 +105,8 @@ def test_a_process_out_of_file_descriptors_puts_nothing_and_reads_nothing_as_emp
     with python(OUT_OF_DESCRIPTORS, log.directory) as process:
         answers = [line(process) for _ in range(3)]
         assert all(answer.startswith("TransientError ") for answer in answers)
-        assert all("Too many open files" in answer for answer in answers)
+        assert "Too many open files" in answers[0]
+        assert all("cannot be read: Too many open files" in answer for answer in answers[1:])
         assert line(process) == "[1, 2] True"
 
 
