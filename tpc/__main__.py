@@ -75,7 +75,11 @@ def _status_text(found: dict[str, Any]) -> str:
     else:
         branches = ", ".join(f"{name}: {count}" for name, count in found["pending_branches"].items() if count)
         lines.append(f"epoch {found['pending']} is decided and not complete; branches: {branches or 'none'}")
-    lines += [f"slot {slot} at the end of the log is damaged" for slot in found["damaged_slots"]]
+    lines += [
+        f"slot {slot} at the end of the log is damaged. Safe: nothing was changed. To do: start the pipeline; it voids "
+        "the record and repeats its epoch unless a sink shows something that it decided, and then says what to restore."
+        for slot in found["damaged_slots"]
+    ]
     lines += [f"sink {sink} was removed after epoch {epoch}" for sink, epoch in found["removed_sinks"].items()]
     lines += [f"resolved: epoch {r['epoch']} {r['sink']} {r['action']} ({r['reason']})" for r in found["resolutions"]]
     lines += [

@@ -56,6 +56,14 @@ def test_status_tells_what_is_pending(checkpoint: Path) -> None:
     assert "epoch 1 is decided and not complete; branches: a: 2" in result.output
 
 
+def test_status_tells_what_to_do_about_a_damaged_end_of_the_log(checkpoint: Path) -> None:
+    log = LocalLog(checkpoint / LOG_FOLDER)
+    Path(log.where(5)).write_bytes(log.read(4)[:60])
+    result = RUNNER.invoke(app, ["status", str(checkpoint)])
+    assert result.exit_code == 0
+    assert "slot 5 at the end of the log is damaged. Safe: nothing was changed. To do: start" in result.output
+
+
 def test_status_can_be_had_as_json(checkpoint: Path) -> None:
     found = json.loads(RUNNER.invoke(app, ["status", str(checkpoint), "--json"]).output)
     assert (found["last_complete"], found["pending"]) == (0, 1)
