@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tpc.coordinator.engine import EngineSettings
-    from tpc.coordinator.local_log import LocalLog
-    from tpc.coordinator.log import Log
-    from tpc.coordinator.object_log import ObjectLog
+    from tpc.coordinator.log.journal import Log
+    from tpc.coordinator.log.local import LocalLog
+    from tpc.coordinator.log.objects import ObjectLog
+    from tpc.coordinator.log.sql import SqlLog
     from tpc.coordinator.pipeline import Pipeline
     from tpc.coordinator.query import PipelineQuery
-    from tpc.coordinator.sql_log import SqlLog
     from tpc.coordinator.supervisor import ExponentialDelay, FixedDelay, supervise
 
 __all__ = [
@@ -35,12 +35,12 @@ _MODULES = {
     "EngineSettings": "engine",
     "ExponentialDelay": "supervisor",
     "FixedDelay": "supervisor",
-    "LocalLog": "local_log",
-    "Log": "log",
-    "ObjectLog": "object_log",
+    "LocalLog": "log.local",
+    "Log": "log.journal",
+    "ObjectLog": "log.objects",
     "Pipeline": "pipeline",
     "PipelineQuery": "query",
-    "SqlLog": "sql_log",
+    "SqlLog": "log.sql",
     "supervise": "supervisor",
 }
 

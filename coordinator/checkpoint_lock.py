@@ -1,6 +1,6 @@
 """An advisory lock on a checkpoint, so that two starts on one machine are noticed before they fight.
 
-Advisory only: what keeps two coordinators apart is the log (`coordinator/log.py`), wherever they run.
+Advisory only: what keeps two coordinators apart is the log (`coordinator/log/journal.py`), wherever they run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from tpc.coordinator.local_log import make_durable_directory
+from tpc.coordinator.log.local import make_durable_directory
 from tpc.errors import CheckpointInUseError
 
 

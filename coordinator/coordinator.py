@@ -27,10 +27,10 @@ from tpc.belonging import (
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.clock import Clock, SystemClock
 from tpc.coordinator.engine import Engine, EngineSettings
-from tpc.coordinator.log import Journal, Log
+from tpc.coordinator.log.journal import Journal, Log
 from tpc.coordinator.participants import Participants
-from tpc.coordinator.reconcile import check_decided, check_identity, check_undecided, reconcile
-from tpc.coordinator.spark_log import SparkLog
+from tpc.coordinator.spark.query_log import SparkLog
+from tpc.coordinator.spark.reconcile import check_decided, check_identity, check_undecided, reconcile
 from tpc.errors import FencedError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import History

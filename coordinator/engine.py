@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from tpc import failpoints
 from tpc.coordinator.clock import Clock
-from tpc.coordinator.log import Journal
+from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.participants import Participants
 from tpc.effects import (
     AbortEpoch,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.local_log import LocalLog
-from tpc.coordinator.log import Log
-from tpc.coordinator.pass_plan import PassPlan, compile_plan
+from tpc.coordinator.log.journal import Log
+from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.passes.plan import PassPlan, compile_plan
+from tpc.coordinator.passes.routes import Writing
 from tpc.coordinator.query import PipelineQuery
-from tpc.coordinator.routes import Writing
-from tpc.coordinator.spark_plan import is_stateful, refuse_data_loss, refuse_nondeterminism
-from tpc.coordinator.spark_settings import (
+from tpc.coordinator.spark.plan_checks import is_stateful, refuse_data_loss, refuse_nondeterminism
+from tpc.coordinator.spark.settings import (
     local_checkpoint,
     refuse_connect,
     refuse_options,

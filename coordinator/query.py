@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.pass_plan import PassPlan
-from tpc.coordinator.spark_pass import SparkPass
-from tpc.coordinator.spark_plan import LateRows
-from tpc.coordinator.spark_settings import stateful_settings
+from tpc.coordinator.passes.driver import SparkPass
+from tpc.coordinator.passes.plan import PassPlan
+from tpc.coordinator.spark.plan_checks import LateRows
+from tpc.coordinator.spark.settings import stateful_settings
 from tpc.errors import TpcError
 from tpc.sink import Sink
 

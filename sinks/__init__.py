@@ -9,20 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpc.sinks.files import FileSink
-    from tpc.sinks.kafka import KafkaSink
-    from tpc.sinks.kafka_offsets import KafkaOffsetsSink
-    from tpc.sinks.mongo import MongoSink
-    from tpc.sinks.postgres import PostgresSink
+    from tpc.sinks.files.sink import FileSink
+    from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
+    from tpc.sinks.kafka.sink import KafkaSink
+    from tpc.sinks.mongo.sink import MongoSink
+    from tpc.sinks.postgres.sink import PostgresSink
 
 __all__ = ["FileSink", "KafkaOffsetsSink", "KafkaSink", "MongoSink", "PostgresSink"]
 
 _MODULES = {
-    "FileSink": "files",
-    "KafkaOffsetsSink": "kafka_offsets",
-    "KafkaSink": "kafka",
-    "MongoSink": "mongo",
-    "PostgresSink": "postgres",
+    "FileSink": "files.sink",
+    "KafkaOffsetsSink": "kafka.offsets.sink",
+    "KafkaSink": "kafka.sink",
+    "MongoSink": "mongo.sink",
+    "PostgresSink": "postgres.sink",
 }
 
 

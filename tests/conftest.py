@@ -21,9 +21,9 @@ from tests.support.postgres_database import PostgresDatabase
 from tests.support.postgres_database import fresh_database as fresh_postgres_database
 from tpc.chaos.faults import small_disk
 from tpc.chaos.faults.small_disk import SmallDisk
-from tpc.chaos.server import LocalServer, Server
-from tpc.chaos.spark_session import spark_session
-from tpc.chaos.stack import Stack
+from tpc.chaos.servers.server import LocalServer, Server
+from tpc.chaos.servers.spark_session import spark_session
+from tpc.chaos.servers.stack import Stack
 from tpc.errors import JarFetchError, JavaNotFoundError, NotInstalledError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def mongo(_servers: Stack) -> Iterator[MongoDatabase]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, _report: Callable[[str], None]) -> Iterator[SparkSession]:
-    """The Spark session of the run, as `tpc.chaos.spark_session` makes it."""
+    """The Spark session of the run, as `tpc.chaos.servers.spark_session` makes it."""
     try:
         session = spark_session("tests", directory=tmp_path_factory.mktemp("spark"), report=_report)
     except CANNOT_BE_HAD as error:

@@ -20,8 +20,8 @@ import typer
 import tpc
 from tpc import coordinator, errors, sinks
 from tpc.__main__ import app
+from tpc.coordinator.passes.routes import Writing
 from tpc.coordinator.pipeline import Pipeline
-from tpc.coordinator.routes import Writing
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -173,7 +173,7 @@ def test_every_file_and_test_named_exists(document: Path) -> None:
 
 
 def test_the_code_of_the_tutorial_is_the_demo_s() -> None:
-    source = unformatted((ROOT / "chaos" / "flights_pipeline.py").read_text())
+    source = unformatted((ROOT / "chaos" / "flights" / "pipeline.py").read_text())
     shown = blocks(ROOT / "docs" / "tutorial.md", "python")
     assert len(shown) >= 4
     for block in shown:

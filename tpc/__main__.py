@@ -60,9 +60,9 @@ def _print(value: Any, *, as_json: bool, text: Callable[[Any], str]) -> None:
 @app.command()
 def status(checkpoint: Checkpoint, *, log: LogPlace = None, as_json: AsJson = False) -> None:
     """Who leads, what is decided, what is pending."""
-    from tpc.coordinator import operator
+    from tpc.coordinator import operations
 
-    _print(operator.status(operator.log_of(checkpoint, log)), as_json=as_json, text=_status_text)
+    _print(operations.status(operations.log_of(checkpoint, log)), as_json=as_json, text=_status_text)
 
 
 def _status_text(found: dict[str, Any]) -> str:
@@ -92,19 +92,19 @@ def _status_text(found: dict[str, Any]) -> str:
 @app.command("in-doubt")
 def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
     """Every prepared branch of the pipeline, and what will become of it. Changes nothing."""
-    from tpc.coordinator import operator
+    from tpc.coordinator import operations
 
     def text(doubts: list[dict[str, Any]]) -> str:
         lines = [f"{d['sink']}  {d['resource']}  generation {d['generation']}  {d['fate']}" for d in doubts]
         return "\n".join(lines) or "nothing is in doubt"
 
-    _print(operator.in_doubt(_load(target)), as_json=as_json, text=text)
+    _print(operations.in_doubt(_load(target)), as_json=as_json, text=text)
 
 
 @app.command()
 def recover(target: Target, *, as_json: AsJson = False) -> None:
     """Finish what is decided, abort what is not, then stop."""
-    from tpc.coordinator import operator
+    from tpc.coordinator import operations
 
     def text(done: dict[str, Any]) -> str:
         lines = [f"generation {done['generation']}: complete up to epoch {done['last_complete']}"]
@@ -112,15 +112,15 @@ def recover(target: Target, *, as_json: AsJson = False) -> None:
             lines.append(f"{len(done['waiting_for_repair'])} lost branches are repaired when the pipeline starts")
         return "\n".join(lines)
 
-    _print(operator.recover(_load(target)), as_json=as_json, text=text)
+    _print(operations.recover(_load(target)), as_json=as_json, text=text)
 
 
 @app.command()
 def sweep(target: Target) -> None:
     """Abort every prepared branch that no intent names."""
-    from tpc.coordinator import operator
+    from tpc.coordinator import operations
 
-    typer.echo(f"aborted {operator.sweep(_load(target))} branches")
+    typer.echo(f"aborted {operations.sweep(_load(target))} branches")
 
 
 @app.command()
@@ -140,7 +140,7 @@ def resolve(
     ] = False,
 ) -> None:
     """Record an operator's decision about a decided epoch; the next start or `tpc recover` acts on it."""
-    from tpc.coordinator import operator
+    from tpc.coordinator import operations
     from tpc.history import Action, Resolution
 
     chosen = [
@@ -154,8 +154,8 @@ def resolve(
     ]
     if len(chosen) != 1:
         raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
-    resolution = Resolution(epoch, sink, chosen[0], reason, operator.operator_name())
-    operator.resolve(operator.log_of(checkpoint, log), checkpoint, resolution)
+    resolution = Resolution(epoch, sink, chosen[0], reason, operations.operator_name())
+    operations.resolve(operations.log_of(checkpoint, log), checkpoint, resolution)
     typer.echo(f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`.")
 
 
@@ -170,14 +170,14 @@ def remove(
     ] = False,
 ) -> None:
     """Sweep a sink and put its removal on the record; afterwards the pipeline starts without it."""
-    from tpc.coordinator import operator
+    from tpc.coordinator import operations
 
     pipeline = _load(target)
     if without_sweep:
-        operator.remove_lost_sink(pipeline.log, pipeline.checkpoint, sink, reason)
+        operations.remove_lost_sink(pipeline.log, pipeline.checkpoint, sink, reason)
         typer.echo(f"recorded: sink {sink} is removed. Prepared branches that it still holds stay there.")
     else:
-        swept = operator.remove_sink(pipeline, sink, reason)
+        swept = operations.remove_sink(pipeline, sink, reason)
         typer.echo(f"recorded: sink {sink} is removed; {swept} branches were aborted. Take it out of the pipeline now.")
 
 
@@ -190,12 +190,12 @@ def orphans(
     as_json: AsJson = False,
 ) -> None:
     """Branches that other pipelines have left in this pipeline's systems, and whether anybody still owns them."""
-    from tpc.coordinator import operator
+    from tpc.coordinator import operations
 
     def text(found: list[dict[str, Any]]) -> str:
         return "\n".join(f"{o['sink']}  {o['resource']}  {o['fate']}" for o in found) or "no branches of others"
 
-    found = operator.orphans(_load(target), silent_for_s=3600 * silent_hours, now_s=time.time(), abort=abort)
+    found = operations.orphans(_load(target), silent_for_s=3600 * silent_hours, now_s=time.time(), abort=abort)
     _print(found, as_json=as_json, text=text)
 
 
@@ -214,7 +214,7 @@ def demo(
     directory: DemoDirectory = Path("tpc-demo"),
 ) -> None:
     """The main job on real servers: a year of flights into four systems as one unit, killed and recovered."""
-    from tpc.chaos import demo as module
+    from tpc.chaos.demo import demo as module
 
     if stop:
         raise typer.Exit(module.run_stop(directory))
@@ -233,7 +233,7 @@ def verify(
     ),
 ) -> None:
     """Repeat the demo's verdict on the servers and the data that --keep has left."""
-    from tpc.chaos import demo as module
+    from tpc.chaos.demo import demo as module
 
     raise typer.Exit(module.run_verify(directory))
 
@@ -274,7 +274,7 @@ def matrix(
 ) -> None:
     """Every step of the protocol x every fault, on real servers: nothing lost, nothing doubled, nothing left."""
     from tpc.chaos.matrix.command import run_matrix
-    from tpc.chaos.matrix.engine import SUITES
+    from tpc.chaos.matrix.suites import SUITES
 
     suites = suite or [name for name in SUITES if name != "pairs"]
     raise typer.Exit(run_matrix(directory, seed=seed, only=only, suites=suites, workers=workers))
@@ -289,8 +289,8 @@ def soak(
     directory: ChaosDirectory = Path("tpc-soak"),
 ) -> None:
     """Pairs of faults, then the demo's pipeline at full speed, killed over and over, and judged."""
+    from tpc.chaos.demo.soak import run_soak
     from tpc.chaos.matrix.command import run_matrix
-    from tpc.chaos.soak import run_soak
 
     paired = 0 if kills_only else run_matrix(directory / "pairs", seed=seed, suites=["pairs"])
     raise typer.Exit(run_soak(minutes=minutes, seed=seed, directory=directory / "kills") or paired)
@@ -315,7 +315,7 @@ def run(
     directory: ChaosDirectory = Path("tpc-chaos-run"),
 ) -> None:
     """Your own pipeline under faults: killed, stopped, held and failed at its steps, then its sinks are compared."""
-    from tpc.chaos.own.command import run_own
+    from tpc.chaos.user.command import run_own
 
     raise typer.Exit(
         run_own(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tpc.chaos.quiet import quiet
+from tpc.chaos.running.quiet import quiet
 from tpc.errors import LocalStackError
 
 READ_TIMEOUT_S = 60.0

@@ -120,7 +120,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print the values of a store."""
     checkpoint, kept, operator, store, *columns = arguments
     with tempfile.TemporaryDirectory(dir=checkpoint, prefix=".state-view-") as place:
-        from tpc.chaos.spark_session import spark_session
+        from tpc.chaos.servers.spark_session import spark_session
 
         view = Path(place) / "checkpoint"
         view.mkdir()

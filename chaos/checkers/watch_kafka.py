@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.chaos.checkers.kafka_content import record_of
 from tpc.chaos.checkers.seen import SeenRecords
 from tpc.chaos.checkers.watching import ANSWER_TIMEOUT_S, POLL_S, Reader
-from tpc.chaos.quiet import quiet
+from tpc.chaos.running.quiet import quiet
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer

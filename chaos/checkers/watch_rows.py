@@ -14,7 +14,7 @@ from tpc.chaos.checkers.seen import SeenRows
 from tpc.chaos.checkers.watching import ANSWER_TIMEOUT_S, POLL_S, Reader
 
 if TYPE_CHECKING:
-    from tpc.sinks.postgres_connection import BoundedConnection
+    from tpc.sinks.postgres.connection import BoundedConnection
 
 
 class PostgresReader(Reader):
@@ -30,7 +30,7 @@ class PostgresReader(Reader):
         """What the statement shows now."""
         if self._connection is None:
             # The sinks' connection, for its deadline: it gives up on a server that is frozen or cut off.
-            from tpc.sinks.postgres_connection import connect
+            from tpc.sinks.postgres.connection import connect
 
             self._connection = connect(self._dsn, ANSWER_TIMEOUT_S)
             self._connection.answer_within_s = ANSWER_TIMEOUT_S

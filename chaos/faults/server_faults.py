@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from tpc.chaos.mongo_server import MongoJavaServer
-from tpc.chaos.server import LocalServer, Server
+from tpc.chaos.servers.mongo import MongoJavaServer
+from tpc.chaos.servers.server import LocalServer, Server
 from tpc.errors import LocalServerError
 
 RETURN_TIMEOUT_S = 120.0

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
-from tpc.chaos.java import find_java
-from tpc.chaos.ports import free_port
-from tpc.chaos.processes import OwnedProcess, read_from, tail
+from tpc.chaos.running.owned_processes import OwnedProcess, read_from, tail
+from tpc.chaos.servers.java import find_java
+from tpc.chaos.servers.ports import free_port
 from tpc.errors import LocalStackError
 
 START_TIMEOUT_S = 90.0

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from tpc.chaos.faults.fault import ERROR, KILL, KILL_DRIVER, REPLY_LOST, Fault, LostReply
 from tpc.chaos.matrix.cells import UNCOUNTED, Cell, cells
-from tpc.chaos.matrix.scene import TASK_SINKS
+from tpc.chaos.matrix.pipeline import TASK_SINKS
 
 if TYPE_CHECKING:
+    from tpc.chaos.matrix.bench import Theatre
     from tpc.chaos.matrix.records import CaseRecord
-    from tpc.chaos.matrix.theatre import Theatre
 
 EPOCH = 1
 LAST_TASK = 1
@@ -68,7 +68,7 @@ class Case:
 
     def run(self, theatre: Theatre, seed: int) -> CaseRecord:
         """Run it in a theatre. Never raises for what the case does."""
-        from tpc.chaos.matrix.running import CaseRun
+        from tpc.chaos.matrix.case_run import CaseRun
 
         return CaseRun(theatre, self, seed).run()
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tpc.chaos.faults.fault import ERROR, EXIT, HANG, KILL, KILL_DRIVER, REPLY_LOST, ZOMBIE
-from tpc.chaos.matrix.scene import SINKS, TASK_SINKS
+from tpc.chaos.matrix.pipeline import SINKS, TASK_SINKS
 
 LETTERS: Mapping[str, str] = {"k": "kafka", "r": "rows", "f": "files", "t": "tallies", "a": "airports", "o": "offsets"}
 RECORDS: Mapping[str, str] = {"i": "intent", "c": "complete", "g": "generation"}

@@ -10,10 +10,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tpc.chaos.killed_run import sigterm_as_interrupt
+from tpc.chaos.demo.killed_run import sigterm_as_interrupt
 from tpc.chaos.matrix import cells
 from tpc.chaos.matrix.cases import Case
-from tpc.chaos.matrix.engine import SUITES, chosen_cases
 from tpc.chaos.matrix.records import (
     FAILED,
     FILE_NAME,
@@ -24,9 +23,10 @@ from tpc.chaos.matrix.records import (
     tally_of,
     uncounted_line,
 )
+from tpc.chaos.matrix.suites import SUITES, chosen_cases
 from tpc.chaos.matrix.workers import SERVERS, WORK, run_cases
-from tpc.chaos.matrix_report import write_matrix_report
-from tpc.chaos.run_directory import claim_directory
+from tpc.chaos.reports.matrix import write_matrix_report
+from tpc.chaos.running.run_directory import claim_directory
 from tpc.errors import ConfigurationError, LocalStackError
 
 INTERRUPTED = 130

@@ -15,15 +15,15 @@ from tpc.chaos.faults.fault import KILL, Fault
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.faults.spark_files import REMOVED, TRUNCATED
 from tpc.chaos.matrix.cases import EPOCH
-from tpc.chaos.matrix.cast import CaseFailedError
-from tpc.chaos.matrix.special import HeldRun, SpecialCase, SpecialRun, held_at
+from tpc.chaos.matrix.drivers import CaseFailedError
+from tpc.chaos.matrix.special_cases import HeldRun, SpecialCase, SpecialRun, held_at
 from tpc.chaos.matrix.variants import varied
 from tpc.coordinator.pipeline import LOG_FOLDER
 
 if TYPE_CHECKING:
+    from tpc.chaos.matrix.bench import Theatre
+    from tpc.chaos.matrix.pipeline import Scene
     from tpc.chaos.matrix.records import CaseRecord
-    from tpc.chaos.matrix.scene import Scene
-    from tpc.chaos.matrix.theatre import Theatre
 
 SUITE = "disk"
 LOG_DISK_SIZE = "1m"

@@ -11,7 +11,7 @@ from typing import Any
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults.fault import Fault
 from tpc.chaos.faults.hits import Hit
-from tpc.chaos.matrix.cast import CaseFailedError
+from tpc.chaos.matrix.drivers import CaseFailedError
 
 Made = Mapping[int, Mapping[str, Any]]
 """The records of faults that were made, by their number in the case."""

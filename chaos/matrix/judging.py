@@ -22,11 +22,11 @@ from tpc.chaos.checkers.watch_kafka import KafkaReader
 from tpc.chaos.checkers.watch_rows import FileRowsReader, PostgresRowsReader
 from tpc.chaos.checkers.watch_tallies import MongoTalliesReader, PostgresTalliesReader
 from tpc.chaos.checkers.watching import Reader, watching
-from tpc.chaos.matrix.scene import COLLECTION, COLUMNS, Row, Scene
-from tpc.coordinator.local_log import LocalLog
-from tpc.coordinator.log import Journal
+from tpc.chaos.matrix.pipeline import COLLECTION, COLUMNS, Row, Scene
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
-from tpc.coordinator.spark_log import kafka_offsets
+from tpc.coordinator.spark.query_log import kafka_offsets
 from tpc.errors import TpcError
 from tpc.handles import PipelineId
 

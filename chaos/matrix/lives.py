@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tpc.chaos.faults.injector import Injector
-from tpc.chaos.matrix.scene import Scene
+from tpc.chaos.matrix.pipeline import Scene
 from tpc.chaos.matrix.sessions import Gateway
 from tpc.coordinator.supervisor import exit_code_for
 
@@ -46,11 +46,11 @@ PRELOADED = (
     "pymongo",
     "tpc.chaos.matrix.lives",
     "tpc.coordinator.pipeline",
-    "tpc.sinks.files_committer",
-    "tpc.sinks.kafka_committer",
-    "tpc.sinks.kafka_offsets_committer",
-    "tpc.sinks.mongo_committer",
-    "tpc.sinks.postgres_committer",
+    "tpc.sinks.files.committer",
+    "tpc.sinks.kafka.driver.topic_committer",
+    "tpc.sinks.kafka.offsets.committer",
+    "tpc.sinks.mongo.committer",
+    "tpc.sinks.postgres.committer",
 )
 _PR_SET_PDEATHSIG = 1
 

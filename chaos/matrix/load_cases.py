@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults.fault import FOREIGN_ERROR, HANG, KILL, Fault
 from tpc.chaos.faults.spark_cluster import TWO_HOSTS, StandaloneCluster
+from tpc.chaos.matrix.case_run import EPOCHS
 from tpc.chaos.matrix.cases import EPOCH, LAST_TASK
 from tpc.chaos.matrix.load_judging import LoadJudge, LoadReaders, history_of
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, TASK_SINKS
 from tpc.chaos.matrix.places import Servers
-from tpc.chaos.matrix.running import EPOCHS
-from tpc.chaos.matrix.scene import ROWS_PER_EPOCH, TASK_SINKS
-from tpc.chaos.matrix.special import RESTARTS, OwnSessionRun, SpecialCase, SpecialRun, ran_again
+from tpc.chaos.matrix.special_cases import RESTARTS, OwnSessionRun, SpecialCase, SpecialRun, ran_again
 from tpc.chaos.matrix.variants import Formula, VariedScene, drop_unique_key, varied
-from tpc.chaos.postgres_server import PostgresServer
-from tpc.chaos.stack import Stack
-from tpc.coordinator.spark_log import kafka_offsets
+from tpc.chaos.servers.postgres import PostgresServer
+from tpc.chaos.servers.stack import Stack
+from tpc.coordinator.spark.query_log import kafka_offsets
 
 if TYPE_CHECKING:
+    from tpc.chaos.matrix.bench import Theatre
     from tpc.chaos.matrix.records import CaseRecord
-    from tpc.chaos.matrix.theatre import Theatre
     from tpc.manifest import Manifest
 
 SUITE = "load"

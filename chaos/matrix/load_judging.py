@@ -15,15 +15,15 @@ from tpc.chaos.checkers.key_order import order_kept
 from tpc.chaos.checkers.seen import records_stay, tallies_grow
 from tpc.chaos.matrix.judging import ROWS_SQL, Judge, Readers
 from tpc.chaos.matrix.variants import Formula, differences
-from tpc.coordinator.local_log import LocalLog
-from tpc.coordinator.log import Journal
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
 
 if TYPE_CHECKING:
     import pyarrow
 
     from tpc.chaos.checkers.kafka_content import KafkaRecord
-    from tpc.chaos.matrix.scene import Scene
+    from tpc.chaos.matrix.pipeline import Scene
     from tpc.history import History
 
 CHUNK = 100_000

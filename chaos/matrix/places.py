@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tpc.chaos.matrix.scene import PARTITIONS, TABLES, Addresses, Row, Scene
-from tpc.chaos.quiet import quiet
-from tpc.chaos.stack import Stack
+from tpc.chaos.matrix.pipeline import PARTITIONS, TABLES, Addresses, Row, Scene
+from tpc.chaos.running.quiet import quiet
+from tpc.chaos.servers.stack import Stack
 from tpc.errors import LocalStackError
 
 if TYPE_CHECKING:

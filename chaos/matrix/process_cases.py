@@ -17,14 +17,14 @@ from tpc.chaos.faults import server_faults
 from tpc.chaos.faults.fault import KILL, ZOMBIE
 from tpc.chaos.faults.server_faults import Outage
 from tpc.chaos.faults.spark_cluster import StandaloneCluster, executor_of
-from tpc.chaos.matrix.cast import CaseFailedError
-from tpc.chaos.matrix.special import RESTARTS, HeldRun, OwnSessionRun, SpecialCase, held_at, ran_again
-from tpc.chaos.server import LocalServer
+from tpc.chaos.matrix.drivers import CaseFailedError
+from tpc.chaos.matrix.special_cases import RESTARTS, HeldRun, OwnSessionRun, SpecialCase, held_at, ran_again
+from tpc.chaos.servers.server import LocalServer
 from tpc.coordinator.supervisor import EXIT_FENCED
 
 if TYPE_CHECKING:
+    from tpc.chaos.matrix.bench import Theatre
     from tpc.chaos.matrix.records import CaseRecord
-    from tpc.chaos.matrix.theatre import Theatre
 
 SUITE = "processes"
 DOWN_S = 1.0

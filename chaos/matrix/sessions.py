@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tpc.chaos.processes import OwnedProcess, tail
+from tpc.chaos.running.owned_processes import OwnedProcess, tail
 from tpc.errors import LocalStackError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class WarmSession:
 
 def hold(directory: Path, settings: Mapping[str, str]) -> None:
     """Start a session, say where its gateway is, and keep it until this process is ended."""
-    from tpc.chaos.spark_session import spark_session
+    from tpc.chaos.servers.spark_session import spark_session
 
     extra = {"spark.python.daemon.module": WORKER_DAEMON, **settings}
     session = spark_session("fault matrix", directory=directory / "spark", extra=extra)

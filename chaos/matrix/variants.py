@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.checkers.postgres_content import CONNECT_TIMEOUT_S
-from tpc.chaos.matrix.scene import PARTITIONS, Row, Scene
+from tpc.chaos.matrix.pipeline import PARTITIONS, Row, Scene
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

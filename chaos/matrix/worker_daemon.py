@@ -17,11 +17,11 @@ PRELOADED = (
     "pymongo",
     "pyspark.worker",
     "tpc.chaos.faults.injector",
-    "tpc.coordinator.pass_task",
-    "tpc.sinks.files",
-    "tpc.sinks.kafka",
-    "tpc.sinks.mongo",
-    "tpc.sinks.postgres",
+    "tpc.coordinator.passes.task",
+    "tpc.sinks.files.sink",
+    "tpc.sinks.kafka.sink",
+    "tpc.sinks.mongo.sink",
+    "tpc.sinks.postgres.sink",
 )
 
 

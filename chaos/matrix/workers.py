@@ -14,7 +14,7 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpc.chaos.killed_run import sigterm_as_interrupt
+from tpc.chaos.demo.killed_run import sigterm_as_interrupt
 from tpc.chaos.matrix.cases import Case
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.errors import ConfigurationError, LocalStackError
@@ -104,7 +104,7 @@ def _work(
     todo: Queue[int | None],
     told: Queue[tuple[str, Any]],
 ) -> None:
-    from tpc.chaos.matrix.theatre import proxied_stack, theatre
+    from tpc.chaos.matrix.bench import proxied_stack, theatre
 
     def say(line: str) -> None:
         told.put((_NEWS, line))

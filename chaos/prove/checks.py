@@ -15,8 +15,8 @@ SMALL = (Scope(faults=1, rivals=0, renewals=1), Scope(faults=2, rivals=0), Scope
 SEEDS = 3_000
 """How many simulations a mutant must survive."""
 
-_SINKS = "tests/sinks/test_{}_conformance.py"
-_LOGS = "tests/coordinator/test_log_conformance_{}.py"
+_SINKS = "tests/sinks/{}/test_{}.py"
+_LOGS = "tests/coordinator/log/test_conformance_{}.py"
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,34 @@ class Check:
     tests: str = ""
 
 
-_LOG_BACKENDS = ("coordinator/local_log.py", "coordinator/sql_", "coordinator/object_")
+_SQL_LOG = ("coordinator/log/sql",)
+_OBJECT_LOG = ("coordinator/log/object",)
+_LOG_BACKENDS = ("coordinator/log/local.py", *_SQL_LOG, *_OBJECT_LOG)
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
-_KAFKA_OFFSETS = ("sinks/kafka_offsets",)
+_KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
 
 def _sink_kit(system: str, deadline_s: float, *also: str, not_at: tuple[str, ...] = ()) -> Check:
     """The kit of a sink looks at the sink's modules and at those that all sinks share."""
-    others = tuple(f"sinks/{other}" for other in _SYSTEMS if other != system)
-    return Check(f"{system} kit", deadline_s, ("sinks/", *also), (*others, *not_at), _SINKS.format(system))
+    others = tuple(f"sinks/{other}/" for other in _SYSTEMS if other != system)
+    return Check(
+        f"{system} kit", deadline_s, ("sinks/", *also), (*others, *not_at), _SINKS.format(system, "conformance")
+    )
 
 
 CHECKS = (
-    Check("log kit", 120.0, ("coordinator/local_log.py",), tests=_LOGS.format("local")),
+    Check("log kit", 120.0, ("coordinator/log/local.py",), tests=_LOGS.format("local")),
     Check("explorer", 240.0, ("tpc/",)),
     _sink_kit("files", 240.0, *_SHARED),
     Check("simulator", 300.0, ("tpc/", "coordinator/"), _LOG_BACKENDS),
-    Check("sql log kit", 240.0, ("coordinator/sql_",), tests=_LOGS.format("sql")),
-    Check("object log kit", 240.0, ("coordinator/object_",), tests=_LOGS.format("object")),
+    Check("sql log kit", 240.0, _SQL_LOG, tests=_LOGS.format("sql")),
+    Check("object log kit", 240.0, _OBJECT_LOG, tests=_LOGS.format("object")),
     _sink_kit("postgres", 420.0),
     _sink_kit("mongo", 600.0),
     _sink_kit("kafka", 600.0, not_at=_KAFKA_OFFSETS),
-    Check("kafka offsets kit", 600.0, _KAFKA_OFFSETS, tests=_SINKS.format("kafka_offsets")),
+    Check("kafka offsets kit", 600.0, _KAFKA_OFFSETS, tests=_SINKS.format("kafka", "offsets_conformance")),
 )
 """In the order in which they are tried."""
 

@@ -19,7 +19,7 @@ from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import PIPELINE, World
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.log import Journal
+from tpc.coordinator.log.journal import Journal
 
 QUIET_S = 40.0
 """Longer than the interval of sweeps."""

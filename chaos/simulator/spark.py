@@ -13,7 +13,7 @@ from pathlib import Path
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.passes import Batch
 from tpc.chaos.simulator.world import World
-from tpc.coordinator.spark_log import SparkLog
+from tpc.coordinator.spark.query_log import SparkLog
 
 CHECKPOINT = Path("/simulated")
 

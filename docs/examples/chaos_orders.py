@@ -19,8 +19,8 @@ from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
 import tpc
-from tpc.chaos.flights_data import create_topics
-from tpc.chaos.spark_session import spark_session
+from tpc.chaos.flights.data import create_topics
+from tpc.chaos.servers.spark_session import spark_session
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 
 KAFKA, POSTGRES, MONGO = tpc.env("TPC_KAFKA"), tpc.env("TPC_POSTGRES"), tpc.env("TPC_MONGO")

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 import tpc
-from tpc.chaos.spark_session import spark_session
+from tpc.chaos.servers.spark_session import spark_session
 from tpc.sinks import KafkaOffsetsSink, KafkaSink, PostgresSink
 
 EVENT = "type string, time timestamp, value long"

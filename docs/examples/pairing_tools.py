@@ -25,8 +25,8 @@ from confluent_kafka import Producer
 
 from tpc.chaos.checkers.kafka_content import ongoing_transactions, read_topic
 from tpc.chaos.checkers.postgres_content import prepared_transactions, query
-from tpc.chaos.flights_data import create_topics
-from tpc.chaos.stack import Stack
+from tpc.chaos.flights.data import create_topics
+from tpc.chaos.servers.stack import Stack
 
 PARTITIONS = 2
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -30,7 +30,7 @@ from tests.bench.systems import (
 )
 from tests.bench.watching import STATEMENT_MS, Watch
 from tests.bench.work import COMPRESSION, PARTITIONS, TABLE_COLUMNS, Places, drop_topics, make_topics
-from tpc.chaos.stack import Stack
+from tpc.chaos.servers.stack import Stack
 
 
 class Arena:

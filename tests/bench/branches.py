@@ -12,8 +12,8 @@ from tests.bench.records import BRANCHES, Results, Run, attempt
 from tests.bench.running import run_script
 from tests.bench.systems import JOBS, OWN, SYSTEMS, JobSettings, command
 from tests.bench.work import Places, make_topics
-from tpc.chaos.kafka_server import KafkaServer
-from tpc.chaos.postgres_server import PostgresServer
+from tpc.chaos.servers.kafka import KafkaServer
+from tpc.chaos.servers.postgres import PostgresServer
 
 PARTITIONS = (1, 10, 100, 1000)
 LIMIT_S = 1200.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import filelock
 
-from tpc.chaos.jars import Coordinates, cache_directory, fetch
+from tpc.chaos.servers.jars import Coordinates, cache_directory, fetch
 
 VERSION = "2.3.0"
 CONNECTORS = Coordinates(

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from tests.core.builders import complete, generation_body, intent, manifest
 from tpc.__main__ import app
-from tpc.coordinator.local_log import LocalLog
-from tpc.coordinator.log import Journal
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
 from tpc.history import Action
 from tpc.records import RecordKind

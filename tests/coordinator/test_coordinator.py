@@ -11,7 +11,7 @@ from tests.core.builders import JOB, branch, complete, generation_body, intent, 
 from tests.support.memory import MemoryClock, MemoryCommitter, MemoryLog, MemorySink
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.log import Journal
+from tpc.coordinator.log.journal import Journal
 from tpc.errors import FencedError, HistoryMismatchError
 from tpc.records import Record, RecordKind
 from tpc.sink import Marker, Owner

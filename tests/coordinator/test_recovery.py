@@ -16,12 +16,12 @@ import tpc
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
 from tpc import failpoints
-from tpc.coordinator import operator
-from tpc.coordinator.local_log import LocalLog
-from tpc.coordinator.log import Journal
+from tpc.coordinator import operations
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.query import PipelineQuery
-from tpc.coordinator.spark_pass import SparkPass
 from tpc.effects import ReplayEpoch
 from tpc.errors import (
     CheckpointInUseError,
@@ -351,7 +351,7 @@ def test_a_parked_epoch_goes_on_after_a_recorded_loss(scene: Scene) -> None:
     with pytest.raises(ParkedError):
         scene.run()
     resolution = Resolution(0, "odds", Action.ACCEPT_LOSS, "the table is gone", "anna")
-    operator.resolve(scene.log, scene.checkpoint, resolution)
+    operations.resolve(scene.log, scene.checkpoint, resolution)
     scene.odds.plant_verdict(None)
     scene.feed.epochs(1)
     scene.run()
@@ -423,9 +423,9 @@ def test_a_pending_intent_binds_its_sinks(scene: Scene) -> None:
 def test_recover_finishes_what_is_decided_without_running_the_query(scene: Scene) -> None:
     scene.feed.epochs(2)
     scene.run_until_dead({"epoch.decided": die_at(1)})
-    assert [d["fate"] for d in operator.in_doubt(scene.pipeline())] != []
-    assert operator.recover(scene.pipeline())["last_complete"] == 1
-    assert operator.in_doubt(scene.pipeline()) == []
+    assert [d["fate"] for d in operations.in_doubt(scene.pipeline())] != []
+    assert operations.recover(scene.pipeline())["last_complete"] == 1
+    assert operations.in_doubt(scene.pipeline()) == []
     scene.run()
     scene.check()
 
@@ -433,11 +433,11 @@ def test_recover_finishes_what_is_decided_without_running_the_query(scene: Scene
 def test_sweep_aborts_what_no_intent_names_and_leaves_the_decided_epoch(scene: Scene) -> None:
     scene.feed.epochs(2)
     scene.run_until_dead({"epoch.decided": die_at(1)})
-    named = operator.in_doubt(scene.pipeline())
+    named = operations.in_doubt(scene.pipeline())
     stray = scene.evens.root / "prepared" / "tpc~scene~1~1~evens~7~0~1"
     stray.write_text("[]")
-    assert operator.sweep(scene.pipeline()) == 1
-    assert operator.in_doubt(scene.pipeline()) == named
+    assert operations.sweep(scene.pipeline()) == 1
+    assert operations.in_doubt(scene.pipeline()) == named
     scene.run()
     scene.check()
 
@@ -502,7 +502,7 @@ def test_a_nondeterministic_expression_in_a_stateful_query_is_refused(scene: Sce
 
 def test_commit_before_the_intent_is_noticed_by_the_checks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the commit point taken away a death between commit and intent doubles rows: the checks must see it."""
-    from tpc.coordinator.spark_pass import SparkPass
+    from tpc.coordinator.passes.driver import SparkPass
 
     honest = SparkPass.write
 

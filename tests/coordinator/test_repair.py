@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tpc.coordinator.pass_plan import PassPlan, RoutePlan
-from tpc.coordinator.spark_pass import SparkPass, _lost_digests
+from tpc.coordinator.passes.driver import SparkPass, _lost_digests
+from tpc.coordinator.passes.plan import PassPlan, RoutePlan
 from tpc.effects import ReplayEpoch
 from tpc.errors import DeterminismError
 from tpc.handles import Handle, PipelineId

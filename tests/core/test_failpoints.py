@@ -47,7 +47,7 @@ def test_a_step_of_a_branch_is_told_its_epoch_sink_and_partition() -> None:
 def test_the_code_comes_to_exactly_the_steps_that_are_listed() -> None:
     """A step without a `hit` would be a fault that never fires; a `hit` without a step one that nobody can place."""
     code = Path(failpoints.__file__).parent
-    files = [path for folder in ("coordinator", "sinks") for path in (code / folder).glob("*.py")]
+    files = [path for folder in ("coordinator", "sinks") for path in (code / folder).rglob("*.py")]
     assert set().union(*map(steps_in, files)) == set(failpoints.STEPS)
 
 

@@ -17,11 +17,11 @@ import pytest
 from tests.docs.examples import EXAMPLES, ROOT, load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.kill_plan import Kill, Step, StepKill
-from tpc.chaos.killer import Killed, Killer
+from tpc.chaos.kills.killer import Killed, Killer
+from tpc.chaos.kills.plan import Kill, Step, StepKill
 from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log import Journal
-from tpc.coordinator.operator import log_of
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.operations import log_of
 from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -97,7 +97,7 @@ class World:
 
         with (self.directory / "output").open("wb") as output, Killer(plan) as killer:
             code = supervise(
-                [sys.executable, "-m", "tpc.chaos.exposed", killer.address, *program],
+                [sys.executable, "-m", "tpc.chaos.kills.exposed", killer.address, *program],
                 strategy=FixedDelay(0.1, limit=len(plan)),
                 on_event=on_event,
                 env=environment,

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from tests.integration.scene import Dead, Scene, Systems, die
-from tpc.chaos.postgres_server import PostgresServer
-from tpc.coordinator import operator
+from tpc.chaos.servers.postgres import PostgresServer
+from tpc.coordinator import operations
 from tpc.errors import ParkedError, RepairNeededError
 from tpc.history import Action, Resolution
 
@@ -136,7 +136,7 @@ def test_an_operator_s_recorded_loss_lets_a_parked_pipeline_go_on(systems: Syste
     scene.run_with({}, ParkedError)
     pipeline = scene.pipeline()
     resolution = Resolution(1, "airports", Action.MARK_COMMITTED, "tallies put right by hand", "anna")
-    operator.resolve(pipeline.log, scene.checkpoint, resolution)
+    operations.resolve(pipeline.log, scene.checkpoint, resolution)
     systems.mongo.db["airports"].drop_indexes()
     scene.feed(1, carrier="B", delay=5)
     scene.run()

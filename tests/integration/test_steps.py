@@ -15,7 +15,7 @@ import tpc
 from tests.integration.scene import Dead, Scene, Systems, die
 from tests.support.step_record import StepRecord
 from tpc import failpoints
-from tpc.coordinator.local_log import LocalLog
+from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

@@ -16,14 +16,14 @@ import pyarrow as pa
 from tests.support.kafka_topics import KafkaTopics
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.local_log import LocalLog
+from tpc.coordinator.log.local import LocalLog
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.manifest import Barrier, Branch, Manifest, SinkPart
 from tpc.sink import CheckContext, Committable, Sink, Writer
 from tpc.sinks import KafkaOffsetsSink
-from tpc.sinks.kafka_offsets_writer import offsets_batch
+from tpc.sinks.kafka.offsets.writer import offsets_batch
 
 SCHEMA = pa.schema([("id", pa.int64()), ("word", pa.string())])
 TASKS = 2

@@ -17,7 +17,7 @@ from tests.regressions.targets import ids_in_kafka
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.processes import eventually, line, python
 from tpc import failpoints
-from tpc.coordinator.log import Journal
+from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.pipeline import Pipeline
 from tpc.errors import DataError, HistoryMismatchError
 from tpc.sinks import KafkaSink
@@ -29,7 +29,7 @@ import sys
 from pathlib import Path
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.local_log import LocalLog
+from tpc.coordinator.log.local import LocalLog
 from tpc.handles import PipelineId
 from tpc.sinks import KafkaOffsetsSink, KafkaSink
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.integration.scene import Scene, Systems
-from tpc.coordinator.log import Journal
+from tpc.coordinator.log.journal import Journal
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

@@ -12,11 +12,11 @@ from tests.support.processes import eventually
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, Outcome, Sink, Writer
-from tpc.sinks.kafka_answers import Description, Reply
-from tpc.sinks.kafka_endtxn import TransactionClient
-from tpc.sinks.kafka_group_offsets import Offset, group_offsets
-from tpc.sinks.kafka_offsets import KafkaOffsetsSink
-from tpc.sinks.kafka_patience import patiently
+from tpc.sinks.kafka.cluster.answers import Description, Reply
+from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
+from tpc.sinks.kafka.cluster.group_offsets import Offset, group_offsets
+from tpc.sinks.kafka.cluster.patience import patiently
+from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 
 TEXT = pa.schema([("key", pa.string()), ("value", pa.string())])
 

@@ -10,7 +10,7 @@ import pyarrow
 
 from tests.core.builders import JOB
 from tpc.coordinator.engine import Engine, EngineSettings
-from tpc.coordinator.log import Journal, Log
+from tpc.coordinator.log.journal import Journal, Log
 from tpc.coordinator.participants import Participants
 from tpc.effects import ReplayEpoch
 from tpc.errors import PutUnknownError

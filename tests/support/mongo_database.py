@@ -11,7 +11,7 @@ from typing import Any
 import pymongo
 from pymongo.database import Database
 
-from tpc.sinks.mongo_client import runs_transactions
+from tpc.sinks.mongo.connection import runs_transactions
 
 DEADLINE_MS = 10_000
 

@@ -8,8 +8,8 @@ from arguments import SCHEMA
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tpc.chaos.jars import Coordinates, fetch, jar_set
-from tpc.chaos.spark_session import spark_session
+from tpc.chaos.servers.jars import Coordinates, fetch, jar_set
+from tpc.chaos.servers.spark_session import spark_session
 
 POSTGRES_DRIVER = Coordinates((("org.postgresql", "postgresql", "42.7.14"),), transitive=False)
 

@@ -25,10 +25,10 @@ from tpc.chaos.checkers.watch_kafka import KafkaReader
 from tpc.chaos.checkers.watch_rows import FileRowsReader, PostgresRowsReader
 from tpc.chaos.checkers.watch_tallies import MongoTalliesReader, PostgresTalliesReader
 from tpc.chaos.checkers.watching import Reader, watching
-from tpc.chaos.kafka_server import KafkaServer
-from tpc.chaos.ports import free_port
 from tpc.chaos.proxy import Proxy, proxied_mongo, proxied_postgres
-from tpc.chaos.server import LocalServer
+from tpc.chaos.servers.kafka import KafkaServer
+from tpc.chaos.servers.ports import free_port
+from tpc.chaos.servers.server import LocalServer
 from tpc.errors import LocalStackError
 
 POLL_S = 0.02

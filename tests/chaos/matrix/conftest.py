@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import CANNOT_BE_HAD
-from tpc.chaos.matrix.theatre import Theatre, theatre
-from tpc.chaos.stack import Stack
+from tpc.chaos.matrix.bench import Theatre, theatre
+from tpc.chaos.servers.stack import Stack
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ def commit_before_the_intent() -> None:
     The last look before the intent, which notices it, is taken away too.
     """
     from tpc.coordinator.participants import Participants
-    from tpc.coordinator.spark_pass import SparkPass
+    from tpc.coordinator.passes.driver import SparkPass
 
     honest = SparkPass.write
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.matrix.scene import Addresses
+from tpc.chaos.matrix.pipeline import Addresses
 
 NOWHERE = Addresses("localhost:1", "postgresql://localhost:1/none", "mongodb://localhost:1")
 

@@ -9,11 +9,11 @@ import pytest
 
 from tpc import failpoints
 from tpc.chaos.faults.fault import FOREIGN_ERROR, KILL, KILL_DRIVER
-from tpc.chaos.matrix import engine
+from tpc.chaos.matrix import suites
 from tpc.chaos.matrix.cases import matrix, pairs
 from tpc.chaos.matrix.cells import COLUMNS, blanks, cells
+from tpc.chaos.matrix.pipeline import SINKS
 from tpc.chaos.matrix.records import PASSED, tally
-from tpc.chaos.matrix.scene import SINKS
 from tpc.errors import ConfigurationError
 
 SUITES = ("matrix", "pairs")
@@ -80,16 +80,16 @@ def test_the_second_fault_of_a_pair_strikes_the_recovery_before_everything_is_co
 
 
 def test_a_case_can_be_asked_for_alone_by_its_name() -> None:
-    found = engine.chosen_cases("sink.commit/kill/kafka", SUITES, seed=1)
+    found = suites.chosen_cases("sink.commit/kill/kafka", SUITES, seed=1)
     assert [case.name for case in found] == ["sink.commit/kill/kafka"]
 
 
 def test_the_order_of_the_cases_follows_from_the_seed() -> None:
-    orders = [[case.name for case in engine.chosen_cases(None, SUITES, seed)] for seed in (1, 1, 2)]
+    orders = [[case.name for case in suites.chosen_cases(None, SUITES, seed)] for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == sorted(orders[2])
 
 
 def test_a_name_that_no_case_has_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="no case of"):
-        engine.chosen_cases("no such case", SUITES, seed=1)
+        suites.chosen_cases("no such case", SUITES, seed=1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tpc.chaos.faults.fault import KILL, Fault
+from tpc.chaos.matrix.bench import Theatre
+from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases import Case, fault_at, matrix
 from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
-from tpc.chaos.matrix.running import CaseRun
-from tpc.chaos.matrix.theatre import Theatre
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

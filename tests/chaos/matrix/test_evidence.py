@@ -14,13 +14,13 @@ from tests.chaos.matrix.stages import NOWHERE, Stage
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL, Fault, LostReply
+from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases import Case, fault_at
 from tpc.chaos.matrix.evidence import went_on
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.load_judging import LoadReaders
+from tpc.chaos.matrix.pipeline import Scene
 from tpc.chaos.matrix.records import FAILED, PASSED, CaseRecord
-from tpc.chaos.matrix.running import CaseRun
-from tpc.chaos.matrix.scene import Scene
 from tpc.chaos.proxy import Action, Fired
 from tpc.chaos.proxy.rules import Request
 

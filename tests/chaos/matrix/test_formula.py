@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from tpc.chaos.matrix.scene import PARTITIONS
+from tpc.chaos.matrix.pipeline import PARTITIONS
 from tpc.chaos.matrix.variants import Formula, differences
 
 FORMULA = Formula(keys=3)

@@ -13,12 +13,12 @@ from tests.chaos.matrix.test_core import SEED, told
 from tpc.chaos.faults.fault import KILL, Fault
 from tpc.chaos.faults.hits import Hit
 from tpc.chaos.matrix import disk_cases, load_cases, process_cases
+from tpc.chaos.matrix.bench import Theatre
 from tpc.chaos.matrix.cases import matrix, pairs
-from tpc.chaos.matrix.cast import CaseFailedError
 from tpc.chaos.matrix.disk_cases import open_file_in
+from tpc.chaos.matrix.drivers import CaseFailedError
 from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
-from tpc.chaos.matrix.special import SpecialCase, SpecialRun, ran_again
-from tpc.chaos.matrix.theatre import Theatre
+from tpc.chaos.matrix.special_cases import SpecialCase, SpecialRun, ran_again
 
 SUITES = {"processes": process_cases.cases(), "disk": disk_cases.cases(), "load": load_cases.cases()}
 ALL = [case for cases in SUITES.values() for case in cases]

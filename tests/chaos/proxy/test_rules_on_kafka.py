@@ -13,12 +13,12 @@ from tests.conftest import CANNOT_BE_HAD
 from tests.support.kafka_branches import Branches, texts, values
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.processes import eventually
-from tpc.chaos.kafka_server import KafkaServer
-from tpc.chaos.ports import free_port
 from tpc.chaos.proxy import KAFKA, Action, Direction, Proxy, Rule
+from tpc.chaos.servers.kafka import KafkaServer
+from tpc.chaos.servers.ports import free_port
 from tpc.errors import LocalServerError
 from tpc.sink import Verdict
-from tpc.sinks.kafka import KafkaSink
+from tpc.sinks.kafka.sink import KafkaSink
 
 pytestmark = pytest.mark.stack
 

@@ -11,7 +11,7 @@ import pytest
 from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect
 
-from tests.sinks.mongo_branches import Branches, tallies
+from tests.sinks.mongo.branches import Branches, tallies
 from tests.support.mongo_database import MongoDatabase
 from tpc.chaos.proxy import Action, Proxy, Rule, proxied_mongo
 from tpc.sink import Verdict

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.sinks.postgres_branches import branch, checked, prepared, rows, verdicts
+from tests.sinks.postgres.branches import branch, checked, prepared, rows, verdicts
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.processes import eventually
 from tpc.chaos.proxy import Action, Direction, Fired, Proxy, Request, Rule, proxied_postgres

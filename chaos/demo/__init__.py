@@ -1,0 +1,1 @@
+"""The demo and the soak: the main job, killed over and over, and judged."""

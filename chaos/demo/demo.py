@@ -1,0 +1,177 @@
+"""The demo: the main job on real servers and real input, killed over and over, and judged by what it left behind.
+
+`run_demo` starts the servers, loads the input, lets a supervisor run the pipeline while a killer kills it, and gives
+the verdict; `run_verify` repeats the verdict on servers that were kept; `run_stop` ends those. All three return an
+exit code: 0 when every check holds. How it looks stands in `screen`, what must hold in `tpc.chaos.flights.verdict`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from rich.console import Console
+
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.demo.killed_run import Kills, run_checks, run_pipeline, sigterm_as_interrupt, start_and_load
+from tpc.chaos.demo.place import REPORT_FILE, VERDICT_FILE, Layout, claim, recorded, write_results
+from tpc.chaos.demo.screen import Screen, verdict_table
+from tpc.chaos.flights.data import ALL_FLIGHTS
+from tpc.chaos.flights.verdict import verdict
+from tpc.chaos.kills.plan import KILLS, Kill, epochs_needed, kill_plan
+from tpc.chaos.kills.run_record import RunRecord
+from tpc.chaos.servers import kept
+from tpc.chaos.servers.stack import Stack
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.errors import ConfigurationError, LocalStackError
+
+DIRECTORY = Path("tpc-demo")
+INTERRUPTED = 130
+"""The exit code that shells know for Ctrl-C."""
+EPOCHS = 20
+"""How many epochs the input is cut into, unless the kills need more."""
+MIN_EPOCHS = 8
+SPARE_RECORDS = 5
+"""More per epoch than an even cut: what Spark rounds off at every partition would make one more epoch in the end."""
+
+
+def run_demo(
+    *,
+    kills: int = KILLS,
+    seed: int = 1,
+    rows: int = ALL_FLIGHTS,
+    keep: bool = False,
+    directory: Path | str = DIRECTORY,
+    epochs: int = EPOCHS,
+    console: Console | None = None,
+) -> int:
+    """Run the whole demo. 0: every check holds. 1: one does not. 2: it could not be run. 130: Ctrl-C.
+
+    `kills=0` lets it run in peace. The input is cut into `epochs` epochs (at least 8, or late records might not be
+    late), or into as many as the kills need. `keep` leaves servers and data for a look. Nothing that was started is
+    left running otherwise, whatever happens.
+    """
+    console = console or Console(highlight=False)
+    layout = Layout(Path(directory).resolve())
+    plan = kill_plan(seed, kills)
+    epochs = max(epochs, MIN_EPOCHS, epochs_needed(plan))
+    record = RunRecord({"seed": seed, "kills": kills, "rows": rows, "epochs": epochs})
+    try:
+        with sigterm_as_interrupt():
+            claim(layout)
+            stack = Stack(layout.servers, report=record.note)
+            checks = _run(record, layout, stack, plan, keep=keep, console=console)
+    except KeyboardInterrupt:
+        console.print("stopped; nothing is left running")
+        return INTERRUPTED
+    except (ConfigurationError, LocalStackError) as error:
+        console.print(f"[bold red]the demo could not be run:[/] {_escaped(error)}", soft_wrap=True)
+        return 2
+    _tell(console, layout, checks, len(record.kills))
+    if keep:
+        _tell_kept(console, layout, stack)
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def _run(
+    record: RunRecord, layout: Layout, stack: Stack, plan: tuple[Kill, ...], *, keep: bool, console: Console
+) -> list[Check]:
+    with Screen(record, console):
+        try:
+            start_and_load(record, stack)
+            exit_code = run_pipeline(record, layout, stack, Kills(plan), per_epoch=_per_epoch(record))
+            record.stage("verdict")
+            checks = run_checks(record, exit_code, record.settings["kills"])
+            if exit_code == 0:  # else there is no end state to judge
+                checks += verdict(layout.places(stack.environment()), record.history, record.note)
+            record.end_stage()
+            write_results(record.to_json(), layout, checks)
+            if keep:
+                kept.keep(stack)
+            else:
+                stack.kill()
+        except BaseException:
+            stack.kill()
+            raise
+        finally:
+            shutil.rmtree(layout.scratch, ignore_errors=True)
+    if not keep:
+        for place in (layout.servers, layout.files, layout.commits):
+            shutil.rmtree(place, ignore_errors=True)  # no servers' data where all are the user's own
+    return checks
+
+
+def _per_epoch(record: RunRecord) -> tuple[int, int]:
+    """Records of either topic that an epoch reads, for the number of epochs that is wanted."""
+    epochs = record.settings["epochs"]
+    return record.settings["flights"] // epochs + SPARE_RECORDS, record.settings["reports"] // epochs + SPARE_RECORDS
+
+
+def run_verify(directory: Path | str = DIRECTORY, *, console: Console | None = None) -> int:
+    """Give the verdict again, on servers that `run_demo(keep=True)` left. 0 and 1 as there; 2: there are none."""
+    console = console or Console(highlight=False)
+    layout = Layout(Path(directory).resolve())
+    try:
+        run = recorded(layout)
+        history = Journal(LocalLog(layout.checkpoint / LOG_FOLDER)).open()
+        environment = {**os.environ, **_kept_addresses(layout)}
+        checks = verdict(layout.places(environment), history, lambda line: console.print(f"[dim]{line}[/]"))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (ConfigurationError, LocalStackError) as error:
+        console.print(f"[bold red]nothing to verify:[/] {_escaped(error)}", soft_wrap=True)
+        return 2
+    write_results(run, layout, checks)
+    _tell(console, layout, checks, len(run["kills"]))
+    return 0 if all(check.passed for check in checks) else 1
+
+
+def _kept_addresses(layout: Layout) -> dict[str, str]:
+    """The variables that lead to the kept servers. Raises `LocalStackError` when one of them is gone."""
+    for server in kept.kept_servers(layout.servers):
+        if server.process() is None:
+            raise LocalStackError(
+                f"the {server.name} server that was kept no longer runs",
+                remedy=f"run the demo again; `tpc demo --stop --dir {layout.directory}` ends the others.",
+            )
+    return kept.environment(layout.servers)
+
+
+def run_stop(directory: Path | str = DIRECTORY, *, console: Console | None = None) -> int:
+    """End the servers that `run_demo(keep=True)` left and remove their data. 2: there are none."""
+    console = console or Console(highlight=False)
+    layout = Layout(Path(directory).resolve())
+    try:
+        kept.stop_kept(layout.servers)
+    except LocalStackError as error:
+        console.print(f"[bold red]nothing to stop:[/] {_escaped(error)}", soft_wrap=True)
+        return 2
+    for place in (layout.servers, layout.files, layout.commits):
+        shutil.rmtree(place, ignore_errors=True)
+    console.print("stopped; the report and the verdict stay in", str(layout.directory))
+    return 0
+
+
+def _tell(console: Console, layout: Layout, checks: list[Check], kills: int) -> None:
+    console.print(verdict_table(checks))
+    failed = sum(not check.passed for check in checks)
+    if failed:
+        console.print(f"[bold red]✗ {failed} of {len(checks)} checks failed[/]")
+    else:
+        console.print(f"[bold green]✓ exactly once:[/] {len(checks)} checks hold after {kills} kills")
+    console.print("report ", (layout.directory / REPORT_FILE).as_uri(), soft_wrap=True)
+    console.print("verdict", str(layout.directory / VERDICT_FILE), soft_wrap=True)
+
+
+def _tell_kept(console: Console, layout: Layout, stack: Stack) -> None:
+    console.print("\nthe servers go on running:")
+    console.print(stack.describe(), markup=False, soft_wrap=True)
+    console.print(f"verify again: tpc verify {layout.directory}", soft_wrap=True)
+    console.print(f"end them:     tpc demo --stop --dir {layout.directory}", soft_wrap=True)
+
+
+def _escaped(error: Exception) -> str:
+    return str(error).replace("[", r"\[")

@@ -1,0 +1,1 @@
+"""Kills at the steps of the protocol: planned, carried out, recorded."""

@@ -1,0 +1,242 @@
+"""Runs one case: lives of the driver, each with the fault that is its own, until one reads its input to the end.
+
+A case has failed when a fault of it was not made, or not at its place, or not while a branch was prepared; when a
+driver hangs, or the one that nobody disturbs does not come to the end; when a zombie ends as if nothing had been; or
+when a check is red.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import zlib
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.checkers.recovery import recovery_bounded
+from tpc.chaos.faults import hits, injector
+from tpc.chaos.faults.fault import KILL_DRIVER, ZOMBIE
+from tpc.chaos.matrix.bench import Theatre
+from tpc.chaos.matrix.cases import Case
+from tpc.chaos.matrix.drivers import CaseFailedError, Cast
+from tpc.chaos.matrix.evidence import check_made, observed_epoch, went_on
+from tpc.chaos.matrix.judging import Judge, Readers
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, Feed, Scene
+from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
+from tpc.chaos.proxy import Action, Fired, Rule
+from tpc.chaos.running.owned_processes import read_from
+
+EPOCHS = 3
+RECOVERY_BOUND_S = 60.0
+RESTARTS = 2
+"""How often a supervisor's restart may be needed: a system is slow, or another driver's task in the way."""
+ENDED_BY_ERROR = 1
+LOG_CHARACTERS = 6000
+
+
+class CaseRun:
+    """One case in one theatre, in a directory of its own."""
+
+    hopeless_lives = 0
+    """How many lives after the last fault cannot come to anything, since what it broke is not mended yet."""
+
+    def __init__(self, theatre: Theatre, case: Case, seed: int, *, doctor: str | None = None) -> None:
+        self.theatre = theatre
+        self.case = case
+        number = zlib.crc32(f"{seed}:{case.name}".encode())
+        name = f"case-{number:08x}-{int(time.time() * 1000) % 10**8}"
+        self.directory = theatre.directory / "cases" / name
+        self.scene = self._scene(name)
+        self.feed = Feed(number)
+        self.record = CaseRecord(
+            case.name,
+            case.suite,
+            case.fault.step,
+            case.fault.kind,
+            case.fault.sink,
+            number,
+            second=None if case.second is None else case.second.to_json(),
+            counts=case.counts,
+        )
+        self.cast = Cast(self.scene, theatre.sessions, self.record, doctor=doctor)
+        self._rules: dict[int, tuple[str, Rule]] = {}
+
+    # The whole -------------------------------------------------------------------------------------------------
+
+    def run(self) -> CaseRecord:
+        """The record of the case. Never raises for what the case does; no process of it is left."""
+        record, began_at = self.record, time.monotonic()
+        if missing := {f.lost.server for f in self.case.stages if f.lost is not None} - self.theatre.proxies.keys():
+            record.outcome, record.reason = SKIPPED, f"there is no proxy in front of {', '.join(sorted(missing))}"
+            return record
+        self.directory.mkdir(parents=True)
+        try:
+            self._play()
+            record.outcome = PASSED
+        except CaseFailedError as failure:
+            record.reason = str(failure)
+        except Exception as error:  # noqa: BLE001  a run of cases goes on; the record tells
+            record.reason = f"the case could not be run: {type(error).__name__}: {error}"
+        finally:
+            self._end()
+        record.seconds = round(time.monotonic() - began_at, 3)
+        record.log = read_from(self.cast.log, 0)[-LOG_CHARACTERS:]
+        if record.outcome == PASSED:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        return record
+
+    def _scene(self, name: str) -> Scene:
+        """The pipeline of the case."""
+        direct = self.theatre.direct(name)
+        return Scene(name, self.directory, direct, self.theatre.proxied(name) if self.case.proxied else direct, name)
+
+    def _play(self) -> None:
+        self._prepare()
+        try:
+            with self._watching():
+                self._strike()
+                self._recover()
+                self._end_zombies()
+        finally:
+            self._tell()
+        check_made(
+            self.case.stages,
+            injector.fired(self.directory),
+            injector.waits_in_vain(self.directory),
+            range(self._first, len(self.case.stages)) if self.case.counts else (),
+        )
+        self.record.checks = self._judge()
+        self._time_recovery()
+        if red := [check for check in self.record.checks if not check.passed]:
+            raise CaseFailedError("; ".join(f"{check.name}: {check.detail}" for check in red))
+
+    def _prepare(self) -> None:
+        """What the pipeline reads and writes is there before its first life."""
+        self.theatre.servers.make(self.scene)
+        self.theatre.servers.feed(self.scene, self.feed.rows(EPOCHS * ROWS_PER_EPOCH))
+
+    def _watching(self) -> AbstractContextManager[None]:
+        """Concurrent readers, while drivers live."""
+        self.readers = Readers(self.scene)
+        return self.readers.watching()
+
+    def _judge(self) -> list[Check]:
+        return Judge(self.scene, self.feed.fed, self.readers, self._disturbed).checks()
+
+    @property
+    def _disturbed(self) -> tuple[float, float]:
+        """From the first fault to the end of the last life, in seconds since 1970."""
+        return self.record.fired[0]["at"], max(life.ended_at or 0.0 for life in self.cast.lives)
+
+    @property
+    def _first(self) -> int:
+        """The number of the case's own first fault; the setup comes before it."""
+        return 0 if self.case.setup is None else 1
+
+    def _end(self) -> None:
+        """Nothing of the case is left: no process, no rule, no topic, no database."""
+        self.cast.end()
+        for server, rule in self._rules.values():
+            self.theatre.proxies[server].remove(rule)
+        self.theatre.tidy()
+        with suppress(Exception):  # a server that does not answer has made the case fail already
+            self.theatre.servers.remove(self.scene)
+
+    # Lives -----------------------------------------------------------------------------------------------------
+
+    def _strike(self) -> None:
+        """The lives that faults are made in."""
+        for number, fault in enumerate(self.case.stages):
+            life = self.cast.begin({number: fault})
+            stopped = self.cast.wait(life, stoppable=fault.kind == ZOMBIE, meanwhile=self._arm)
+            if number not in injector.fired(self.directory):
+                end = f"life {life.number} ended with exit code {life.exit_code}"
+                raise CaseFailedError(f"the fault was never made: {fault.kind} at {fault.step}; {end} without it")
+            if not stopped and life.exit_code == 0 and number + 1 < len(self.case.stages):
+                raise CaseFailedError(f"life {life.number} came to its end before the next fault could strike")
+
+    def _recover(self) -> None:
+        """Lives without a fault until one comes to the end; another one only after an error, as a supervisor would."""
+        if (life := self.cast.lives[-1]).exit_code == 0:
+            return
+        for _ in range(1 + RESTARTS):
+            self.cast.wait(life := self.cast.begin({}))
+            if life.exit_code == 0:
+                return
+            if life.exit_code != ENDED_BY_ERROR:
+                break
+        raise CaseFailedError(f"life {life.number}, which nobody disturbed, ended with exit code {life.exit_code}")
+
+    def _end_zombies(self) -> None:
+        """Let stopped drivers go on: they must end fenced or with an error, or with no step that they still took.
+
+        Then a life on new rows tidies up.
+        """
+        if not self._disturbed_by_others:
+            return
+        for zombie in self.cast.stopped:
+            went_on_at = time.time()
+            self.cast.go_on(zombie, [int(fault["pid"]) for fault in injector.fired(self.directory).values()])
+            self.cast.wait(zombie)
+            steps = [hit.step for hit in self._hits() if hit.life == zombie.number and hit.at > went_on_at]
+            if zombie.exit_code == 0 and steps:
+                raise CaseFailedError(
+                    f"the zombie, life {zombie.number}, ended as if nobody had taken over, after {', '.join(steps)}"
+                )
+        self.theatre.tidy()  # the tasks of a dead driver end with their executor, sooner or later
+        self.theatre.servers.feed(self.scene, self.feed.rows(ROWS_PER_EPOCH))
+        self.cast.wait(last := self.cast.begin({}))
+        if last.exit_code != 0:
+            raise CaseFailedError(f"the last life, {last.number}, ended with exit code {last.exit_code}")
+
+    @property
+    def _disturbed_by_others(self) -> bool:
+        """Whether tasks or a driver of an earlier life may still be at work."""
+        return any(fault.kind in (ZOMBIE, KILL_DRIVER) for fault in self.case.stages)
+
+    # Lost replies ----------------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Have a reply lost for a process that waits for it."""
+        for number, fault in enumerate(self.case.stages):
+            lost = fault.lost
+            if lost is None or number in self._rules or not injector.claim_file(self.directory, number).exists():
+                continue
+            matching = lost.matching.replace("{pipeline}", f"tpc~{self.scene.name}~")
+            on_fired = partial(self._lost, number)
+            rule = Rule(Action.LOSE_REPLY_AND_RESET, lost.kind, matching=matching, on_fired=on_fired)
+            self._rules[number] = (lost.server, self.theatre.proxies[lost.server].add(rule))
+            injector.armed_file(self.directory, number).touch()
+
+    def _lost(self, number: int, made: Fired) -> None:
+        injector.record_made(self.directory, number, made.at, made.request.detail)
+
+    # What is written down --------------------------------------------------------------------------------------
+
+    def _tell(self) -> None:
+        made, record = injector.fired(self.directory), self.record
+        first = self._first
+        record.fired = [fault for number, fault in made.items() if number >= first]
+        record.epoch = observed_epoch(made, first)
+        for number, fault in made.items():
+            what = "to recover from" if number < first else "the fault"
+            record.note(f"{what}: {fault['fault']} at {fault['step']}, {fault['prepared']} prepared", fault["at"])
+        for hit in self._hits():
+            if hit.step in ("recovery.claimed", "epoch.decided", "epoch.completed"):
+                place = ", ".join(f"{name} {value}" for name, value in hit.where.items())
+                record.note(f"life {hit.life}: {hit.step} ({place})", hit.at)
+
+    def _hits(self) -> list[hits.Hit]:
+        return hits.read(self.directory / injector.HITS_FILE)
+
+    def _time_recovery(self) -> None:
+        """From the start of the life after the last fault to its first new epoch; without one, from the fault on."""
+        after = len(self.case.stages) + self.hopeless_lives
+        if len(self.cast.lives) <= after:
+            self.record.checks.append(went_on(self._hits(), self.record.fired[-1]["at"], bound_s=RECOVERY_BOUND_S))
+            return
+        at, began_at = hits.first_new_epoch_at(self._hits(), after), self.cast.lives[after].began_at
+        self.record.recovery_s = None if at is None else round(at - began_at, 3)
+        times_s = [self.record.recovery_s]
+        self.record.checks.append(recovery_bounded("recovery is bounded", times_s, bound_s=RECOVERY_BOUND_S))

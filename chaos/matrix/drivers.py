@@ -1,0 +1,91 @@
+"""The lives of one case: each is started on a session that nobody is stopped in, in turn, waited for, and ended.
+
+What happens to them is noted in the case's record. Which faults strike them is for others to say.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tpc.chaos.faults.fault import Fault
+from tpc.chaos.matrix.lives import Life, Order
+from tpc.chaos.matrix.pipeline import Scene
+from tpc.chaos.matrix.records import CaseRecord
+from tpc.chaos.matrix.sessions import WarmSession
+
+LIFE_TIMEOUT_S = 240.0
+POLL_S = 0.02
+
+
+class CaseFailedError(Exception):
+    """Why a case has failed, in words."""
+
+
+class Cast:
+    """The drivers of one scene. `doctor` is a function that breaks the library in each of them (see `lives.Order`)."""
+
+    def __init__(
+        self, scene: Scene, sessions: list[WarmSession], record: CaseRecord, *, doctor: str | None = None
+    ) -> None:
+        self.scene = scene
+        self.sessions = sessions
+        self.record = record
+        self.doctor = doctor
+        self.lives: list[Life] = []
+        self.life_timeout_s = LIFE_TIMEOUT_S
+        self._entered: list[WarmSession] = []
+
+    @property
+    def log(self) -> Path:
+        """What all of them have written."""
+        return self.scene.directory / "driver.log"
+
+    @property
+    def stopped(self) -> list[Life]:
+        """Those that were stopped and have not ended."""
+        return [life for life in self.lives if life.exit_code is None]
+
+    def begin(self, faults: Mapping[int, Fault]) -> Life:
+        """A new life, struck by `faults`; it takes over when another one is stopped."""
+        number, takeover = len(self.lives), bool(self.stopped)
+        busy = [self._entered[life.number] for life in self.stopped]
+        free = [session for session in self.sessions if session not in busy]
+        session = free[number % len(free)]
+        self._entered.append(session)
+        life = Life(Order(self.scene, session.gateway, number, self.log, takeover, self.doctor), faults)
+        self.lives.append(life)
+        self.record.note(f"life {number} {'takes over' if takeover else 'begins'}", life.began_at)
+        return life
+
+    def wait(self, life: Life, *, stoppable: bool = False, meanwhile: Callable[[], None] = lambda: None) -> bool:
+        """Until it has ended, or is stopped if it may be; whether it is stopped. `meanwhile` is called again and again.
+
+        Raises `CaseFailedError` when it does neither in time.
+        """
+        deadline = time.monotonic() + self.life_timeout_s
+        while not life.join(POLL_S):
+            meanwhile()
+            if stoppable and life.stopped:
+                self.record.note(f"life {life.number} is stopped")
+                return True
+            if time.monotonic() > deadline:
+                raise CaseFailedError(f"life {life.number} has not ended after {self.life_timeout_s:g} s")
+        self.record.note(f"life {life.number} ended with exit code {life.exit_code}")
+        return False
+
+    def go_on(self, life: Life, others: Iterable[int]) -> None:
+        """Let a stopped life go on, and with it `others`: processes of its tasks that were stopped too."""
+        self.record.note(f"life {life.number} may go on")
+        for pid in {life.pid, *others}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def end(self) -> None:
+        """No life is left."""
+        for life in self.stopped:
+            life.kill()

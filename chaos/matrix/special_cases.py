@@ -1,0 +1,194 @@
+"""Cases whose fault is made by whoever holds the case: while a process waits at the step, or between two lives.
+
+Same record, same checks, same readers as the cases of the matrix (`running`); which cases there are stands in
+`process_cases`, `disk_cases` and `load_cases`.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.faults import injector
+from tpc.chaos.faults.fault import HANG, Fault
+from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
+from tpc.chaos.matrix.cases import EPOCH, LAST_TASK, Case
+from tpc.chaos.matrix.drivers import CaseFailedError
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, TASK_SINKS
+from tpc.chaos.matrix.records import FAILED, SKIPPED, CaseRecord
+from tpc.chaos.matrix.sessions import WarmSession
+from tpc.errors import TpcError
+
+if TYPE_CHECKING:
+    from tpc.chaos.faults.hits import Hit
+    from tpc.chaos.matrix.bench import Theatre
+    from tpc.chaos.matrix.lives import Life
+
+LIFE_TIMEOUT_S = 300.0
+"""Of a life on a JVM that nothing has run in before."""
+RESTARTS = 3
+"""How often a supervisor's restart may be needed until a server is back or a dead process's work is swept."""
+STRUCK_LIFE = 0
+"""The life that the fault of a special case strikes; it has no other."""
+
+
+@dataclass(frozen=True)
+class SpecialCase(Case):
+    """A case that knows how it is run. `what` is its fault in the words of the record."""
+
+    what: str = ""
+
+    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+        """Run it in a theatre. Never raises for what the case does."""
+        raise NotImplementedError
+
+
+def held_at(
+    step: str,
+    sink: str | None = None,
+    *,
+    kind: str = HANG,
+    epoch: int = EPOCH,
+    record: str | None = None,
+) -> Fault:
+    """A fault whose process waits at the step until whoever holds the case has acted.
+
+    At a step of a task it is the last task's, after the other one has prepared its branches.
+    """
+    of_task = step.startswith("pass.") and sink in TASK_SINKS
+    return Fault(
+        step,
+        kind,
+        epoch,
+        sink,
+        partition=LAST_TASK if of_task else None,
+        record=record,
+        waits_for_branches=len(TASK_SINKS) if of_task else 0,
+        held=True,
+    )
+
+
+def ran_again(hits: Iterable[Hit], fault: Fault) -> Check:
+    """Whether the task that the fault hit was run more than once in the struck life, the first."""
+    place = (STRUCK_LIFE, fault.epoch, fault.partition)
+    of_task = (h for h in hits if h.step == "pass.open" and (h.life, h.where["epoch"], h.where["partition"]) == place)
+    times = max(Counter(h.where["sink"] for h in of_task).values(), default=0)
+    return Check("the task ran again", times > 1, f"its branches were opened {times} times")
+
+
+class SpecialRun(CaseRun):
+    """A case that is skipped where it cannot be tried, and restarts its driver as often as a supervisor would."""
+
+    restarts = 0
+
+    def __init__(self, theatre: Theatre, case: SpecialCase, seed: int) -> None:
+        super().__init__(theatre, case, seed)
+        self.what = case.what
+        self.record.fault = case.what
+        self.exits = ExitStack()
+        """What must be ended or put right again after the case, whatever happened in it."""
+
+    def why_not(self) -> str | None:
+        """Why the case cannot be tried on this machine; None when it can."""
+        return None
+
+    def run(self) -> CaseRecord:
+        """See `CaseRun.run`."""
+        if reason := self.why_not():
+            self.record.outcome, self.record.reason = SKIPPED, reason
+            return self.record
+        return super().run()
+
+    def _recover(self) -> None:
+        """Lives until one comes to its end."""
+        for _ in range(1 + self.restarts):
+            if self._last.exit_code == 0:
+                return
+            self.cast.wait(self.cast.begin({}))
+        if self._last.exit_code != 0:
+            raise CaseFailedError(f"life {self._last.number} ended with exit code {self._last.exit_code}")
+
+    def _prepare(self) -> None:
+        self.theatre.servers.make(self.scene)
+        self._feed()
+
+    def _feed(self) -> None:
+        """Everything that the pipeline will read."""
+        self.theatre.servers.feed(self.scene, self.feed.rows(EPOCHS * ROWS_PER_EPOCH))
+
+    @property
+    def _last(self) -> Life:
+        return self.cast.lives[-1]
+
+    def _tell(self) -> None:
+        super()._tell()
+        for fault in self.record.fired:
+            fault["fault"] = self.what
+
+    def _end(self) -> None:
+        try:
+            super()._end()
+        finally:  # also when it is interrupted: nobody else would unmount a disk or end a cluster
+            try:
+                self.exits.close()
+            except (TpcError, OSError) as error:
+                self.record.outcome, self.record.reason = FAILED, f"the case could not be cleared away: {error}"
+
+
+class HeldRun(SpecialRun):
+    """A case whose fault is made elsewhere, while the process that has reached the step is held there."""
+
+    def _arm(self) -> None:
+        """Make the fault when a process waits for it, then let the process go."""
+        for number, fault in enumerate(self.case.stages):
+            claim = injector.claim_file(self.directory, number)
+            armed = injector.armed_file(self.directory, number)
+            if not fault.held or armed.exists() or not claim.exists():
+                continue
+            self._make(json.loads(claim.read_text()))
+            injector.record_made(self.directory, number, time.time())
+            self.record.note(self.what)
+            armed.touch()
+
+    def _make(self, claim: dict[str, Any]) -> None:
+        """Make the fault. `claim` is what the held process recorded: its step, epoch, sink, partition and pid."""
+        raise NotImplementedError
+
+
+class OwnSessionRun(HeldRun):
+    """The first life has a JVM of its own, which ends with the case."""
+
+    settings: Mapping[str, str] = {}
+
+    def __init__(self, theatre: Theatre, case: SpecialCase, seed: int) -> None:
+        super().__init__(theatre, case, seed)
+        self.record.processes = "own processes"
+        self.cast.life_timeout_s = LIFE_TIMEOUT_S
+
+    def _prepare(self) -> None:
+        self.session = WarmSession(self.directory / "session", self.settings)
+        self.exits.callback(self.session.close)
+        super()._prepare()
+        self.cast.sessions = [self.session]
+
+    def _recover(self) -> None:
+        self.cast.sessions = self.theatre.sessions
+        super()._recover()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To every process of the first life, the driver first."""
+        family = self.session.family()
+        with suppress(psutil.NoSuchProcess):
+            family.insert(0, psutil.Process(self.cast.lives[0].pid))
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)

@@ -1,0 +1,1 @@
+"""The HTML reports: one file each, which fetches nothing."""

@@ -1,0 +1,147 @@
+"""The HTML report of the fault matrix: what was broken where, what the checkers found, failures first.
+
+Turns the record of a run (its cases, blanks and settings, as JSON) into what `matrix.html.j2` shows. Where a
+case stands in the grids is of `matrix_grid`; a soak has a report of its own (`soak`).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tpc.chaos.matrix.records import Tally, tally
+from tpc.chaos.reports.matrix_grid import Grid, PairGrid, letters_of, step_order, subject
+from tpc.chaos.reports.parts import clock, day_and_time, histogram, tallied_checks, took, write_page
+
+SUITES: Mapping[str, str] = {
+    "matrix": "Matrix",
+    "pairs": "Pairs",
+    "processes": "Processes",
+    "disk": "Disk",
+    "load": "Load",
+}
+"""The suites in their order, with their headings; others follow."""
+OUTCOMES: Mapping[str, str] = {"failed": "✗", "skipped": "-", "passed": "✓"}
+"""How a case can end, the worst first, with the sign that says so without colour."""
+DIFFERENCES = 5
+"""How many differences of a case are shown before its record is opened."""
+SLOWEST = 5
+"""How many of the slowest recoveries are named."""
+
+
+def write_matrix_report(path: Path, record: Mapping[str, Any]) -> Path:
+    """Write the report of a run of the matrix to `path` and return it."""
+    return write_page(path, "matrix.html.j2", matrix_view(record))
+
+
+def matrix_view(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the template shows."""
+    with_matrix = any(case["suite"] == "matrix" for case in record["cases"])
+    blanks = record.get("blanks", []) if with_matrix else []
+    letters = letters_of(record["cases"], blanks)
+    cases = _case_views(record["cases"], letters, record["settings"])
+    matrix = [case for case in cases if case["suite"] == "matrix"]
+    pairs = [case for case in cases if case["suite"] == "pairs"]
+    return {
+        **_counted(tally(cases)),
+        "signs": OUTCOMES,
+        "when": day_and_time(record["began_at"]),
+        "took": took(record["seconds"]),
+        "settings": record["settings"],
+        "seeds": sorted({case["seed"] for case in cases}),
+        "processes": Counter(case["processes"] for case in cases),
+        "letters": letters,
+        "failed": [case for case in cases if case["outcome"] == "failed"],
+        "skipped": [case for case in cases if case["outcome"] == "skipped"],
+        "grid": Grid(matrix, blanks, letters) if with_matrix else None,
+        "blanks": Counter(blank["reason"] for blank in blanks),
+        "pairs": PairGrid(pairs) if pairs else None,
+        "suites": _suites(cases),
+        "recovery": histogram([case["recovery_s"] for case in cases if case["recovery_s"] is not None]),
+        "slowest": _slowest(cases),
+        "checks": tallied_checks(case["checks"] for case in cases),
+    }
+
+
+def _counted(found: Tally) -> dict[str, Any]:
+    """How many cases there are and how they ended, and the same of all runs and of those that do not count."""
+    return {
+        "total": found.cases.total(),
+        "outcomes": {outcome: found.cases[outcome] for outcome in OUTCOMES},
+        "runs": found.runs.total(),
+        "run_outcomes": {outcome: found.runs[outcome] for outcome in OUTCOMES},
+        "more": {outcome: found.more[outcome] for outcome in OUTCOMES},
+    }
+
+
+def _case_views(
+    cases: Sequence[Mapping[str, Any]], letters: Mapping[str, str], settings: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Each case with what the report adds to its record; in the order of the suites and, within one, of the steps."""
+    suites = list(SUITES)
+    taken: Counter[str] = Counter()
+    found = [_case_view(case, letters, taken, _again(case, settings)) for case in cases]
+    return sorted(
+        found,
+        key=lambda case: (
+            suites.index(case["suite"]) if case["suite"] in suites else len(suites),
+            step_order(case["step"]) if case["suite"] in ("matrix", "pairs") else 0,
+        ),
+    )
+
+
+def _again(case: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """The command that repeats a case; of one's own pipeline only the whole run can be repeated."""
+    seed = settings["seed"]
+    if case["suite"] == "own":
+        target, faults = shlex.quote(settings["target"]), shlex.quote(settings["faults"])
+        return f"tpc chaos run {target} --faults {faults} --minutes {settings['minutes']:g} --seed {seed}"
+    return f"tpc chaos matrix --suite {case['suite']} --only {shlex.quote(case['name'])} --seed {seed}"
+
+
+def _case_view(case: Mapping[str, Any], letters: Mapping[str, str], taken: Counter[str], again: str) -> dict[str, Any]:
+    slug = re.sub(r"[^a-z0-9]+", "-", case["name"].lower()).strip("-")
+    taken[slug] += 1
+    return {
+        **case,
+        "counts": case.get("counts", True),
+        "anchor": f"case-{slug}" if taken[slug] == 1 else f"case-{slug}--{taken[slug]}",
+        "sign": OUTCOMES[case["outcome"]],
+        "letter": _letter(case, letters),
+        "differences": [line for check in case["checks"] for line in check["differences"]][:DIFFERENCES],
+        "replay": again,
+        "fired": [{**fired, "clock": clock(fired["at"])} for fired in case["fired"]],
+    }
+
+
+def _letter(case: Mapping[str, Any], letters: Mapping[str, str]) -> str:
+    """What tells a case from the others of its cell: the sink it is of; of a pair, both."""
+    first, second = (letters.get(subject(fault) or "", "") if fault else "" for fault in (case, case["second"]))
+    return f"{first}→{second}" if case["second"] and (first or second) else first
+
+
+def _suites(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each suite with what was run of it, how many cases that is, and how they ended."""
+    names = dict.fromkeys(case["suite"] for case in cases)
+    found = []
+    for name in names:
+        members = [case for case in cases if case["suite"] == name]
+        found.append(
+            {
+                "name": name,
+                "heading": SUITES.get(name, name.capitalize()),
+                "cases": members,
+                **_counted(tally(members)),
+                "seconds": sum(case["seconds"] for case in members),
+            }
+        )
+    return found
+
+
+def _slowest(cases: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    recovered = [case for case in cases if case["recovery_s"] is not None]
+    return sorted(recovered, key=lambda case: -float(case["recovery_s"]))[:SLOWEST]

@@ -1,0 +1,1 @@
+"""What every run needs: processes that end with their owner, and a directory of its own."""

@@ -1,0 +1,1 @@
+"""Real servers and a Spark session on this machine, out of packages."""

@@ -1,0 +1,155 @@
+"""`tpc chaos run`: the user's own pipeline under faults, on local servers or the user's, and the verdict on it.
+
+What is done with the pipeline stands in `trial`; here are the servers around it, what stays, and the exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tpc.chaos.demo.killed_run import sigterm_as_interrupt
+from tpc.chaos.reports.matrix import write_matrix_report
+from tpc.chaos.servers.stack import Stack
+from tpc.chaos.user.place import VARIABLE, Layout
+from tpc.chaos.user.plan import parse_kinds
+from tpc.chaos.user.record import end_json, fault_json, left_json, run_json
+from tpc.chaos.user.screen import Screen
+from tpc.chaos.user.secrets import hiding
+from tpc.chaos.user.target import check_name, load_target
+from tpc.chaos.user.trial import LIFE_LIMIT_S, Outcome, Trial
+from tpc.errors import ConfigurationError, LocalStackError
+
+DIRECTORY = Path("tpc-chaos-run")
+MINUTES = 5.0
+INTERRUPTED = 130
+"""The exit code that shells know for Ctrl-C."""
+
+
+def run_own(
+    target: str,
+    *,
+    faults: str = "all",
+    minutes: float = MINUTES,
+    seed: int = 1,
+    local_stack: bool = False,
+    directory: Path | str = DIRECTORY,
+    expect: str | None = None,
+    life_limit_s: float = LIFE_LIMIT_S,
+    console: Console | None = None,
+) -> int:
+    """Run `target` (`module:function`) under faults. 0: every check holds. 1: one does not. 2: it could not be run.
+
+    `faults` is "all" or some kinds with commas between; `minutes` is for how long there are faults; `expect` names a
+    function for the expected rows in the place of `expected` in the target's module. `life_limit_s` is how long the
+    first round may take, and every life of a target without `feed`. `local_stack` starts local servers in `directory`
+    and sets TPC_KAFKA, TPC_POSTGRES and TPC_MONGO. Ctrl-C gives 130. Nothing that was started is left running, whatever
+    happens, and the faults that were made are recorded.
+    """
+    console = console or Console(highlight=False)
+    layout = Layout(Path(directory).resolve())
+    screen = Screen(console)
+    settings = {"target": target, "faults": faults, "minutes": minutes, "seed": seed, "local stack": local_stack}
+    settings["life limit"] = life_limit_s
+    results = _Results(layout, screen, settings)
+    try:
+        kinds = parse_kinds(faults)
+        check_name(target)
+        layout.claim()
+        with results.kept(), sigterm_as_interrupt(), _servers(layout, screen, wanted=local_stack):
+            loaded = load_target(target, expect)
+            results.trial = Trial(loaded, layout, kinds, seed, screen.tell, life_limit_s=life_limit_s)
+            results.outcome = results.trial.run(minutes)
+    except KeyboardInterrupt:
+        console.print("stopped; nothing is left running")
+        return INTERRUPTED
+    except (ConfigurationError, LocalStackError) as error:
+        console.print("could not be run:", str(error), style="red", markup=False, soft_wrap=True)
+        return 2
+    return 0 if results.passed else 1
+
+
+class _Results:
+    """What stays of a run: the record and the report, also of one that was left before its end."""
+
+    def __init__(self, layout: Layout, screen: Screen, settings: Mapping[str, Any]) -> None:
+        self.layout = layout
+        self.screen = screen
+        self.settings = settings
+        self.began_at = time.time()
+        self.trial: Trial | None = None
+        self.outcome: Outcome | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether it came to its end and every check holds."""
+        return self.outcome is not None and all(check.passed for check in self.outcome.checks)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Writes down what there is when the run has ended, however it did, and then tidies up."""
+        try:
+            yield
+            if self.outcome is not None:
+                self._tell(self.outcome)
+        except BaseException as error:
+            if self.trial is not None and self.outcome is None:
+                self._record_left(self.trial, error)
+            raise
+        finally:
+            self.layout.tidy(keep_work=not self.passed)
+
+    def _tell(self, outcome: Outcome) -> None:
+        cases = self._cases(outcome)
+        self._write(outcome, [*cases, end_json(outcome.checks, self.settings["seed"], outcome.words(0, None))])
+        self.screen.faults(cases)
+        self.screen.verdict(cases, outcome.checks, outcome.not_compared, outcome.unplaced)
+        self._tell_where()
+
+    def _record_left(self, trial: Trial, error: BaseException) -> None:
+        seen = trial.seen()
+        if not seen.attempts:
+            return
+        why = "it was stopped" if isinstance(error, KeyboardInterrupt) else type(error).__name__
+        if trial.sinks and str(error):  # else it is not known what is secret in it
+            why += f": {hiding(trial.sinks)(str(error))}"
+        self._write(seen, [*self._cases(seen), left_json(why, self.settings["seed"], seen.words(0, None))])
+        self._tell_where()
+
+    def _cases(self, outcome: Outcome) -> list[dict[str, Any]]:
+        seed = self.settings["seed"]
+        return [fault_json(attempt, seed, outcome.hits, outcome.words) for attempt in outcome.attempts]
+
+    def _write(self, outcome: Outcome, cases: Sequence[Mapping[str, Any]]) -> None:
+        record = run_json(self.settings, self.began_at, cases, outcome.not_compared, outcome.unplaced)
+        self.layout.result.write_text(json.dumps(record, indent=1))
+        write_matrix_report(self.layout.report, record)
+
+    def _tell_where(self) -> None:
+        self.screen.console.print("report ", self.layout.report.as_uri(), soft_wrap=True)
+        self.screen.console.print("record ", str(self.layout.result), soft_wrap=True)
+
+
+@contextmanager
+def _servers(layout: Layout, screen: Screen, *, wanted: bool) -> Iterator[None]:
+    """The local servers, if they are wanted; and the variables that lead the user's functions to them and to `work`."""
+    stack = Stack(layout.servers, report=screen.tell) if wanted else None
+    before = dict(os.environ)
+    try:
+        if stack is not None:
+            stack.start()
+            os.environ.update(stack.environment())
+        os.environ[VARIABLE] = str(layout.work)
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        if stack is not None:
+            stack.kill()

@@ -1,0 +1,93 @@
+"""One life of the user's pipeline: a process of its own, with the faults of its orders.
+
+`python -m tpc.chaos.user.life module:function ORDERS` builds the pipeline, starts it with the trigger availableNow and
+ends when the input is consumed. Its exit code is what a supervisor goes by. ORDERS is a JSON file, written before each
+life begins: which life it is, which fault it gets, whether it is to take over, where it is to leave an account.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from tpc.chaos.faults import fault as faults
+from tpc.chaos.faults.fault import Fault
+from tpc.chaos.faults.injector import Injector
+from tpc.errors import RepairNeededError, TpcError, TransientError, UnknownOutcomeError
+
+EXIT_RETRY = 75
+"""The exit code of a life that ended with one of `REMEDY_IS_A_RESTART`; a supervisor starts the next."""
+REMEDY_IS_A_RESTART = (TransientError, UnknownOutcomeError, RepairNeededError)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What one life is told. `directory` is where faults and steps are recorded, `number` that of the fault."""
+
+    directory: str
+    life: int
+    fault: Fault | None = None
+    number: int = 0
+    takeover: bool = False
+    account: str | None = None
+
+    def write(self, path: Path) -> None:
+        """For the process that begins next."""
+        path.write_text(json.dumps(asdict(self)))
+
+
+def read_orders(path: Path) -> Orders:
+    """The inverse of `Orders.write`."""
+    body = json.loads(path.read_text())
+    return Orders(**{**body, "fault": None if body["fault"] is None else Fault(**body["fault"])})
+
+
+class FamilyInjector(Injector):
+    """An injector whose kill of the driver takes the JVM and all Python workers along, as the end of a machine does."""
+
+    def _act(self, fault: Fault) -> None:
+        if fault.kind == faults.KILL_DRIVER:
+            kill_family(self.driver)
+        else:
+            super()._act(fault)
+
+
+def kill_family(driver: int) -> None:
+    """SIGKILL to a driver and everything it started; to the process that calls this, one of them, last."""
+    first = psutil.Process(driver)
+    family = [*first.children(recursive=True), first]
+    for process in sorted(family, key=lambda process: process.pid == os.getpid()):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def main(target: str, orders: Orders) -> None:
+    """Run the pipeline to the end of its input, or to that of its fault. Exits with the supervisor's codes."""
+    from tpc.chaos.user.account import take_account
+    from tpc.chaos.user.target import make_pipeline
+    from tpc.coordinator.supervisor import exit_code_for
+
+    planned = {} if orders.fault is None else {orders.number: orders.fault}
+    FamilyInjector(Path(orders.directory), orders.life, os.getpid(), planned).install()
+    try:
+        pipeline = make_pipeline(target)
+        query = pipeline.start(trigger={"availableNow": True}, takeover=orders.takeover)
+        query.awaitTermination()
+        if orders.account is not None:
+            take_account(pipeline).save(Path(orders.account))
+    except TpcError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(EXIT_RETRY if isinstance(error, REMEDY_IS_A_RESTART) else exit_code_for(error))
+
+
+if __name__ == "__main__":
+    # Not this `__main__` but the importable module: executors look the injector up by its name.
+    from tpc.chaos.user import life
+
+    life.main(sys.argv[1], life.read_orders(Path(sys.argv[2])))

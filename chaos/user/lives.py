@@ -1,0 +1,98 @@
+"""What was seen of a run: the lives of the pipeline, and the faults with what came of each. Plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tpc.chaos.faults.hits import Hit
+from tpc.chaos.user.life import EXIT_RETRY
+from tpc.chaos.user.plan import PlannedFault
+from tpc.coordinator.supervisor import EXIT_FENCED, EXIT_PARKED
+
+
+@dataclass
+class Life:
+    """One process of the pipeline. Times are seconds since 1970; the log's offsets are bytes of the common log file."""
+
+    number: int
+    round: int
+    pid: int
+    started_at: float
+    log_from: int
+    attempt: Attempt | None = None
+    ended_at: float | None = None
+    code: int | None = None
+    log_to: int = 0
+    given_up: str = ""
+    """Why it was given up; empty if it came to an end of its own."""
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it took too long and was given up."""
+        return bool(self.given_up)
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether its fault was made."""
+        return self.attempt is not None and self.attempt.fired is not None
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether it ended otherwise than well, and no fault explains it."""
+        return self.code is not None and self.code != 0 and not self.disturbed
+
+    @property
+    def tried_again(self) -> bool:
+        """Whether it ended with an error whose remedy is a restart: a system that was slow, or not over a fault yet."""
+        return self.ended_by_itself and self.code == EXIT_RETRY
+
+
+@dataclass
+class Attempt:
+    """A fault of the plan. `lives` are those that had it; it was made, if at all, in the last of them."""
+
+    number: int
+    planned: PlannedFault
+    lives: list[Life] = field(default_factory=list)
+    fired: Mapping[str, Any] | None = None
+    """The record of the fault as it was made (`chaos.faults`), None if its place was not reached."""
+    next: Life | None = None
+    """The life that recovered: the next one, or that of the driver which took over from a stopped one."""
+
+    @property
+    def unseen(self) -> bool:
+        """Whether the run was left before it could be seen what came of the fault."""
+        code = self.lives[-1].code
+        if code is None or (self.next is not None and self.next.code is None):
+            return True
+        return self.next is None and code not in (0, EXIT_FENCED, EXIT_PARKED)
+
+    @property
+    def wrong(self) -> str:
+        """What is wrong with the end of the life that had the fault; empty if it ended as it should."""
+        life = self.lives[-1]
+        if life.overdue:
+            return f"the pipeline did not come to an end by itself and was given up: {life.given_up}"
+        if self.planned.kind == "zombie":
+            return self._wrong_zombie(life)
+        if life.code in (EXIT_FENCED, EXIT_PARKED):
+            return f"exit code {life.code} ({'fenced' if life.code == EXIT_FENCED else 'parked'})"
+        if self.planned.kind == "hang" and life.code not in (0, EXIT_RETRY):
+            return f"exit code {life.code}: a hang ends by itself, and that is no reason to end so"
+        if self.next is not None and self.next.overdue:
+            return f"the life after it did not come to an end by itself: {self.next.given_up}"
+        return ""
+
+    def _wrong_zombie(self, life: Life) -> str:
+        if self.next is None or self.next.code != 0:
+            return f"the driver that took over ended with {None if self.next is None else self.next.code}"
+        return "" if life.code == EXIT_FENCED else f"the stopped driver ended with {life.code}, not as fenced"
+
+
+def recovery_s(life: Life, hits: Iterable[Hit]) -> float | None:
+    """From the start of a life's process to its first complete epoch; None if it completed none."""
+    complete = (hit.at for hit in hits if hit.life == life.number and hit.step == "epoch.completed")
+    first = min(complete, default=None)
+    return None if first is None else first - life.started_at

@@ -1,0 +1,121 @@
+"""What each sink of a pipeline shows, read by what its description says and not through the sink itself.
+
+The rows come as dicts. A sink of the user's own, or one whose target the description does not tell, needs a reader.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpc.chaos.checkers import files_content, kafka_content, mongo_content, postgres_content
+from tpc.chaos.user.target import Row
+from tpc.errors import CorruptionError
+from tpc.handles import Handle
+from tpc.settings import resolve
+from tpc.sink import Sink
+from tpc.sinks import FileSink, KafkaSink, MongoSink, PostgresSink
+
+if TYPE_CHECKING:
+    from tpc.chaos.checkers.kafka_content import KafkaRecord
+
+OWN_FIELD = "_tpc"
+"""The guard that MongoDB documents may carry."""
+
+
+def unreadable(sink: Sink) -> str | None:
+    """Why the rows of a sink cannot be read from its description alone; None if they can."""
+    if isinstance(sink, KafkaSink):
+        if sink.topic is None:
+            return "its rows name their topics themselves"
+        return "its cluster asks for client settings" if sink.connection.client else None
+    if isinstance(sink, PostgresSink | MongoSink | FileSink):
+        return None
+    return f"it is a sink of kind {sink.kind!r}"
+
+
+def read_rows(sink: Sink, columns: Sequence[str]) -> Iterable[Row]:
+    """Every row that readers of the sink's target see now. `columns` are those that will be compared.
+
+    Raises what the system's own client raises.
+    """
+    if isinstance(sink, KafkaSink):
+        assert sink.topic is not None
+        return [_message(record) for record in kafka_content.read_topic(resolve(sink.connection.servers), sink.topic)]
+    if isinstance(sink, PostgresSink):
+        return _table(sink, columns)
+    if isinstance(sink, MongoSink):
+        found = mongo_content.documents(resolve(sink.uri), sink.database_name(), sink.collection)
+        return [_document(document, sink.key if sink.merge is not None else ()) for document in found]
+    assert isinstance(sink, FileSink)
+    return [row for path in _files(sink) for row in _READ_FILE[sink.format](path)]
+
+
+def _message(record: KafkaRecord) -> dict[str, Any]:
+    """The fields of a JSON object, else the text as `value`; the message's key as `key` unless the object has one."""
+    key = None if record.key is None else record.key.decode(errors="replace")
+    text = None if record.value is None else record.value.decode(errors="replace")
+    try:
+        value = json.loads(text) if text else None
+    except ValueError:
+        value = None
+    return {"key": key, **value} if isinstance(value, dict) else {"key": key, "value": text}
+
+
+def _table(sink: PostgresSink, columns: Sequence[str]) -> list[dict[str, Any]]:
+    table = ".".join(map(_quoted, filter(None, (sink.schema, sink.table))))
+    dsn = resolve(sink.dsn)
+    if not columns:
+        return [row for (row,) in postgres_content.query(dsn, f"SELECT to_jsonb(t) FROM {table} AS t")]
+    wanted = ", ".join(map(_quoted, columns))
+    rows = postgres_content.query(dsn, f"SELECT {wanted} FROM {table}")
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _document(document: Mapping[str, Any], key: Sequence[str]) -> dict[str, Any]:
+    """A document's fields; the `_id` of a merged one under the names of its key columns too."""
+    fields = {name: value for name, value in document.items() if name != OWN_FIELD}
+    if len(key) == 1:
+        fields[key[0]] = document["_id"]
+    elif key:
+        fields.update(document["_id"])
+    return fields
+
+
+def _files(sink: FileSink) -> list[Path]:
+    """The published files that are of this sink: its directory may be another's too."""
+    return [path for path in files_content.published(Path(sink.path)) if _sink_of(path) == sink.name]
+
+
+def _sink_of(path: Path) -> str | None:
+    try:
+        return Handle.parse(path.name.rpartition(".")[0]).sink
+    except CorruptionError:
+        return None
+
+
+def _parquet(path: Path) -> Iterable[Row]:
+    from pyarrow import parquet
+
+    rows: list[Row] = parquet.read_table(path, partitioning=None).to_pylist()
+    return rows
+
+
+def _json_lines(path: Path) -> Iterable[Row]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _csv(path: Path) -> Iterable[Row]:
+    from pyarrow import csv
+
+    rows: list[Row] = csv.read_csv(path).to_pylist()
+    return rows
+
+
+_READ_FILE: Mapping[str, Callable[[Path], Iterable[Row]]] = {"parquet": _parquet, "json": _json_lines, "csv": _csv}

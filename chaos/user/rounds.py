@@ -1,0 +1,191 @@
+"""Lets the pipeline run, round after round, each life with one fault.
+
+A round is: input is there, then the pipeline under the supervisor until the input is consumed. What happens at a step
+happens in the pipeline's own processes (`life`); a driver that was stopped gets its successor from here.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tpc.chaos.user.lives import Attempt, Life
+from tpc.chaos.user.plan import PlannedFault
+from tpc.chaos.user.running import Running
+from tpc.coordinator.supervisor import EXIT_FENCED, FixedDelay, SupervisorEvent, supervise
+
+FAULTS_PER_ROUND = 3
+LIVES_PER_FAULT = 2
+"""After so many lives that did not reach a fault's place, the fault is given up."""
+SPARE_RESTARTS = 2
+"""How often in a row the pipeline may end without a fault before a round is given up."""
+RESTART_DELAY_S = 0.2
+POLL_S = 0.05
+
+
+class Rounds:
+    """The rounds of one run, over the lives of `running`. `environment` is that of the pipeline's processes."""
+
+    def __init__(self, running: Running, environment: Mapping[str, str]) -> None:
+        self.running = running
+        self.environment = environment
+        self.attempts: list[Attempt] = []
+        self.codes: list[int] = []
+        """The exit code of each round's last life."""
+
+    def in_peace(self, account: Path) -> bool:
+        """A round without faults, whose last life leaves an account; whether it came to its end."""
+        return self._run(_Round(self, account=account)) == 0
+
+    def disturbed(self, faults: Iterator[PlannedFault], until: float, *, at_most: int | None) -> bool:
+        """A round whose lives get the next faults, `at_most` so many, and only before `until` (monotonic seconds).
+
+        Returns whether it came to its end.
+        """
+        code = self._run(_Round(self, faults=faults, until=until, at_most=at_most))
+        stopped = [attempt for attempt in self.attempts if attempt.planned.kind == "zombie" and attempt.fired]
+        return code == 0 or (code == EXIT_FENCED and bool(stopped) and stopped[-1].lives[-1].code == EXIT_FENCED)
+
+    def _run(self, one: _Round) -> int:
+        self.codes.append(one.supervised())
+        return self.codes[-1]
+
+    def next_attempt(self, faults: Iterator[PlannedFault]) -> Attempt | None:
+        """The fault for the next life: the last one if its place was not reached yet, else the next of the plan."""
+        last = self.attempts[-1] if self.attempts else None
+        if last is not None and last.fired is None and len(last.lives) < LIVES_PER_FAULT:
+            return last
+        planned = next(faults, None)
+        if planned is None:
+            return None
+        self.attempts.append(Attempt(len(self.attempts) + 1, planned))
+        return self.attempts[-1]
+
+
+class _Round:
+    """One call of the supervisor, of which it is the restart strategy too."""
+
+    def __init__(
+        self,
+        rounds: Rounds,
+        *,
+        account: Path | None = None,
+        faults: Iterator[PlannedFault] | None = None,
+        until: float = 0.0,
+        at_most: int | None = None,
+    ) -> None:
+        self.rounds = rounds
+        self.running = rounds.running
+        self.account = account
+        self.faults = faults
+        self.until = until
+        self.number = len(rounds.codes) + 1
+        self.left = math.inf if at_most is None else at_most
+        self.unplanned = 0
+        self.orders = self.running.place / "orders.json"
+        self.attempt: Attempt | None = None
+        self.life: Life | None = None
+        self.waiting_for_next: Attempt | None = None
+        self.ended = threading.Event()
+
+    def supervised(self) -> int:
+        """Run it; the exit code of its last life."""
+        self._prepare_life()
+        watcher = threading.Thread(target=self._watch, name="chaos watcher", daemon=True)
+        watcher.start()
+        try:
+            with self.running.log.open("ab") as log:
+                return supervise(
+                    self.running.command(self.orders),
+                    strategy=self,
+                    on_event=self._on_event,
+                    env=self.rounds.environment,
+                    stdout=log.fileno(),
+                )
+        except BaseException:
+            self.running.close()  # Ctrl-C; a driver that takes over is not the supervisor's own
+            raise
+        finally:
+            self.ended.set()
+            watcher.join()
+
+    def delay_s(self, failures: int) -> float | None:
+        """See `RestartStrategy`: only ends without a fault count. In peace there is one try at the time limit."""
+        too_slow = self.faults is None and self.running.lives[-1].overdue
+        give_up = self.running.closing or self.unplanned > SPARE_RESTARTS or too_slow
+        return None if give_up else RESTART_DELAY_S
+
+    def _prepare_life(self) -> None:
+        self.attempt = None
+        if self.faults is not None and self.left > 0 and time.monotonic() < self.until:
+            self.left -= 1
+            self.attempt = self.rounds.next_attempt(self.faults)
+        self.running.give_orders(self.orders, self.attempt, account=self.account)
+
+    def _on_event(self, event: SupervisorEvent) -> None:
+        if event.kind == "started":
+            self.life = self.running.began(event.process, self.number, self.attempt)
+            if self.waiting_for_next is not None:
+                self.waiting_for_next.next, self.waiting_for_next = self.life, None
+        elif event.kind == "ended" and self.life is not None:
+            life, self.life = self.life, None
+            self.running.ended(life, event.code)
+            self._tell(life)
+            self.unplanned = self.unplanned + 1 if life.ended_by_itself else 0
+            if life.attempt is not None and life.disturbed and life.attempt.next is None and event.code != 0:
+                self.waiting_for_next = life.attempt
+            self._prepare_life()
+
+    def _tell(self, life: Life) -> None:
+        attempt = life.attempt
+        if attempt is not None and attempt.fired is not None:
+            epoch = "" if attempt.fired.get("epoch") is None else f", epoch {attempt.fired['epoch']}"
+            self.running.tell(
+                f"fault {attempt.number}: {attempt.planned}{epoch}; life {life.number} ended with {life.code}"
+            )
+        elif life.code != 0:
+            self.running.tell(f"life {life.number} ended with {life.code}, and no fault explains it")
+
+    # A stopped driver ------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Give every driver that was stopped a successor; it goes on when that has ended."""
+        while not self.ended.wait(POLL_S):
+            life = self.life
+            if life is None or life.attempt is None or life.attempt.planned.kind != "zombie" or life.attempt.next:
+                continue
+            made = self.running.made(life.attempt)
+            if made is None:
+                continue
+            self.running.allow_time(life)  # being stopped does not count
+            self._take_over(life, life.attempt)
+            self.running.allow_time(life)
+            for pid in {life.pid, made["pid"]}:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    def _take_over(self, stopped: Life, attempt: Attempt) -> None:
+        """Run a second driver to its end."""
+        orders = self.running.place / "takeover.json"
+        self.running.give_orders(orders, None, takeover=True)
+
+        def on_event(event: SupervisorEvent) -> None:
+            if event.kind == "started":
+                attempt.next = self.running.began(event.process, stopped.round, None)
+            elif event.kind == "ended" and attempt.next is not None:
+                self.running.ended(attempt.next, event.code)
+
+        with self.running.log.open("ab") as log:
+            supervise(
+                self.running.command(orders),
+                strategy=FixedDelay(RESTART_DELAY_S, limit=0),
+                on_event=on_event,
+                env=self.rounds.environment,
+                stdout=log.fileno(),
+            )

@@ -1,0 +1,130 @@
+"""The lives of a run as they begin and end: numbered, told what to do, given up when they take too long.
+
+Knows processes and files; which life gets which fault stands in `rounds`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tpc.chaos.faults.injector import fired_file
+from tpc.chaos.kills.strike import strike
+from tpc.chaos.user.life import Orders
+from tpc.chaos.user.lives import Attempt, Life
+
+
+class Running:
+    """A context manager; when it is left, nothing that began lives on. Safe for two threads.
+
+    `place` is the directory in which steps and faults are recorded, `log` the file that takes the pipeline's output,
+    `limit_s` how long a life may take, and `limit_of` what set that.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        place: Path,
+        log: Path,
+        *,
+        limit_s: float,
+        limit_of: str = "--life-limit",
+        tell: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self.target = target
+        self.place = place
+        self.log = log
+        self.limit_s = limit_s
+        self.limit_of = limit_of
+        self.tell = tell
+        self.lives: list[Life] = []
+        self.closing = False
+        """Whether nothing is to begin any more."""
+        self._timers: dict[int, threading.Timer] = {}
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Running:
+        self.place.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """SIGKILL to every life that still runs; nothing begins any more."""
+        with self._lock:
+            self.closing = True
+            for pid, timer in self._timers.items():
+                timer.cancel()
+                strike(pid)
+
+    def command(self, orders: Path) -> list[str]:
+        """What a life's process executes."""
+        return [sys.executable, "-m", "tpc.chaos.user.life", self.target, str(orders)]
+
+    def give_orders(
+        self, path: Path, attempt: Attempt | None, *, takeover: bool = False, account: Path | None = None
+    ) -> None:
+        """Write down what the life that begins next is told."""
+        Orders(
+            directory=str(self.place),
+            life=len(self.lives) + 1,
+            fault=None if attempt is None else attempt.planned.fault,
+            number=0 if attempt is None else attempt.number,
+            takeover=takeover,
+            account=None if account is None else str(account),
+        ).write(path)
+
+    def began(self, pid: int, number_of_round: int, attempt: Attempt | None) -> Life:
+        """A process has begun, with the orders given last."""
+        with self._lock:
+            life = Life(len(self.lives) + 1, number_of_round, pid, time.time(), self._log_size(), attempt)
+            self.lives.append(life)
+            if attempt is not None:
+                attempt.lives.append(life)
+            self.allow_time(life)
+            if self.closing:
+                strike(pid)
+            return life
+
+    def allow_time(self, life: Life) -> None:
+        """From now on the life has `limit_s` to come to its end."""
+        with self._lock:
+            if life.pid in self._timers:
+                self._timers[life.pid].cancel()
+            timer = self._timers[life.pid] = threading.Timer(self.limit_s, self._give_up, (life,))
+            timer.daemon = True
+            timer.start()
+
+    def _give_up(self, life: Life) -> None:
+        with self._lock:
+            if life.pid not in self._timers or self.closing:
+                return
+            life.given_up = f"not ended after {self.limit_s:g} s ({self.limit_of})"
+            strike(life.pid)
+        self.tell(f"life {life.number} is given up: {life.given_up}")
+
+    def ended(self, life: Life, code: int | None) -> None:
+        """A life's process has ended."""
+        with self._lock:
+            self._timers.pop(life.pid).cancel()
+            life.ended_at, life.code, life.log_to = time.time(), code, self._log_size()
+            if life.attempt is not None:
+                life.attempt.fired = self.made(life.attempt)
+
+    def made(self, attempt: Attempt) -> Mapping[str, Any] | None:
+        """The record of a fault, if it was made by now."""
+        path = fired_file(self.place, attempt.number)
+        try:
+            record: dict[str, Any] = json.loads(path.read_text())
+        except (FileNotFoundError, ValueError):  # not made, or its record is just being written
+            return None
+        return record
+
+    def _log_size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0

@@ -1,0 +1,226 @@
+"""One run from the first round to the checks: what is done with a loaded target on servers that answer.
+
+A first round in peace shows that the pipeline runs and which steps it reaches; then come rounds with faults until the
+time is over; then a last one in peace, and the checks. A target without `feed` has only the input that is there, so its
+first life has a fault already, and there is one round with faults. What was seen by then can be asked for (`seen`) when
+a run is left before its end.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.faults import hits as hits_of
+from tpc.chaos.faults.hits import Hit
+from tpc.chaos.faults.injector import HITS_FILE
+from tpc.chaos.running.owned_processes import read_from
+from tpc.chaos.user.account import Account, read_account
+from tpc.chaos.user.lives import Attempt, Life
+from tpc.chaos.user.place import VARIABLE, Layout
+from tpc.chaos.user.plan import PlannedFault, learning_fault, places, places_for, plan
+from tpc.chaos.user.rounds import FAULTS_PER_ROUND, Rounds
+from tpc.chaos.user.running import Running
+from tpc.chaos.user.secrets import hiding
+from tpc.chaos.user.target import Target
+from tpc.chaos.user.verdict import (
+    NotCompared,
+    check_account,
+    check_expectation,
+    check_run,
+    check_sinks,
+    not_compared_sinks,
+)
+from tpc.errors import LocalStackError
+from tpc.sink import Sink
+
+LIFE_LIMIT_S = 300.0
+"""How long the first round may take, and without `feed` every life."""
+TIMES_THE_FIRST = 10
+LEAST_LIMIT_S = 90.0
+"""Later a life may take so many times as long as the first round, and at least this."""
+LOG_LINES = 40
+
+
+@dataclass
+class Outcome:
+    """What a run has shown."""
+
+    attempts: Sequence[Attempt]
+    lives: Sequence[Life]
+    hits: Sequence[Hit]
+    checks: list[Check]
+    not_compared: list[NotCompared] = field(default_factory=list)
+    unplaced: tuple[str, ...] = ()
+    """Kinds of fault that had no place in this pipeline."""
+    words: Callable[[int, int | None], str] = lambda _begin, _end: ""
+    """The last lines of a part of the pipeline's log, without secrets."""
+
+
+class Trial:
+    """See the module. `kinds` are the faults wanted, `tell` gets a line when there is news."""
+
+    def __init__(
+        self,
+        target: Target,
+        layout: Layout,
+        kinds: Sequence[str],
+        seed: int,
+        tell: Callable[[str], None],
+        *,
+        life_limit_s: float = LIFE_LIMIT_S,
+    ) -> None:
+        self.target = target
+        self.layout = layout
+        self.kinds = kinds
+        self.seed = seed
+        self.tell = tell
+        self.running = Running(target.name, layout.steps, layout.log, limit_s=life_limit_s, tell=tell)
+        self.rounds = Rounds(self.running, self._environment())
+        self.account_file = layout.steps / "account"
+        self.sinks: tuple[Sink, ...] = ()
+        """The pipeline's, as soon as they are known."""
+
+    def run(self, minutes: float) -> Outcome:
+        """Raises `ConfigurationError` and `LocalStackError` when it could not be run; everything has ended then."""
+        with self.running:
+            account = self._without_feed(minutes) if self.target.feed is None else self._with_feed(minutes)
+        return self._judged(account)
+
+    def seen(self) -> Outcome:
+        """What there is of a run that was left before its end: the faults so far, nothing checked."""
+        for attempt in self._attempts():
+            attempt.fired = attempt.fired or self.running.made(attempt)
+        words = self._words(hiding(self.sinks))
+        return Outcome(self._attempts(), self.running.lives, self._hits(), [], words=words)
+
+    def _environment(self) -> dict[str, str]:
+        path = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
+        temporary = str(self.layout.temporary)  # who is killed leaves his scratch files
+        ours = {"PYTHONPATH": path, "TMPDIR": temporary, VARIABLE: str(self.layout.work)}
+        return {"SPARK_LOCAL_DIRS": temporary, **os.environ, **ours}
+
+    # Rounds ----------------------------------------------------------------------------------------------------
+
+    def _with_feed(self, minutes: float) -> Account | None:
+        began = time.monotonic()
+        self._feed_and_tell(1)
+        self._first()
+        first_s = time.monotonic() - began
+        self.running.limit_s = max(LEAST_LIMIT_S, TIMES_THE_FIRST * first_s)
+        self.running.limit_of = (
+            f"{TIMES_THE_FIRST} times the first round and at least {LEAST_LIMIT_S:g} s; "
+            "--life-limit is for the first round"
+        )
+        until = time.monotonic() + 60 * minutes
+        planned = self._plan()
+        number, went_on = 1, True
+        while went_on and time.monotonic() < until:
+            number += 1
+            self._feed_and_tell(number)
+            went_on = self.rounds.disturbed(planned, until, at_most=FAULTS_PER_ROUND)
+        return self._last(number + 1) if went_on else None
+
+    def _feed_and_tell(self, number: int) -> None:
+        self.tell(f"round {number}")
+        self.target.add_input(number)
+
+    def _first(self) -> None:
+        went_well = self.rounds.in_peace(self.account_file)
+        account = read_account(self.account_file)
+        if not went_well or account is None:
+            raise self._cannot_run()
+        check_expectation(self.target, account, self.target.expected_rows())
+        self.sinks = account.sinks
+        self.account_file.unlink()
+        steps = {place.step for place in places(self._hits())}
+        self.tell(f"in peace: {account.epochs} epochs, {len(steps)} different steps reached")
+
+    def _without_feed(self, minutes: float) -> Account | None:
+        self.tell("there is no feed(round): one round, on the input that is there")
+        first = learning_fault(self.kinds)
+        if first.kind not in self.kinds:
+            self.tell("the first life is killed after an epoch, to learn the steps: that is none of the faults")
+        until = time.monotonic() + 60 * minutes
+        planned = chain([first], self._plan())
+        went_on = self.rounds.disturbed(planned, until, at_most=None)
+        if not any(hit.step == "epoch.completed" for hit in self._hits()):
+            raise self._cannot_run()
+        account = self._last(2) if went_on else None
+        if account is not None:
+            check_expectation(self.target, account, self.target.expected_rows())
+            self.sinks = account.sinks
+        return account
+
+    def _last(self, number: int) -> Account | None:
+        self.tell(f"round {number}, the last one, in peace")
+        if self.target.feed is not None:
+            self.target.add_input(number)
+        self.rounds.in_peace(self.account_file)
+        return read_account(self.account_file)
+
+    def _plan(self) -> Iterator[PlannedFault]:
+        """Made when the first fault is asked for: it needs the steps that were reached by then."""
+        reached = places(self._hits())
+        yield from plan(self.seed, self.kinds, reached)
+
+    def _hits(self) -> list[Hit]:
+        return hits_of.read(self.layout.steps / HITS_FILE)
+
+    def _cannot_run(self) -> LocalStackError:
+        if any(life.overdue for life in self.running.lives):
+            return LocalStackError(
+                f"the first round took longer than {self.running.limit_s:g} s, the limit for a life, and was given up",
+                remedy=f"give it more seconds with --life-limit, or less input; the log is {self.layout.log}.",
+            )
+        said = read_from(self.layout.log, 0).strip().splitlines()[-LOG_LINES:]
+        return LocalStackError(
+            "the pipeline does not come to an end of its input even without a fault; it says:\n"
+            + "\n".join(said)
+            + "\n",
+            remedy=f"make it run by itself first; the whole log is {self.layout.log}.",
+        )
+
+    # The end ---------------------------------------------------------------------------------------------------
+
+    def _attempts(self) -> list[Attempt]:
+        """The faults of the kinds wanted: a kill that only shows the steps is none."""
+        return [attempt for attempt in self.rounds.attempts if attempt.lives and attempt.planned.kind in self.kinds]
+
+    def _judged(self, account: Account | None) -> Outcome:
+        attempts, lives, hits = self._attempts(), self.running.lives, self._hits()
+        if not any(attempt.fired for attempt in attempts) and account is not None:
+            raise LocalStackError(
+                "the time was over before a fault could be made", remedy="give more --minutes, or feed more rows."
+            )
+        hide = hiding(self.sinks)
+        checks = check_run(self.rounds.codes, lives, attempts)
+        not_compared: list[NotCompared] = []
+        if account is None:
+            said = "the pipeline was given up, so there is no end state to judge"
+            checks.append(Check("every round came to the end of its input", False, said))
+        else:
+            self.tell("reading what the sinks show")
+            expected = self.target.expected_rows()
+            checks += check_sinks(self.target, account, expected, hide)
+            checks += check_account(account)
+            not_compared = not_compared_sinks(self.target, account, expected)
+        reached = places(hits)
+        unplaced = tuple(kind for kind in self.kinds if not places_for(kind, reached))
+        return Outcome(attempts, lives, hits, checks, not_compared, unplaced, self._words(hide))
+
+    def _words(self, hide: Callable[[str], str]) -> Callable[[int, int | None], str]:
+        def words(begin: int, end: int | None) -> str:
+            if not self.sinks:
+                return f"see {self.layout.log}"  # what is secret in it is not known
+            with self.layout.log.open("rb") as log:
+                log.seek(begin)
+                text = log.read(None if end is None else max(0, end - begin)).decode(errors="replace")
+            return hide("\n".join(text.strip().splitlines()[-LOG_LINES:]))
+
+        return words

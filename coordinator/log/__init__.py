@@ -1,0 +1,1 @@
+"""The intent log: the journal, and the places where its records may lie."""

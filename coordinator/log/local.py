@@ -1,0 +1,159 @@
+"""The log in a local directory: one file a slot, put if absent by a hard link.
+
+A put writes an exclusive temporary file, fsyncs it, links it to the slot's name (which fails when the name
+exists), and fsyncs the directory; 0.3 ms on a local disk. Slots are durable when `put` returns True. Directories
+are made durable up to one that existed before. Network file systems are not local: they may lie about links and
+fsync, and are refused by `coordinator.spark.settings`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from tpc import failpoints
+from tpc.coordinator.log.journal import Log
+from tpc.errors import DecisionUnknownError, TransientError
+
+_SLOT_FILE = re.compile(r"(\d{20})\.json")
+_TEMPORARY_PREFIX = ".put-"
+_TEMPORARY_FILE = re.compile(r"\.put-(\d+)-[0-9a-f]{32}")
+
+
+class LocalLog(Log):
+    """A log in `directory`, which is made when the first record is put."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+
+    def put(self, slot: int, data: bytes) -> bool:
+        """See `Log.put`."""
+        target = self._path(slot)
+        temporary = self.directory / f"{_TEMPORARY_PREFIX}{slot}-{uuid.uuid4().hex}"
+        try:
+            make_durable_directory(self.directory)
+            _write_durably(temporary, data, slot)
+        except OSError as error:
+            raise TransientError(
+                f"the log at {self.directory} cannot take slot {slot}: {error.strerror}",
+                safe="the record was not put; nothing was decided by it.",
+                remedy="free space or mend the disk, then restart the pipeline.",
+            ) from error
+        try:
+            if not self._linked(temporary, target, data, slot):
+                return False
+            failpoints.hit("log.linked", slot=slot)
+            fsync_directory(self.directory)
+        except OSError as error:
+            raise self._unknown(slot, error) from error
+        return True
+
+    def _linked(self, temporary: Path, target: Path, data: bytes, slot: int) -> bool:
+        """Whether `target` holds `data` now, put there by this link or by an earlier put of the same bytes."""
+        try:
+            failpoints.hit("log.link", slot=slot)
+            os.link(temporary, target)
+        except FileExistsError:
+            try:
+                return target.read_bytes() == data
+            except FileNotFoundError:
+                return False  # taken, and pruned since: somebody else is far ahead
+        finally:
+            temporary.unlink(missing_ok=True)
+        return True
+
+    def _unknown(self, slot: int, error: OSError) -> DecisionUnknownError:
+        return DecisionUnknownError(f"slot {slot} of the log at {self.directory} may be durable: {error.strerror}")
+
+    def _unreadable(self, error: OSError) -> TransientError:
+        return TransientError(
+            f"the log at {self.directory} cannot be read: {error.strerror}",
+            safe="nothing was put, committed or aborted after it.",
+            remedy="mend the disk, or the limit that was met, then restart the pipeline.",
+        )
+
+    def slots(self) -> list[int]:
+        """See `Log.slots`."""
+        try:
+            names = [path.name for path in self.directory.iterdir()]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return sorted(int(match[1]) for name in names if (match := _SLOT_FILE.fullmatch(name)))
+
+    def read(self, slot: int) -> bytes:
+        """See `Log.read`."""
+        try:
+            return self._path(slot).read_bytes()
+        except FileNotFoundError as error:
+            raise KeyError(slot) from error
+        except OSError as error:
+            raise self._unreadable(error) from error
+
+    def delete(self, slots: Sequence[int]) -> None:
+        """See `Log.delete`. Takes along what interrupted puts of these and lower slots have left."""
+        for slot in sorted(slots):
+            self._path(slot).unlink(missing_ok=True)
+        for path in self.directory.glob(f"{_TEMPORARY_PREFIX}*"):
+            left = _TEMPORARY_FILE.fullmatch(path.name)
+            if left and slots and int(left[1]) <= max(slots):
+                path.unlink(missing_ok=True)
+
+    def where(self, slot: int) -> str:
+        """See `Log.where`."""
+        return str(self._path(slot))
+
+    def describe(self) -> str:
+        """See `Log.describe`."""
+        return str(self.directory)
+
+    def _path(self, slot: int) -> Path:
+        return self.directory / f"{slot:020d}.json"
+
+
+def _write_durably(path: Path, data: bytes, slot: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            failpoints.hit("log.write", slot=slot)
+            file.write(data)
+            file.flush()
+            failpoints.hit("log.fsync", slot=slot)
+            os.fsync(file.fileno())
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def fsync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_file(path: Path) -> None:
+    """Make a file's bytes durable, whoever wrote them."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_durable_directory(path: Path) -> None:
+    """Make a directory and its missing parents, and make their names durable."""
+    missing = []
+    existing = path
+    while not existing.exists():
+        missing.append(existing)
+        existing = existing.parent
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+        fsync_directory(directory.parent)

@@ -1,0 +1,254 @@
+"""What an operator can ask of a pipeline that does not run: its state, what is in doubt, to finish, to decide.
+
+Each function does one thing and returns plain data; the command line prints it.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.coordinator import Coordinator
+from tpc.coordinator.epochs import epoch_rows
+from tpc.coordinator.log.journal import Journal, Log
+from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.log.places import open_log
+from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
+from tpc.history import Action, History, Resolution
+from tpc.json import JSONObject
+from tpc.records import RecordKind
+from tpc.sink import InDoubt
+
+
+def log_of(checkpoint: Path, place: str | None = None) -> Log:
+    """The log of a checkpoint, or at another `place` (see `open_log`). Raises `ConfigurationError` if it is empty."""
+    log = LocalLog(checkpoint / LOG_FOLDER) if place is None else open_log(place)
+    if not log.slots():
+        raise ConfigurationError(
+            f"no intent log in {log.describe()}",
+            remedy="name the pipeline's checkpoint directory, and with --log its log if that lies elsewhere.",
+        )
+    return log
+
+
+def status(log: Log) -> dict[str, Any]:
+    """Who leads, which epoch is decided and complete, what is pending; and the newest epochs."""
+    history = Journal(log).open()
+    pending = history.pending
+    return {
+        "pipeline": str(history.pipeline),
+        "generation": history.generation,
+        "last_decided": history.last_intent,
+        "last_complete": history.last_complete,
+        "pending": None if pending is None else pending.epoch,
+        "pending_branches": {} if pending is None else {n: len(p.branches) for n, p in pending.sinks.items()},
+        "damaged_slots": [damaged.slot for damaged in history.damaged],
+        "removed_sinks": dict(history.removed),
+        "resolutions": [resolution.to_json() for resolution in history.resolutions],
+        "epochs": epoch_rows(history)[-10:],
+    }
+
+
+@contextmanager
+def _held(pipeline: Pipeline) -> Iterator[Coordinator]:
+    coordinator = pipeline.coordinator()
+    coordinator.lock()
+    try:
+        yield coordinator
+    finally:
+        coordinator.close()
+
+
+def in_doubt(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Every branch that a sink holds prepared for the pipeline, and what becomes of it. Changes nothing."""
+    coordinator = pipeline.coordinator()
+    try:
+        history = coordinator.read()
+        return [
+            {
+                "sink": doubt.sink,
+                "resource": doubt.resource,
+                "generation": doubt.generation,
+                "epoch": doubt.epoch,
+                "fate": _fate(history, doubt),
+            }
+            for doubts in coordinator.participants.in_doubt().values()
+            for doubt in doubts
+        ]
+    finally:
+        coordinator.close()
+
+
+def _fate(history: History, doubt: InDoubt) -> str:
+    """What the next start does with a branch in doubt."""
+    if history.pipeline is not None and doubt.pipeline != history.pipeline:
+        return f"none: it is of {doubt.pipeline}, not of {history.pipeline}"
+    pending = history.pending
+    named = {b.committable.resource: sink for sink, b in pending.branches()} if pending is not None else {}
+    if pending is None or doubt.resource not in named:
+        return "abort: no intent names it"
+    if history.resolution(pending.epoch, named[doubt.resource]) is not None:
+        return "abort: an operator has given it up"
+    return "commit: the intent names it"
+
+
+def recover(pipeline: Pipeline) -> dict[str, Any]:
+    """Finish what is decided, sweep what is not, then stop. The checkpoint must not be in use."""
+    with _held(pipeline) as coordinator:
+        coordinator.finish()
+        state = coordinator.engine.state
+        return {
+            "generation": state.generation,
+            "last_complete": state.last_complete,
+            "waiting_for_repair": sorted(state.lost),
+        }
+
+
+def sweep(pipeline: Pipeline) -> int:
+    """Abort what no intent names, without committing anything; how many branches were aborted."""
+    with _held(pipeline) as coordinator:
+        return coordinator.sweep_only()
+
+
+def resolve(log: Log, checkpoint: Path, resolution: Resolution) -> History:
+    """Put an operator's decision on the record; the next start (or `recover`) acts on it.
+
+    Raises `ConfigurationError` when there is nothing to decide: the epoch is not pending, the sink has no branches.
+    """
+    with CheckpointLock(checkpoint / "tpc"):
+        journal = Journal(log)
+        _check_resolution(_undamaged(journal), resolution)
+        journal.append(RecordKind.RESOLUTION, resolution.to_json())
+        return journal.history
+
+
+def remove_sink(pipeline: Pipeline, sink: str, reason: str) -> int:
+    """Finish what is decided, sweep everything, then put on the record that `sink` leaves the pipeline.
+
+    `pipeline` has the old settings, the sink among them. Returns how many branches were aborted. Raises
+    `RepairNeededError` while a lost branch of the decided epoch waits for its replay.
+    """
+    if sink not in {part.name for part in pipeline.sinks}:
+        raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy="name the sink with the old settings.")
+    with _held(pipeline) as coordinator:
+        swept = coordinator.finish()
+        history = coordinator.journal.history
+        if history.pending is not None:
+            raise RepairNeededError(
+                f"sink {sink!r} cannot be removed: branches of a decided epoch wait for their repair",
+                epoch=history.pending.epoch,
+                remedy="start the pipeline once with the old settings; then remove the sink.",
+            )
+        coordinator.journal.append(RecordKind.REMOVAL, _removal(history, sink, swept, reason))
+        return swept
+
+
+def remove_lost_sink(log: Log, checkpoint: Path, sink: str, reason: str) -> None:
+    """Put on the record that `sink` leaves the pipeline, although nobody could sweep it: its system is gone."""
+    with CheckpointLock(checkpoint / "tpc"):
+        journal = Journal(log)
+        history = _undamaged(journal)
+        if sink not in history.sinks:
+            names = ", ".join(sorted(history.sinks)) or "none"
+            raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy=f"its sinks are: {names}.")
+        pending = history.pending
+        if pending is not None and pending.waits_for(sink) and history.resolution(pending.epoch, sink) is None:
+            raise ConfigurationError(
+                f"decided epoch {pending.epoch} waits for sink {sink!r}",
+                epoch=pending.epoch,
+                sink=sink,
+                remedy="record a decision about that epoch first: `tpc resolve`.",
+            )
+        journal.append(RecordKind.REMOVAL, _removal(history, sink, None, reason))
+
+
+def _removal(history: History, sink: str, swept: int | None, reason: str) -> JSONObject:
+    return {
+        "sink": sink,
+        "marker": history.last_epoch_of(sink),
+        "swept": swept,
+        "reason": reason,
+        "operator": operator_name(),
+    }
+
+
+def _undamaged(journal: Journal) -> History:
+    history = journal.open()
+    if history.damaged:
+        raise CorruptionError(
+            f"the last record of the log is damaged, {journal.log.where(history.damaged[0].slot)}",
+            remedy="start the pipeline or `tpc recover`: it asks the sinks whether the record may be voided.",
+        )
+    return history
+
+
+def orphans(pipeline: Pipeline, *, silent_for_s: float, now_s: float, abort: bool) -> list[dict[str, Any]]:
+    """Branches that other pipelines have left in this pipeline's systems, and abort them if told to.
+
+    An orphan's pipeline has an owner entry in that sink which nobody has changed for `silent_for_s`; a pipeline that
+    runs changes it at least every six hours. Branches without an owner entry are listed and never aborted. Keys:
+    `sink`, `pipeline`, `resource`, `silent_for_s` (None without an owner entry), `fate`.
+    """
+    coordinator = pipeline.coordinator()
+    try:
+        found = []
+        for name, committer in coordinator.participants.committers.items():
+            doomed = []
+            for doubt, owner in committer.all_in_doubt():
+                if doubt.pipeline == pipeline.id:
+                    continue
+                silence_s = None if owner is None else now_s - owner.since
+                is_orphan = silence_s is not None and silence_s >= silent_for_s
+                if is_orphan:
+                    doomed.append(doubt)
+                found.append(
+                    {
+                        "sink": name,
+                        "pipeline": str(doubt.pipeline),
+                        "resource": doubt.resource,
+                        "silent_for_s": silence_s,
+                        "fate": _orphans_fate(is_orphan, silence_s, abort=abort),
+                    }
+                )
+            if abort and doomed:
+                committer.abort(doomed)
+        return found
+    finally:
+        coordinator.close()
+
+
+def _orphans_fate(is_orphan: bool, silence_s: float | None, *, abort: bool) -> str:
+    if silence_s is None:
+        return "left alone: it has no owner entry"
+    if not is_orphan:
+        return "left alone: its pipeline is alive"
+    return "aborted" if abort else "orphan"
+
+
+def operator_name() -> str:
+    """Who decides, for the record."""
+    return getpass.getuser()
+
+
+def _check_resolution(history: History, resolution: Resolution) -> None:
+    if resolution.action is Action.ACCEPT_STATE:
+        if history.last_intent is None or resolution.epoch > history.last_intent:
+            raise ConfigurationError(f"epoch {resolution.epoch} is not decided: there is no replay to accept")
+        return
+    pending = history.pending
+    if pending is None or pending.epoch != resolution.epoch:
+        waiting = "no epoch" if pending is None else f"epoch {pending.epoch}"
+        raise ConfigurationError(
+            f"epoch {resolution.epoch} does not wait for a decision; {waiting} does", remedy="see `tpc status`."
+        )
+    part = pending.sinks.get(resolution.sink)
+    if part is None or not part.branches:
+        names = sorted(name for name, p in pending.sinks.items() if p.branches)
+        raise ConfigurationError(
+            f"sink {resolution.sink!r} has no branches in epoch {pending.epoch}", remedy=f"one of {names}."
+        )

@@ -1,0 +1,177 @@
+"""Spark's own log of a streaming query: `metadata`, `offsets/N`, `commits/N` in the checkpoint directory.
+
+Spark never fsyncs these on a local file system (measured: no fsync under strace), so after a power cut they may
+lie behind the intent log. Here they are read, made durable, compared with manifests and, when they are missing,
+written back. What a difference means is decided in `reconcile.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tpc.coordinator.log.local import fsync_directory, fsync_file, make_durable_directory
+from tpc.errors import HistoryMismatchError
+from tpc.manifest import Barrier
+
+_V2_LINE = re.compile(r"(\d+):(.*)", re.DOTALL)
+
+
+class SparkLog:
+    """The log files of one query under `checkpoint`, a local directory."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+
+    # Reading ---------------------------------------------------------------------------------------------------
+
+    def query_id(self) -> str | None:
+        """The query's id, stable over restarts; None before the first start."""
+        try:
+            return str(json.loads((self.checkpoint / "metadata").read_text())["id"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise HistoryMismatchError(
+                f"Spark's file {self.checkpoint / 'metadata'} is damaged",
+                remedy="restore it from a backup; the intent log's first record holds the query id.",
+            ) from error
+
+    def batches(self, kind: str) -> list[int]:
+        """Batch numbers that `kind` ("offsets" or "commits") holds a file for, ascending."""
+        try:
+            names = [path.name for path in (self.checkpoint / kind).iterdir()]
+        except FileNotFoundError:
+            return []
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def read(self, kind: str, batch: int) -> str | None:
+        """The text of one file, None when it is not there."""
+        try:
+            return (self.checkpoint / kind / str(batch)).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
+        """The cut of `epoch` as Spark has planned it. `offsets/N` must be there."""
+        text = self.read("offsets", epoch)
+        if text is None:
+            raise HistoryMismatchError(f"Spark runs batch {epoch} without having written offsets/{epoch}", epoch=epoch)
+        before = self.read("offsets", epoch - 1)
+        base = self.read("commits", epoch - 1)
+        return Barrier(
+            offsets_file=text,
+            start=() if before is None else source_offsets(before),
+            end=source_offsets(text),
+            base_commit=None if base is None else fingerprint(base),
+            stateful=stateful,
+        )
+
+    # Writing ---------------------------------------------------------------------------------------------------
+
+    def make_durable(self, epoch: int) -> None:
+        """Fsync what the intent of `epoch` rests on: `offsets/N`, `commits/N-1`, `metadata` and the directories."""
+        for path in (
+            self.checkpoint / "offsets" / str(epoch),
+            self.checkpoint / "commits" / str(epoch - 1),
+            self.checkpoint / "metadata",
+        ):
+            if path.exists():
+                fsync_file(path)
+        for directory in (self.checkpoint / "offsets", self.checkpoint / "commits", self.checkpoint):
+            if directory.exists():
+                fsync_directory(directory)
+
+    def restore(self, kind: str, batch: int, text: str) -> None:
+        """Write a file back, durably. Its old checksum file, if any, goes first."""
+        self._write(self.checkpoint / kind / str(batch), text)
+
+    def restore_metadata(self, query_id: str) -> None:
+        """Write the query's id back, so that Spark goes on as the same query."""
+        self._write(self.checkpoint / "metadata", json.dumps({"id": query_id}))
+
+    def _write(self, path: Path, text: str) -> None:
+        """Whole or not at all: a torn file would look like another decision."""
+        make_durable_directory(path.parent)
+        self._checksum_file(path).unlink(missing_ok=True)
+        temporary = path.with_name(f".{path.name}.tpc")
+        temporary.write_text(text, encoding="utf-8")
+        fsync_file(temporary)
+        temporary.replace(path)
+        fsync_directory(path.parent)
+
+    def move_aside(self, kind: str, batch: int) -> None:
+        """Keep a file for people, out of Spark's sight."""
+        path = self.checkpoint / kind / str(batch)
+        attic = self.checkpoint / "tpc" / "moved-aside"
+        make_durable_directory(attic)
+        self._checksum_file(path).unlink(missing_ok=True)
+        path.replace(attic / f"{kind}-{batch}-{time.time_ns()}")
+        fsync_directory(path.parent)
+
+    @staticmethod
+    def _checksum_file(path: Path) -> Path:
+        return path.with_name(f".{path.name}.crc")
+
+
+def fingerprint(text: str) -> str:
+    """The SHA-256 of a file's text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_whole_plan(text: str, sources: int) -> bool:
+    """Whether an `offsets/N` file is there to its end, as far as can be told; it has lines for `sources` at least.
+
+    After a power cut it may be empty, end anywhere, or end in zeros.
+    """
+    version, *lines = text.strip().split("\n")
+    return version.startswith("v") and len(lines) > max(1, sources) and all(map(_is_whole_line, lines))
+
+
+def _is_whole_line(line: str) -> bool:
+    """A line of `offsets/N` after its version: JSON, "-" for a source without an offset, in v2 with its index."""
+    text = numbered[2] if (numbered := _V2_LINE.fullmatch(line)) else line
+    if text == "-":
+        return True
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def source_offsets(text: str) -> tuple[str, ...]:
+    """The sources' offsets in an `offsets/N` file, in the order of the sources.
+
+    Format v1: a version line, a metadata line, one JSON line per source. Format v2 (Spark 4.1+): `index:{...}`
+    lines in any order after the metadata.
+    """
+    version, _metadata, *lines = text.strip().split("\n")
+    if version == "v1":
+        return tuple(lines)
+    numbered = {int(match[1]): match[2] for line in lines if (match := _V2_LINE.fullmatch(line))}
+    return tuple(numbered[index] for index in sorted(numbered))
+
+
+def kafka_offsets(sources: tuple[str, ...]) -> dict[str, dict[int, int]]:
+    """Topic -> partition -> next offset, of those sources that are Kafka's."""
+    merged: dict[str, dict[int, int]] = {}
+    for text in sources:
+        offsets = _parsed(text)
+        for topic, partitions in offsets.items():
+            if isinstance(partitions, Mapping):
+                merged.setdefault(topic, {}).update({int(p): int(o) for p, o in partitions.items()})
+    return merged
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}  # "-": a source that has no offset yet
+    return value if isinstance(value, Mapping) else {}

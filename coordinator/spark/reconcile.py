@@ -1,0 +1,208 @@
+"""Does Spark's log belong to ours, and what is to be done where it lies behind.
+
+The intent log decides. Spark's log may have lost its newest files, or their ends (it is never fsynced): they are
+written back from the manifests, and batches that Spark must run again are run one by one. A difference that a lost
+file cannot explain stops the pipeline before anything is touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from tpc.coordinator.spark.query_log import SparkLog, fingerprint, is_whole_plan, source_offsets
+from tpc.coordinator.spark.state import check_state
+from tpc.errors import HistoryMismatchError
+from tpc.history import History
+from tpc.manifest import Manifest
+
+logger = logging.getLogger(__name__)
+
+_RESTORE = "restore the checkpoint and the intent log from one moment, or start a new incarnation on a new checkpoint."
+
+
+def reconcile(
+    history: History,
+    spark: SparkLog,
+    run_one_batch: Callable[[], None],
+    still_leading: Callable[[], None] = lambda: None,
+) -> None:
+    """Bring Spark's log up to the intent log, before the query starts.
+
+    `run_one_batch` starts the query for exactly one batch and waits for it. `still_leading` raises when the log has
+    gone on without this coordinator; it is asked before each of Spark's files is moved, since they are the new one's
+    then. Nothing fences these files: a process that stands still between the two may move one nevertheless, and the
+    next start says that Spark's log is not what was decided. Raises `HistoryMismatchError`.
+    """
+    check_identity(history, spark)
+    _mend_torn_plans(history, spark, still_leading)
+    last = history.last_intent
+    commits = spark.batches("commits")
+    if last is None:
+        if commits:
+            raise _unknown_commits(commits[-1], None)
+        return
+    if commits and commits[-1] > last:
+        raise _unknown_commits(commits[-1], last)
+    check_offsets(history, spark)
+    committed = _last_usable_commit(history, spark, commits)
+    check_state(history, spark, committed)
+    if committed == last:
+        restore_offsets(history, spark, last)
+        return
+    _move_aside(spark, "commits", committed, still_leading)
+    _move_aside(spark, "offsets", last, still_leading)
+    if committed >= last - 1:
+        restore_offsets(history, spark, last)
+        return
+    _catch_up(history, spark, committed, last, run_one_batch, still_leading)
+
+
+def check_identity(history: History, spark: SparkLog) -> None:
+    """Spark's query id must be the one in the log; a missing one is written back."""
+    found = spark.query_id()
+    if history.query_id is None:
+        return
+    if found is None:
+        if history.manifests:  # else nothing has run yet, and the file is written for the first time
+            logger.warning("Spark's metadata file is missing: written back with query id %s", history.query_id)
+        spark.restore_metadata(history.query_id)
+    elif found != history.query_id:
+        raise HistoryMismatchError(
+            f"the checkpoint is of query {found}, the intent log of query {history.query_id}", remedy=_RESTORE
+        )
+
+
+def check_offsets(history: History, spark: SparkLog) -> None:
+    """Every `offsets/N` of a decided epoch must be what its manifest says, byte by byte."""
+    for epoch, manifest in history.manifests.items():
+        text = spark.read("offsets", epoch)
+        if text is not None:
+            check_decided(manifest, text)
+
+
+def _mend_torn_plans(history: History, spark: SparkLog, still_leading: Callable[[], None]) -> None:
+    """Spark does not start on an `offsets/N` that a power cut has left empty or without its end.
+
+    A decided one is written back from the intent log; one that is only a plan goes, and Spark plans the batch anew.
+    """
+    for batch in spark.batches("offsets"):
+        text, manifest = (spark.read("offsets", batch) or "").rstrip("\0").strip(), history.manifests.get(batch)
+        if manifest is not None:
+            decided = manifest.barrier.offsets_file
+            if decided.strip().startswith(text) and decided.strip() != text:
+                still_leading()
+                logger.warning("Spark's offsets/%d is torn: written back from the intent log", batch)
+                spark.restore("offsets", batch, decided)
+        elif batch > (-1 if history.last_intent is None else history.last_intent):
+            before = history.manifests.get(batch - 1)
+            if not is_whole_plan(text, 0 if before is None else len(before.barrier.end)):
+                still_leading()
+                logger.warning("Spark's offsets/%d is torn and was not decided: moved aside, to be planned anew", batch)
+                spark.move_aside("offsets", batch)
+
+
+def check_decided(manifest: Manifest, text: str) -> None:
+    """`text` is Spark's `offsets/N`; raises when the decided epoch was another."""
+    if text.strip() != manifest.barrier.offsets_file.strip():
+        raise HistoryMismatchError(
+            f"Spark's offsets/{manifest.epoch} is not what was decided "
+            f"(decided: {list(manifest.barrier.end)}, Spark: {list(source_offsets(text))})",
+            pipeline=str(manifest.pipeline),
+            epoch=manifest.epoch,
+            remedy=_RESTORE,
+        )
+
+
+def check_undecided(previous: Manifest | None, epoch: int, start: tuple[str, ...]) -> None:
+    """An undecided epoch must begin where the one before it ended."""
+    if previous is None or previous.epoch != epoch - 1 or previous.barrier.end == start:
+        return
+    raise HistoryMismatchError(
+        f"Spark's batch {epoch} begins at {list(start)}, epoch {previous.epoch} ended at {list(previous.barrier.end)}",
+        pipeline=str(previous.pipeline),
+        epoch=epoch,
+        remedy=_RESTORE,
+    )
+
+
+def _unknown_commits(newest: int, last: int | None) -> HistoryMismatchError:
+    known = "holds no epoch" if last is None else f"ends with epoch {last}"
+    return HistoryMismatchError(
+        f"Spark has committed batch {newest}, the intent log {known}",
+        epoch=newest,
+        remedy="the intent log is lost or belongs to another moment (or the checkpoint was begun without tpc): "
+        + _RESTORE,
+    )
+
+
+def _last_usable_commit(history: History, spark: SparkLog, commits: list[int]) -> int:
+    """The newest batch whose `commits/N` is whole and the one the next manifest rests on; -1 for none.
+
+    Those after it cannot be gone on from: torn ones, and those of a catch-up that was interrupted, which name the
+    state stores that it made anew. Raises when a stateful query has commits of which none is usable, and the log no
+    longer holds the first epoch, which rests on no state.
+    """
+    usable, foreign = -1, None
+    for batch in reversed(commits):
+        text = spark.read("commits", batch)
+        after = history.manifests.get(batch + 1)
+        if text is None or not text.startswith("v") or not text.rstrip().endswith("}"):
+            continue
+        if after is None or not after.barrier.stateful or after.barrier.base_commit == fingerprint(text):
+            usable = batch
+            break
+        foreign = foreign or after
+    if foreign is not None and usable < 0 and 0 not in history.manifests:
+        raise HistoryMismatchError(
+            f"Spark's commits/{foreign.epoch - 1} names other state than epoch {foreign.epoch} was computed from",
+            pipeline=str(foreign.pipeline),
+            epoch=foreign.epoch,
+            remedy=_RESTORE,
+        )
+    return usable
+
+
+def restore_offsets(history: History, spark: SparkLog, epoch: int) -> None:
+    """Write `offsets/N` of a decided epoch back when Spark has lost it, and its predecessor's."""
+    for batch in (epoch - 1, epoch):
+        manifest = history.manifests.get(batch)
+        if manifest is not None and spark.read("offsets", batch) is None:
+            logger.warning("Spark's offsets/%d is missing: written back from the intent log", batch)
+            spark.restore("offsets", batch, manifest.barrier.offsets_file)
+
+
+def _move_aside(spark: SparkLog, kind: str, last: int, still_leading: Callable[[], None]) -> None:
+    """Move the files after batch `last` out of Spark's sight.
+
+    Spark would go on with the newest of its plans, past a batch that is to be run.
+    """
+    for batch in spark.batches(kind):
+        if batch > last:
+            still_leading()
+            logger.warning("Spark's %s/%d cannot be gone on from and is moved aside", kind, batch)
+            spark.move_aside(kind, batch)
+
+
+def _catch_up(
+    history: History,
+    spark: SparkLog,
+    committed: int,
+    last: int,
+    run_one_batch: Callable[[], None],
+    still_leading: Callable[[], None],
+) -> None:
+    """Spark's commits lie more than one batch behind: let it run the decided batches again, one at a time."""
+    missing = [epoch for epoch in range(committed + 1, last + 1) if epoch not in history.manifests]
+    if missing:
+        raise HistoryMismatchError(
+            f"Spark has lost its commits after batch {committed}; the log no longer holds epoch {missing[0]}",
+            epoch=missing[0],
+            remedy=_RESTORE,
+        )
+    logger.warning("Spark's log ends at batch %d, epoch %d is decided: catching up", committed, last)
+    _move_aside(spark, "offsets", committed, still_leading)
+    for epoch in range(committed + 1, last + 1):
+        restore_offsets(history, spark, epoch)
+        if epoch < last:
+            run_one_batch()

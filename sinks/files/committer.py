@@ -1,0 +1,236 @@
+"""The driver's half of the file sink: which files are there, and what becomes of them.
+
+How a decided epoch is published stands in `publish`. A file is in doubt while it is staged, or while it lies
+among the committed ones above the newest manifest: files get there only by a decision, and epochs are published
+one after the other, so what lies below the newest manifest needs no look.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from tpc.errors import ConfigurationError, CorruptionError, TransientError
+from tpc.handles import Handle, PipelineId
+from tpc.json import JSONObject
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
+from tpc.sinks.files.disk import in_words, make_directories, put_if_absent, remove, sync, within
+from tpc.sinks.files.formats import check_schema
+from tpc.sinks.files.layout import EXTENSIONS, Layout, handle_of, newest_manifest
+from tpc.sinks.files.manifest import FileManifest, read_manifest
+from tpc.sinks.files.owners import Owners
+from tpc.sinks.files.publish import NO_EPOCH, commit_epoch
+from tpc.sinks.shared.owner_entry import ANY_PIPELINE
+
+if TYPE_CHECKING:
+    from tpc.sinks.files.sink import FileSink
+
+Result = TypeVar("Result")
+
+
+class FileCommitter(Committer):
+    """Commits, aborts and lists the branches of one pipeline in one directory."""
+
+    def __init__(self, sink: FileSink, pipeline: PipelineId) -> None:
+        self.sink = sink
+        self.pipeline = pipeline
+        self.layout = Layout(Path(sink.path).absolute())
+
+    # Before an epoch -------------------------------------------------------------------------------------------
+
+    def check(self, context: CheckContext) -> None:
+        """Refuse remote paths, columns without a form in the format, and directories that cannot do what it takes."""
+        self._refuse_remote()
+        try:
+            check_schema(self.sink.format, context.schema)
+            within(self.sink.timeout_s, self._try_out)
+        except ConfigurationError as error:
+            error.sink = self.sink.name
+            raise
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.layout.root} cannot be written as it must: {in_words(error)}",
+                sink=self.sink.name,
+                remedy="give a directory on one POSIX file system that this user may write, with hard links.",
+            ) from error
+
+    def _refuse_remote(self) -> None:
+        if "://" in self.sink.path:
+            raise ConfigurationError(
+                f"{self.sink.path} is not on a local file system",
+                sink=self.sink.name,
+                remedy="give a directory that driver and executors mount under one path; object stores and HDFS "
+                "are not supported.",
+            )
+
+    def _try_out(self) -> None:
+        """Make the directories, and do once what a commit does: write, rename, link, fsync."""
+        make_directories(self.layout.staging)
+        make_directories(self.layout.manifests)
+        devices = {path: path.stat().st_dev for path in (self.layout.root, self.layout.staging, self.layout.manifests)}
+        if len(set(devices.values())) > 1:
+            raise ConfigurationError(
+                f"{self.layout.root} and the directories under it are on different file systems",
+                remedy="mount them as one: a rename between them is not atomic.",
+            )
+        name = f"tpc-check-{uuid.uuid4().hex}"
+        staged, target, linked = self.layout.staging / name, self.layout.root / f"_{name}", self.layout.manifests / name
+        try:
+            staged.write_bytes(b"check")
+            sync(staged)
+            staged.rename(target)
+            os.link(target, linked)
+            sync(self.layout.root)
+        finally:
+            for path in (staged, target, linked):
+                remove(path)
+        self._identity()
+
+    def identity(self) -> str:
+        """The uuid in the directory's identity file; made by the first who asks."""
+        return f"files:{self._ask('asking who it is', self._identity)}"
+
+    def _identity(self) -> str:
+        if not self.layout.identity.exists():
+            put_if_absent(self.layout.identity, f"{uuid.uuid4()}\n".encode())
+        return self.layout.identity.read_text().strip()
+
+    def hint(self) -> JSONObject:
+        """The newest published epoch: the evidence for a lost branch."""
+        return {"after": self._ask("reading the newest manifest", lambda: self.newest_epoch(self.pipeline))}
+
+    def newest_epoch(self, pipeline: PipelineId) -> int:
+        """The newest epoch that this sink published for an incarnation; `NO_EPOCH` if none."""
+        path = newest_manifest(self.layout.manifests_of(pipeline, self.sink.name))
+        return NO_EPOCH if path is None else int(path.stem)
+
+    # A decided epoch -------------------------------------------------------------------------------------------
+
+    def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+        """Publish decided branches, epoch by epoch in order. Takes all branches of an epoch that are not settled."""
+        outcomes: dict[Handle, Outcome] = {}
+        for epoch in sorted({committable.handle.epoch for committable in committables}):
+            branches = [committable for committable in committables if committable.handle.epoch == epoch]
+            outcomes.update(commit_epoch(self, branches))
+        return [outcomes[committable.handle] for committable in committables]
+
+    # What nobody decided ---------------------------------------------------------------------------------------
+
+    def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
+        """Remove the branches' files, except those that a manifest names."""
+        self._ask("removing files", lambda: self._remove(branches))
+
+    def _remove(self, branches: Sequence[InDoubt | Committable]) -> None:
+        published = _Published(self.layout)
+        for branch in branches:
+            handle = Handle.parse(branch.resource)
+            for extension in EXTENSIONS.values():
+                remove(self.layout.staging / f"{handle}{extension}")
+                if not published.settles(handle):
+                    remove(self.layout.root / f"{handle}{extension}")
+
+    def in_doubt(self) -> list[InDoubt]:
+        """The files of this pipeline's name that are staged, or renamed and not in a manifest."""
+        handles = self._ask("listing", lambda: sorted(self._undecided()))
+        return [_in_doubt(handle) for handle in handles]
+
+    def _undecided(self) -> Iterator[Handle]:
+        published = _Published(self.layout)
+        yield from _handles(self.layout.staging, self.pipeline.name_prefix)
+        for handle in _handles(self.layout.root, self.pipeline.name_prefix):
+            if not published.settles(handle):
+                yield handle
+
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        """The same for every pipeline that writes here.
+
+        Left out: what is no branch's file, and branches whose manifest or owner entry cannot be read.
+        """
+        return self._ask("listing", self._undecided_of_all)
+
+    def _undecided_of_all(self) -> list[tuple[InDoubt, Owner | None]]:
+        published, staged = _Published(self.layout), set(_handles(self.layout.staging, ANY_PIPELINE))
+        found = []
+        for handle in sorted(staged | set(_handles(self.layout.root, ANY_PIPELINE))):
+            with suppress(CorruptionError):
+                if handle in staged or not published.settles(handle):
+                    owner = Owners(self.layout.owners_of(handle.pipeline, handle.sink)).read()
+                    found.append((_in_doubt(handle), owner))
+        return found
+
+    def newest_marker(self, since_generation: int = 0) -> Marker | None:
+        """The newest manifest of this sink and incarnation. Raises `CorruptionError` when it is damaged."""
+        manifest = self._ask("reading the newest manifest", self._newest)
+        return None if manifest is None else Marker(manifest.epoch, max(file.handle for file in manifest.files))
+
+    def _newest(self) -> FileManifest | None:
+        path = newest_manifest(self.layout.manifests_of(self.pipeline, self.sink.name))
+        return None if path is None else read_manifest(path, self.layout.root)
+
+    def owner(self) -> Owner | None:
+        """The newest file in this sink's owner directory. Raises `CorruptionError` when it is damaged."""
+        return self._ask("reading the owner entry", self._owners.read)
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        """Put the next file if it is absent; makes the directory. Raises `CorruptionError` as `owner` does."""
+        self._refuse_remote()
+        return self._ask("writing the owner entry", lambda: self._owners.replace(owner, before))
+
+    @property
+    def _owners(self) -> Owners:
+        return Owners(self.layout.owners_of(self.pipeline, self.sink.name))
+
+    def _ask(self, doing: str, call: Callable[[], Result]) -> Result:
+        def answer() -> Result:
+            # A mount that failed and left something else in its place must not look like a target without history.
+            with suppress(FileNotFoundError), os.scandir(self.layout.root):
+                pass
+            return call()
+
+        with self._failing_as(doing):
+            return within(self.sink.timeout_s, answer)
+
+    @contextmanager
+    def _failing_as(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise TransientError(
+                f"{doing} in {self.layout.root} failed: {in_words(error)}", sink=self.sink.name
+            ) from error
+
+
+def _in_doubt(handle: Handle) -> InDoubt:
+    return InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
+
+
+def _handles(directory: Path, prefix: str) -> Iterator[Handle]:
+    """The branches that have a file in a directory and begin with `prefix`."""
+    if not directory.is_dir():
+        return
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(prefix)]
+    yield from (handle for name in names if (handle := handle_of(name)) is not None)
+
+
+class _Published:
+    """The newest manifest of every sink and incarnation that is asked for, each read once."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._newest: dict[tuple[PipelineId, str], FileManifest | None] = {}
+
+    def settles(self, handle: Handle) -> bool:
+        """Whether a renamed file counts: its epoch lies below the newest manifest, or that one names it."""
+        key = (handle.pipeline, handle.sink)
+        if key not in self._newest:
+            path = newest_manifest(self.layout.manifests_of(*key))
+            self._newest[key] = None if path is None else read_manifest(path, self.layout.root)
+        newest = self._newest[key]
+        if newest is None:
+            return False
+        return handle.epoch < newest.epoch or any(file.handle == handle for file in newest.files)

@@ -1,0 +1,189 @@
+"""Arrow batches as Parquet, JSON lines or CSV, written through a file that counts and hashes what passes."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpc.errors import ConfigurationError
+from tpc.sinks.shared.arrow_json import check_json_type, json_objects
+
+if TYPE_CHECKING:
+    import pyarrow
+
+ROW_GROUP_ROWS = 128 * 1024
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+BUFFER_BYTES = 1024 * 1024
+
+
+class HashingFile(io.RawIOBase):
+    """A new file that can only be written on; knows its size and SHA-256 without being read again."""
+
+    def __init__(self, path: Path) -> None:
+        self._raw = io.FileIO(path, "xb")
+        self._file = io.BufferedWriter(self._raw, BUFFER_BYTES)
+        self._hash = hashlib.sha256()
+        self.size_bytes = 0
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Append `data`."""
+        length = memoryview(data).nbytes
+        if self._file.closed:
+            return length  # discarded: an encoder that is let go writes its footer
+        self._hash.update(data)
+        self._file.write(data)
+        self.size_bytes += length
+        return length
+
+    def tell(self) -> int:
+        """How much was written."""
+        return self.size_bytes
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was written, in hexadecimal."""
+        return self._hash.hexdigest()
+
+    def finish(self) -> None:
+        """Make it durable and close it."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def discard(self) -> None:
+        """Let go of it without writing what is held back: the disk may be full. Later writes go nowhere."""
+        self._raw.close()
+
+
+class Encoder(ABC):
+    """Writes the batches of one file."""
+
+    def __init__(self, file: HashingFile, schema: pyarrow.Schema) -> None:
+        self.file = file
+        self.schema = schema
+
+    @abstractmethod
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Take rows."""
+
+    def finish(self) -> None:
+        """Write what is still held back."""
+
+
+class ParquetEncoder(Encoder):
+    """Parquet with zstd; Spark's small batches are gathered into row groups of a useful size."""
+
+    def __init__(self, file: HashingFile, schema: pyarrow.Schema) -> None:
+        import pyarrow.parquet as pq
+
+        super().__init__(file, schema)
+        self._writer = pq.ParquetWriter(file, schema, compression="zstd")
+        self._batches: list[Any] = []
+        self._rows = self._bytes = 0
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Take rows; write a row group when there are enough."""
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
+            self._write_row_group()
+
+    def _write_row_group(self) -> None:
+        import pyarrow as pa
+
+        if self._batches:
+            table = pa.Table.from_batches(self._batches, schema=self.schema)
+            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+        self._batches = []
+        self._rows = self._bytes = 0
+
+    def finish(self) -> None:
+        """Write the last row group and the footer."""
+        self._write_row_group()
+        self._writer.close()
+
+
+class JsonEncoder(Encoder):
+    """One JSON object per line."""
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Take rows."""
+        lines = json_objects(batch).to_pylist()
+        self.file.write(("\n".join(lines) + "\n").encode())
+
+
+class CsvEncoder(Encoder):
+    """CSV with a header line."""
+
+    def __init__(self, file: HashingFile, schema: pyarrow.Schema) -> None:
+        from pyarrow import csv
+
+        super().__init__(file, schema)
+        self._writer = csv.CSVWriter(file, schema)
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Take rows."""
+        self._writer.write_batch(batch)
+
+    def finish(self) -> None:
+        """Write what the writer holds back."""
+        self._writer.close()
+
+
+_ENCODERS: dict[str, type[Encoder]] = {"parquet": ParquetEncoder, "json": JsonEncoder, "csv": CsvEncoder}
+
+
+def encoder(format: str, file: HashingFile, schema: pyarrow.Schema) -> Encoder:
+    """The encoder of a format, its header written."""
+    return _ENCODERS[format](file, schema)
+
+
+def check_schema(format: str, schema: pyarrow.Schema) -> None:
+    """Raise `ConfigurationError` for a column that the format cannot hold."""
+    if len(set(schema.names)) < len(schema.names):
+        raise ConfigurationError("two columns have one name", remedy="rename one with select=.")
+    if format == "csv" and len(schema) == 1:
+        raise ConfigurationError(
+            "a NULL in a CSV file of one column is an empty line, which readers pass over",
+            remedy="write a second column, or choose another format.",
+        )
+    for field in schema:
+        if format == "json":
+            check_json_type(field.type, field.name)
+        elif fault := _fault_in_csv(field.type) if format == "csv" else _fault_in_parquet(field):
+            raise ConfigurationError(
+                f"column {field.name!r} of type {field.type} cannot be written as {format}: {fault}",
+                remedy="cast it with select=, or choose another format.",
+            )
+
+
+def _fault_in_csv(kind: pyarrow.DataType) -> str | None:
+    from pyarrow import types
+
+    if types.is_nested(kind):
+        return "a field of CSV is one value"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return "CSV is text"
+    return None
+
+
+def _fault_in_parquet(field: pyarrow.Field) -> str | None:
+    """Asked of the writer itself, with a file of no rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pa.schema([field])
+        pq.write_table(schema.empty_table(), io.BytesIO())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        return str(error)
+    return None

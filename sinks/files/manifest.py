@@ -1,0 +1,115 @@
+"""The manifests: one per pipeline, sink and epoch, the only list of the files that count.
+
+A manifest's bytes are a pure function of the epoch's committables, and it is put if absent: whoever commits an
+epoch writes the same bytes or finds them there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tpc.errors import CorruptionError
+from tpc.handles import Handle
+from tpc.json import canonical, parse
+from tpc.sink import Committable
+from tpc.sinks.files.layout import Layout
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class CommittedFile:
+    """A file that counts: absolute `path`, and what was recorded when it was written."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    sha256: str
+    handle: Handle
+
+
+@dataclass(frozen=True)
+class FileManifest:
+    """What one epoch of one sink published."""
+
+    pipeline: str
+    incarnation: int
+    sink: str
+    epoch: int
+    files: tuple[CommittedFile, ...]
+
+
+def manifest_bytes(committables: Sequence[Committable]) -> bytes:
+    """The manifest of an epoch with exactly these branches."""
+    first = committables[0].handle
+    entries = [
+        {
+            "file": committable.data["file"],
+            "handle": str(committable.handle),
+            "rows": committable.rows,
+            "size_bytes": committable.size_bytes,
+            "sha256": committable.data["sha256"],
+        }
+        for committable in sorted(committables, key=lambda committable: committable.handle)
+    ]
+    return canonical(
+        {
+            "version": VERSION,
+            "pipeline": first.pipeline.name,
+            "incarnation": first.pipeline.incarnation,
+            "sink": first.sink,
+            "epoch": first.epoch,
+            "files": entries,
+        }
+    )
+
+
+def read_manifest(path: Path, root: Path) -> FileManifest:
+    """One manifest of the directory `root`. Raises `CorruptionError` for a file that is none."""
+    try:
+        value: dict[str, Any] = parse(path.read_bytes())
+        if value["version"] != VERSION:
+            raise ValueError(f"version {value['version']}")
+        files = tuple(
+            CommittedFile(
+                str(root / entry["file"]),
+                entry["rows"],
+                entry["size_bytes"],
+                entry["sha256"],
+                Handle.parse(entry["handle"]),
+            )
+            for entry in value["files"]
+        )
+        return FileManifest(value["pipeline"], value["incarnation"], value["sink"], value["epoch"], files)
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptionError(f"{path} is no manifest of this version: {error!r}") from error
+
+
+def read_manifests(
+    path: str | os.PathLike[str], *, pipeline: str | None = None, sink: str | None = None
+) -> Iterator[FileManifest]:
+    """The manifests under a sink's directory, of one pipeline's name or one sink if asked, each in order of epochs.
+
+    Raises `CorruptionError` for a damaged one.
+    """
+    root = Path(path).absolute()
+    for found in sorted(Layout(root).manifests.glob("*/*/*/*.json")):
+        manifest = read_manifest(found, root)
+        if pipeline in (None, manifest.pipeline) and sink in (None, manifest.sink):
+            yield manifest
+
+
+def committed_files(
+    path: str | os.PathLike[str], *, pipeline: str | None = None, sink: str | None = None
+) -> list[CommittedFile]:
+    """The files that count under a sink's directory, with their numbers of rows."""
+    return [file for manifest in read_manifests(path, pipeline=pipeline, sink=sink) for file in manifest.files]
+
+
+def committed_paths(path: str | os.PathLike[str], *, pipeline: str | None = None, sink: str | None = None) -> list[str]:
+    """The paths of the files that count, e.g. for `spark.read.parquet(*paths)`."""
+    return [file.path for file in committed_files(path, pipeline=pipeline, sink=sink)]

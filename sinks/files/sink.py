@@ -1,0 +1,79 @@
+"""The file sink: rows into files of a local directory, published by one manifest per epoch. Opens nothing.
+
+A branch is one file. It is written and made durable in `<path>/_tpc/staging/`; commit renames it into `<path>/` and
+then puts the epoch's manifest, which alone says that its files count. Readers list the manifests
+(`committed_files`, `committed_paths`), never the directory: a file without a manifest is not committed yet.
+
+    spark.read.parquet(*committed_paths("/data/flights"))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tpc.errors import ConfigurationError
+from tpc.handles import Handle, PipelineId, default_name
+from tpc.json import JSONObject
+from tpc.sink import Committer, Sink, Writer
+from tpc.sinks.files.manifest import CommittedFile, FileManifest, committed_files, committed_paths, read_manifests
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["CommittedFile", "FileManifest", "FileSink", "committed_files", "committed_paths", "read_manifests"]
+
+FORMATS = ("parquet", "json", "csv")
+
+
+class FileSink(Sink):
+    """Rows into Parquet, JSON or CSV files.
+
+    Args:
+        path: a directory on a file system that the driver and all executors mount under this path, with hard links
+            and atomic renames (POSIX). It is made if it does not exist. Object stores are refused by `check`.
+        format: 'parquet' (zstd); 'json': one object per line as Spark's `to_json` writes it, NULLs left out, binary
+            as base64; 'csv': RFC 4180 with a header, strings quoted and NULL as an unquoted empty field.
+        name: the sink's name; by default `files-<last part of the path>`.
+        timeout_s: how long one prepare, commit, abort or listing may wait for the file system.
+    """
+
+    kind = "files"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        format: str = "parquet",
+        name: str | None = None,
+        timeout_s: float = 60.0,
+    ) -> None:
+        path = os.fspath(path)
+        super().__init__(name or default_name("files", path.rstrip("/").rpartition("/")[2]))
+        if format not in FORMATS:
+            raise ConfigurationError(
+                f"format {format!r} is not known", sink=self.name, remedy=f"use one of {', '.join(FORMATS)}."
+            )
+        self.path = path.removeprefix("file://") if path.startswith("file:///") else path
+        self.format = format
+        self.timeout_s = timeout_s
+
+    def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:
+        """A writer for one branch; it makes its file when it gets its first row."""
+        from tpc.sinks.files.writer import FileWriter
+
+        return FileWriter(self, handle, schema, hint)
+
+    def committer(self, pipeline: PipelineId) -> Committer:
+        """The driver's half."""
+        from tpc.sinks.files.committer import FileCommitter
+
+        return FileCommitter(self, pipeline)
+
+    def describe(self) -> Mapping[str, str]:
+        """Where and in which format."""
+        return {"path": self.path, "format": self.format}
+
+    def __repr__(self) -> str:
+        return f"FileSink({self.path!r}, name={self.name!r}, format={self.format!r})"

@@ -1,0 +1,48 @@
+"""What is refused before the first epoch of a Kafka sink, each with its remedy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpc.errors import ConfigurationError, TransientError
+from tpc.sink import CheckContext
+from tpc.sinks.kafka.cluster.login import require_login
+from tpc.sinks.kafka.cluster.questions import KafkaCluster
+from tpc.sinks.kafka.worker.rows import Layout
+
+if TYPE_CHECKING:
+    from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
+    from tpc.sinks.kafka.sink import KafkaSink
+
+
+def check_sink(cluster: KafkaCluster, sink: KafkaSink, context: CheckContext) -> None:
+    """Columns and topics. EndTxn version and timeouts are checked where the facts are found.
+
+    Raises `ConfigurationError`.
+    """
+    try:
+        Layout.of(context.schema, sink.topic)
+    except ConfigurationError as error:
+        error.located(pipeline=str(context.pipeline), sink=sink.name)
+        raise
+    for topic in dict.fromkeys((sink.topic, sink.marker_topic)):
+        if topic is not None and cluster.partitions(topic) is None:
+            raise ConfigurationError(
+                f"Kafka has no topic {topic!r}, or this user may not see it",
+                pipeline=str(context.pipeline),
+                sink=sink.name,
+                remedy="create it (kafka-topics.sh --create --topic ...), or grant Describe and Write on it.",
+            )
+
+
+def check_reachable(sink: KafkaSink | KafkaOffsetsSink, context: CheckContext) -> None:
+    """The cluster answers and takes the login."""
+    try:
+        require_login(sink.connection, sink.timeout_s)
+    except TransientError as error:
+        raise ConfigurationError(
+            error.what,
+            pipeline=str(context.pipeline),
+            sink=sink.name,
+            remedy="start it, or correct servers= (and security.protocol in client=).",
+        ) from error

@@ -1,0 +1,1 @@
+"""What a Kafka cluster is asked, and what it answers; knows neither rows nor decisions."""

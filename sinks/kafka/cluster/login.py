@@ -1,0 +1,58 @@
+"""The first word with a cluster: do librdkafka's settings hold, does the cluster answer, does it take the login?
+
+Asked with librdkafka, which writes the rows and tells why a login failed. Only its metadata request is used: questions
+of its admin interface have ended whole processes (see `questions`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpc.errors import ConfigurationError, TransientError
+from tpc.sinks.kafka.cluster.connection import Connection, reason_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+_ANY_TOPIC = "__consumer_offsets"
+"""One topic, so that the answer is small; should a broker make it for the question, it is needed anyway."""
+
+
+def require_login(connection: Connection, timeout_s: float) -> None:
+    """Return when the cluster has answered.
+
+    Raises `ConfigurationError` for refused settings or a refused login, `TransientError` when nobody answers.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    errors: list[KafkaError] = []
+    configuration = connection.librdkafka()
+    configuration["error_cb"] = errors.append
+    try:
+        client = AdminClient(configuration)
+    except (KafkaException, TypeError) as error:
+        raise ConfigurationError(
+            f"librdkafka refuses the client settings: {reason_of(error)}",
+            remedy="correct client=; the names stand in librdkafka's CONFIGURATION.md.",
+        ) from error
+    try:
+        client.list_topics(_ANY_TOPIC, timeout=timeout_s)
+    except KafkaException as error:
+        client.poll(0)  # the reports of failed logins wait there
+        raise _named(connection, error, errors) from error
+
+
+def _named(connection: Connection, error: Exception, reports: list[KafkaError]) -> ConfigurationError | TransientError:
+    from confluent_kafka import KafkaError
+
+    telling = [report for report in reports if report.code() != KafkaError._ALL_BROKERS_DOWN]
+    refused = [report for report in telling if report.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)]
+    if refused:
+        return ConfigurationError(
+            f"the Kafka cluster at {connection.servers!r} refuses the login: {refused[-1].str()}",
+            safe="nothing was asked or changed.",
+            remedy="correct security.protocol, sasl.* and ssl.* in client=, and the variables they name.",
+        )
+    cause = "; ".join([reason_of(error), *(report.str() for report in telling[-1:])])
+    return TransientError(f"the Kafka cluster at {connection.servers!r} did not answer: {cause}")

@@ -1,0 +1,129 @@
+"""Markers: how a committed branch tells itself from one that was never prepared.
+
+Inside its transaction every branch commits one offset to a consumer group that is named like its transactional id:
+the offset is the epoch, its metadata the handle. It becomes visible with the rows and not before, so a marker that
+names a handle proves that this branch is committed; a missing one proves nothing. Brokers forget a group without
+members after `offsets.retention.minutes` (7 days by default).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from tpc.errors import ConfigurationError, CorruptionError, TransientError
+from tpc.handles import Handle, PipelineId
+from tpc.sink import Marker
+from tpc.sinks.kafka.cluster.answers import ENDING, Description
+from tpc.sinks.kafka.cluster.complete_listing import require_all_groups
+from tpc.sinks.kafka.cluster.connection import librdkafka_log
+from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
+from tpc.sinks.kafka.cluster.group_offsets import Offset, group_offsets
+from tpc.sinks.kafka.cluster.patience import until
+from tpc.sinks.kafka.cluster.questions import KafkaCluster
+from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+
+_PLACEHOLDER = "tpc-group-of-a-marker"
+SETTLE_S = 5.0
+"""How long a transaction that is being ended is waited for; milliseconds, normally."""
+
+
+def group_metadata(group: str) -> bytes:
+    """What `send_offsets_to_transaction` wants for a group without members.
+
+    confluent-kafka makes it from a consumer only. It is a serialised record that holds the group's name once, so one
+    consumer per process, which never connects, serves for all groups. Raises `ConfigurationError` if that changed.
+    """
+    template = _template()
+    if template.count(_PLACEHOLDER.encode()) != 1:
+        raise ConfigurationError(
+            "this version of confluent-kafka describes a consumer group in a form that is not known here",
+            remedy="install confluent-kafka 2.16.1, which it was tested with.",
+        )
+    return template.replace(_PLACEHOLDER.encode(), group.encode())
+
+
+@lru_cache(maxsize=1)
+def _template() -> bytes:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"group.id": _PLACEHOLDER, "logger": librdkafka_log})
+    try:
+        return bytes(consumer.consumer_group_metadata())
+    finally:
+        consumer.close()
+
+
+def handle_of(offset: Offset) -> Handle | None:
+    """The handle in a marker; None for an offset that is no marker of ours."""
+    try:
+        handle = Handle.parse(offset.metadata)
+    except CorruptionError:
+        return None
+    return handle if handle.epoch == offset.offset else None
+
+
+class Markers:
+    """Reads and prunes the markers of one pipeline's sink."""
+
+    def __init__(self, cluster: KafkaCluster, client: TransactionClient, pipeline: PipelineId, sink: str) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._pipeline = pipeline
+        self._sink = sink
+
+    def committed(self, groups: Sequence[str]) -> dict[str, set[str]]:
+        """The handles that each group's markers name. Waits a moment for transactions that are being ended.
+
+        Raises `TransientError` when the cluster does not answer.
+        """
+        return {group: {offset.metadata for offset in offsets} for group, offsets in self._stable(groups).items()}
+
+    def newest(self, since_generation: int) -> Marker | None:
+        """The marker of the highest epoch that this incarnation's sink shows, of generations not below the given."""
+        require_all_groups(self._cluster, self._client)
+        groups = [str(name) for name in self._names(self._pipeline.prefix) if name.generation >= since_generation]
+        handles = [
+            handle
+            for offsets in self._stable(groups).values()
+            for offset in offsets
+            if (handle := handle_of(offset)) is not None
+        ]
+        newest = max(handles, key=lambda handle: (handle.epoch, handle.generation), default=None)
+        return None if newest is None else Marker(newest.epoch, newest)
+
+    def of_older_generations(self, generation: int) -> list[str]:
+        """Groups of lower generations of this incarnation, and of lower incarnations."""
+        now = (self._pipeline.incarnation, generation)
+        names = self._names(self._pipeline.name_prefix)
+        return [str(name) for name in names if (name.pipeline.incarnation, name.generation) < now]
+
+    def delete(self, groups: Sequence[str]) -> int:
+        """Delete markers nobody will ask for again; returns how many went."""
+        return self._cluster.delete_groups(groups)
+
+    def _names(self, prefix: str) -> list[TransactionalId]:
+        return TransactionalId.for_sink(self._cluster.groups(prefix), self._pipeline.name, self._sink)
+
+    def _stable(self, groups: Sequence[str]) -> dict[str, list[Offset]]:
+        """Committed offsets, after every transaction on them that is being ended has ended.
+
+        A first marker that is not there yet is in no listing, not even as unstable, so the coordinators are asked
+        first. One with an open transaction on it is read as it was before that transaction.
+        """
+        if not groups:
+            return {}
+        if not until(lambda: not self._in_states(groups, ENDING), SETTLE_S):
+            raise TransientError(f"a Kafka transaction of sink {self._sink} has been ending for {SETTLE_S:g} s")
+        found = group_offsets(self._client, groups, stable=True)
+        unstable = [group for group, offsets in found.items() if any(offset.unstable for offset in offsets)]
+        still_open = self._in_states(unstable, ("Ongoing",)) if unstable else []
+        if len(still_open) < len(unstable):
+            raise TransientError(f"Kafka transactions of sink {self._sink} ended while their markers were read")
+        if still_open:
+            found.update(group_offsets(self._client, still_open, stable=False))
+        return found
+
+    def _in_states(self, groups: Sequence[str], states: Sequence[str]) -> list[str]:
+        described = self._client.describe(groups)
+        return [name for name, found in described.items() if isinstance(found, Description) and found.state in states]

@@ -1,0 +1,156 @@
+"""What a Kafka cluster says about itself, its topics and its groups.
+
+Asked with kafka-python. confluent-kafka's admin client can ask too, and must not be used for it: librdkafka 2.16 ended
+whole processes in an assertion of `rd_kafka_admin_response_parse` at the first questions to a busy cluster, and it
+creates a topic that it is asked for where brokers are allowed to. What the answers mean is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafka.protocol.admin.configs import DescribeConfigsRequest
+from kafka.protocol.admin.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from tpc.errors import ConfigurationError, TransientError
+from tpc.sinks.kafka.cluster.answers import NONE, Reply
+from tpc.sinks.kafka.cluster.raw_requests import GROUP, RawClient, brokers, by_coordinator, forget, reply_of
+
+_TOPIC, _BROKER = 2, 4
+"""Kinds of resources in DescribeConfigs."""
+_WITHOUT_MEMBERS = ("", "Empty", "Dead")
+_NO_TOPIC = ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC")
+
+
+class KafkaCluster:
+    """Questions to one cluster, each raising `TransientError` when it is not answered in the client's time.
+
+    What the user may not see is a `ConfigurationError`. Calls may come from one thread at a time.
+    """
+
+    def __init__(self, client: RawClient) -> None:
+        self._client = client
+
+    def cluster_id(self) -> str:
+        """The cluster's own id, the same for all its brokers and for ever."""
+        found = self._metadata([]).cluster_id
+        if not found:
+            raise TransientError("the Kafka cluster does not tell its id")
+        return str(found)
+
+    def partitions(self, topic: str) -> int | None:
+        """How many partitions a topic has; None when there is no such topic. Never creates one."""
+        (found,) = self._metadata([topic]).topics
+        reply = reply_of(found.error_code)
+        if reply.name in _NO_TOPIC:
+            return None
+        _require(reply, f"topic {topic}")
+        return len(found.partitions)
+
+    def broker_settings(self) -> dict[str, str]:
+        """The settings of one broker. Raises `ConfigurationError` when the user may not read them."""
+
+        async def ask(admin: Any) -> Any:
+            node = min(await brokers(admin))
+            return await admin._manager.send(_settings_of(_BROKER, str(node)), node_id=node)
+
+        return _settings(self._client.run(ask, "DescribeConfigs"), "settings of a broker")
+
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        """The settings of a topic that exists. Raises `ConfigurationError` when the user may not read them."""
+
+        async def ask(admin: Any) -> Any:
+            return await admin._manager.send(_settings_of(_TOPIC, topic))
+
+        return _settings(self._client.run(ask, "DescribeConfigs"), f"settings of topic {topic}")
+
+    def groups(self, prefix: str) -> list[str]:
+        """The ids of all groups that begin with `prefix`.
+
+        A coordinator that is loading leaves its groups out without a word: see `complete_listing`.
+        """
+        return [name for name in self._states() if name.startswith(prefix)]
+
+    def _states(self) -> dict[str, str]:
+        """The state of every group: Empty, Stable, ..."""
+
+        async def ask(admin: Any) -> list[Any]:
+            request = ListGroupsRequest(min_version=4)  # known to brokers from 2.6 on; older versions tell no state
+            return [await admin._manager.send(request, node_id=node) for node in await brokers(admin)]
+
+        states: dict[str, str] = {}
+        for response in self._client.run(ask, "ListGroups"):
+            _require(reply_of(response.error_code), "groups")  # without these the list would look shorter than it is
+            states.update({str(group.group_id): str(group.group_state) for group in response.groups})
+        return states
+
+    def group_members(self, group: str) -> list[str]:
+        """The client ids of a group's members; none when there is no such group.
+
+        A group of the newer protocol (KIP-848) is dead and empty to a question of the older one; the listing tells.
+        """
+        # Version 5 is known to brokers from 2.4 to 4.x; it describes an unknown group as dead and without members.
+        request = DescribeGroupsRequest(
+            groups=[group], include_authorized_operations=False, min_version=5, max_version=5
+        )
+
+        async def ask(admin: Any) -> Any:
+            coordinators = await by_coordinator(admin, GROUP, [group])
+            response = await admin._manager.send(request, node_id=next(iter(coordinators)))
+            forget(admin, GROUP, group)
+            return response.groups[0]
+
+        described = self._client.run(ask, "DescribeGroups")
+        _require(reply_of(described.error_code), f"members of group {group}")
+        members = [str(member.client_id) for member in described.members]
+        state = self._states().get(group, "")
+        return members if members or state in _WITHOUT_MEMBERS else [f"consumers in state {state}"]
+
+    def delete_groups(self, groups: Iterable[str]) -> int:
+        """Delete groups without members; returns how many went. Those that are gone or refuse are left."""
+        names = list(groups)
+
+        async def ask(admin: Any) -> int:
+            gone = 0
+            for node, names_there in (await by_coordinator(admin, GROUP, names)).items():
+                response = await admin._manager.send(DeleteGroupsRequest(groups_names=names_there), node_id=node)
+                gone += sum(reply_of(result.error_code).name == NONE for result in response.results)
+            for name in names:
+                forget(admin, GROUP, name)
+            return gone
+
+        return int(self._client.run(ask, "DeleteGroups")) if names else 0
+
+    def _metadata(self, topics: list[str]) -> Any:
+        async def ask(admin: Any) -> Any:
+            wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+            return await admin._manager.send(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+
+        return self._client.run(ask, "Metadata")
+
+
+def _settings_of(kind: int, name: str) -> Any:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    return DescribeConfigsRequest(resources=[resource])
+
+
+def _settings(response: Any, what: str) -> dict[str, str]:
+    (result,) = response.results
+    _require(reply_of(result.error_code), what)
+    return {entry.name: entry.value for entry in result.configs}
+
+
+def _require(reply: Reply, what: str) -> None:
+    if reply.name.endswith("_AUTHORIZATION_FAILED"):
+        raise ConfigurationError(
+            f"this user may not see the {what}: {reply}",
+            remedy="grant it Describe and DescribeConfigs on the cluster, Write and Describe on the topics, "
+            "Describe on __consumer_offsets and __transaction_state, Write and Describe on transactional ids and Read, "
+            "Describe and Delete on groups that begin with 'tpc~'.",
+        )
+    if reply.name != NONE:
+        raise TransientError(f"Kafka did not tell the {what}: {reply}")

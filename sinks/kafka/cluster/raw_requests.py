@@ -1,0 +1,186 @@
+"""A connection of kafka-python that asks coordinators directly; the only place that knows its private methods.
+
+kafka-python 3.0.12 can send any request to the coordinator of a transactional id or of a group, through methods it
+calls private: that version is pinned. Every question ends in time, in an answer or in a `TransientError`.
+
+Here and in the modules above kafka-python is imported with the module, by the one thread that makes the committers:
+its packages import each other in circles, and Python ends that with a `_DeadlockError` where two threads begin it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError, for_code
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+
+from tpc.errors import TransientError
+from tpc.sinks.kafka.cluster.answers import NONE, Reply
+from tpc.sinks.kafka.cluster.connection import Connection
+from tpc.sinks.kafka.cluster.login import require_login
+
+T = TypeVar("T")
+
+DIAGNOSIS_S = 5.0
+"""How long it is looked into why there is no connection."""
+_PIPELINED = 500
+"""Requests under way at once."""
+
+
+class _NoDebug(logging.Filter):
+    """At DEBUG kafka-python logs its configuration and the bytes of its requests: passwords, both."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno > logging.DEBUG
+
+
+_TELL_SECRETS = ("kafka.admin.client", "kafka.net.connection", "kafka.protocol.parser")
+
+
+def _silence() -> None:
+    """Keep passwords out of logs, and warnings off standard error when the application configures no logging."""
+    library = logging.getLogger("kafka")
+    if not library.handlers:
+        library.addHandler(logging.NullHandler())
+    for name in _TELL_SECRETS:
+        log = logging.getLogger(name)
+        if not any(isinstance(existing, _NoDebug) for existing in log.filters):
+            log.addFilter(_NoDebug())
+
+
+class RawClient:
+    """Connects at the first question, and again after a failure. Questions may come from one thread at a time."""
+
+    def __init__(self, connection: Connection, timeout_s: float) -> None:
+        self._connection = connection
+        self._timeout_ms = int(timeout_s * 1000)
+        self._admin: Any = None
+
+    def close(self) -> None:
+        """Let go of the connections; the next question opens new ones."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def run(self, question: Callable[[Any], Coroutine[Any, Any, Any]], what: str) -> Any:
+        """The answer to `question`. Any failure closes the connections and is a `TransientError`.
+
+        A refused login is a `ConfigurationError`.
+        """
+
+        async def bounded() -> Any:
+            manager = self._admin._manager
+            return await manager.wait_for(manager.call_soon(question, self._admin), self._timeout_ms)
+
+        try:
+            if self._admin is None:
+                self._admin = self._connected()
+            return self._admin._manager.run(bounded)
+        except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: the client's I/O thread has ended
+            self.close()
+            cause = f"{type(error).__name__}: {error}"
+            raise TransientError(
+                f"Kafka did not answer ({what}): {cause}",
+                safe="no row is lost or doubled: done or not, every request of this kind may be repeated.",
+                remedy="start the cluster, or correct servers=; a supervisor restarts the pipeline meanwhile.",
+                cause=cause,
+            ) from error
+
+    def _connected(self) -> Any:
+        try:
+            return _connect(self._connection.kafka_python(), self._timeout_ms)
+        except (KafkaError, OSError):
+            with suppress(TransientError):  # kafka-python does not say that a login was refused
+                require_login(self._connection, min(self._timeout_ms / 1000, DIAGNOSIS_S))
+            raise
+
+
+def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
+    """A connected client. The admin client starts a thread before it can fail; a failure ends the thread."""
+    _silence()
+    admin: Any = KafkaAdminClient.__new__(KafkaAdminClient)
+    try:
+        admin.__init__(
+            **configuration,
+            request_timeout_ms=timeout_ms,
+            bootstrap_timeout_ms=timeout_ms,
+            # The default of 5 fails a sixth request at once instead of queueing it.
+            max_in_flight_requests_per_connection=2 * _PIPELINED,
+            reconnect_backoff_max_ms=1000,
+        )
+    except BaseException:
+        if hasattr(admin, "_client"):
+            admin._client.close()
+            admin._net.stop()
+        raise
+    return admin
+
+
+async def each(admin: Any, question: Callable[..., Coroutine[Any, Any, T]], items: Sequence[Any]) -> list[T]:
+    """The answers to `question(admin, item)` for all items, hundreds of requests under way at once."""
+    answers: list[T] = []
+    for start in range(0, len(items), _PIPELINED):
+        under_way = [admin._manager.call_soon(question, admin, item) for item in items[start : start + _PIPELINED]]
+        answers += [await answer for answer in under_way]
+    return answers
+
+
+TRANSACTION = "TRANSACTION"
+GROUP = "GROUP"
+"""What a coordinator coordinates."""
+
+
+async def to_coordinator(admin: Any, kind: str, key: str, request: Any) -> Any:
+    """Send `request` to the coordinator of the transactional id or group `key`."""
+    coordinators = await by_coordinator(admin, kind, [key])
+    response = await admin._manager.send(request, node_id=next(iter(coordinators)))
+    forget_moved(admin, kind, {key: reply_of(response.error_code)})
+    return response
+
+
+async def brokers(admin: Any) -> list[int]:
+    """The nodes of the cluster as it is now: a listing must not leave out one that came since the client connected."""
+    await admin._manager.cluster.refresh_metadata()
+    return [int(broker.node_id) for broker in admin._manager.cluster.brokers()]
+
+
+async def by_coordinator(admin: Any, kind: str, keys: Sequence[str]) -> dict[int, list[str]]:
+    """The keys of each coordinator's node."""
+    nodes = await admin._find_coordinator_ids(keys, key_type=CoordinatorType[kind])
+    grouped: dict[int, list[str]] = {}
+    for key, node in nodes.items():
+        grouped.setdefault(node, []).append(key)
+    return grouped
+
+
+async def look_up(admin: Any, kind: str, keys: Sequence[str]) -> None:
+    """Learn the coordinators of many keys with one question, where brokers take it (Kafka 3.0, KIP-699).
+
+    Whatever is not learnt here is asked for key by key by `to_coordinator`.
+    """
+    if admin._manager.broker_version_data.api_version(FindCoordinatorRequest) >= 4:
+        with suppress(KafkaError, OSError):
+            await by_coordinator(admin, kind, keys)
+
+
+def forget_moved(admin: Any, kind: str, answers: Mapping[str, object]) -> None:
+    """Look for a coordinator again that said that it is none."""
+    for key, answer in answers.items():
+        if isinstance(answer, Reply) and answer.name in ("NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE"):
+            forget(admin, kind, key)
+
+
+def forget(admin: Any, kind: str, key: str) -> None:
+    """The client remembers each key's coordinator for ever: one that moved, and thousands of keys that are done."""
+    admin._manager.cluster._coordinators.pop((CoordinatorType[kind], key), None)
+
+
+def reply_of(error_code: int) -> Reply:
+    """An error code by its name in the protocol."""
+    if error_code == 0:
+        return Reply(NONE)
+    return Reply(str(getattr(for_code(error_code), "message", error_code)))

@@ -1,0 +1,73 @@
+"""The source offsets of an epoch as one more branch: a consumer group moves together with the sinks.
+
+The driver writes it, in a Kafka transaction of its own without messages: the offsets to the user's group, and the
+marker. Lag tools see the pipeline's progress when the epoch is committed and not before. A lost branch is prepared
+again from the same offsets, without a replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tpc.handles import Handle, PipelineId
+from tpc.json import JSONObject
+from tpc.settings import Env
+from tpc.sink import Limit, Sink, Writer
+from tpc.sinks.kafka.cluster.connection import Connection
+from tpc.sinks.kafka.limits import KAFKA_LIMITS
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
+
+
+class KafkaOffsetsSink(Sink):
+    """Commits the offsets of Kafka sources to consumer group `group` of the cluster at `servers`.
+
+    The cluster is the one the pipeline reads from. The group must have no members: it is the pipeline's own.
+    `client`, `transaction_timeout_s` and `timeout_s` are those of `KafkaSink`.
+    """
+
+    kind = "kafka-offsets"
+    commits_first = True
+    limits: Mapping[Limit, str] = KAFKA_LIMITS
+    topic = None
+    marker_topic = None
+    compression = "none"
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        servers: str | Env,
+        name: str | None = None,
+        client: Mapping[str, str | Env] | None = None,
+        transaction_timeout_s: float | None = None,
+        timeout_s: float = 30.0,
+    ) -> None:
+        super().__init__(f"offsets-{group}" if name is None else name)
+        self.group = group
+        self.connection = Connection(servers, dict(client or {}))
+        self.transaction_timeout_s = transaction_timeout_s
+        self.timeout_s = timeout_s
+
+    def __repr__(self) -> str:
+        return f"KafkaOffsetsSink(group={self.group!r}, name={self.name!r}, {self.connection!r})"
+
+    def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:
+        """A writer of one branch; its rows are (topic: string, partition: int, offset: long), on the driver only."""
+        from tpc.sinks.kafka.offsets.writer import KafkaOffsetsWriter
+
+        return KafkaOffsetsWriter(self, handle, schema, hint)
+
+    def committer(self, pipeline: PipelineId) -> KafkaOffsetsCommitter:
+        """The driver's half, which also prepares the branches."""
+        from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
+
+        return KafkaOffsetsCommitter(self, pipeline)
+
+    def describe(self) -> Mapping[str, str]:
+        """Settings for people, without credentials."""
+        return {"group": self.group, "servers": repr(self.connection.servers)}

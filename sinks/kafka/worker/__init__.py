@@ -1,0 +1,1 @@
+"""What happens in a worker process: rows become one open, prepared transaction per branch."""

@@ -1,0 +1,199 @@
+"""Initialised producers on a worker process, a few ahead of their use.
+
+A transaction needs a producer object of its own, and making one and initialising its transactional id takes 55 ms,
+sometimes 500. One thread of the worker does that in the background, with fresh or released ids only: initialising
+an id aborts whatever is open under it. This module knows nothing of rows, markers or commits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import uuid
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tpc.errors import ConfigurationError, TransientError
+from tpc.handles import Handle, PipelineId
+from tpc.sinks.kafka.cluster.connection import logger
+from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId, is_released
+from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
+
+AHEAD = 2
+"""Initialised producers kept ready per sink: a worker prepares one task at a time, and short tasks follow closely."""
+
+POLL_S = 0.1
+"""How often idle producers are polled; their statistics (every 20 ms) would pile up in memory otherwise."""
+
+IDLE_S = 60.0
+"""A pool nobody asked for this long is dropped."""
+
+SERVING_AT_MOST = 1024
+"""How many ids a worker remembers as possibly still in use; one that falls out is never taken again."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose producers a pool holds: no id crosses a generation."""
+
+    pipeline: PipelineId
+    generation: int
+    sink: str
+
+    def succeeds(self, other: Owner) -> bool:
+        """Whether this is a later term of the same sink of the same pipeline."""
+        same = (self.pipeline.name, self.sink) == (other.pipeline.name, other.sink)
+        later = (self.pipeline.incarnation, self.generation) > (other.pipeline.incarnation, other.generation)
+        return same and later
+
+
+class ProducerPool:
+    """The producers of one sink and generation in this process, under a uuid of its own. Thread-safe."""
+
+    def __init__(self, owner: Owner, settings: ProducerSettings) -> None:
+        self.owner = owner
+        self.settings = settings
+        self.asked_at = time.monotonic()
+        self._worker = uuid.uuid4().hex
+        self._slots = 0
+        self._free: deque[TransactionalId] = deque()
+        self._serving: OrderedDict[TransactionalId, int] = OrderedDict()
+        self._ready: deque[InitialisedProducer] = deque()
+        self._lock = threading.Lock()
+
+    def acquire(self, epoch: int, released: Mapping[str, Mapping[str, int]]) -> InitialisedProducer:
+        """An initialised producer for a branch of `epoch`. `released` is the driver's word on ids of the past.
+
+        Raises `TransientError` when the cluster does not answer in time.
+        """
+        with self._lock:
+            self.asked_at = time.monotonic()
+            self._take_back(released)
+            ready = self._ready.popleft() if self._ready else None
+        if ready is None:
+            ready = self._initialised()
+        with self._lock:
+            self._serving[ready.name] = epoch
+            if len(self._serving) > SERVING_AT_MOST:
+                self._serving.popitem(last=False)
+        return ready
+
+    def top_up(self) -> None:
+        """Initialise producers until `AHEAD` are ready, and serve the reports of those that wait."""
+        while len(self._ready) < AHEAD:
+            made = self._initialised()
+            with self._lock:
+                self._ready.append(made)
+        with self._lock:
+            for waiting in self._ready:
+                waiting.producer.poll(0)
+
+    def drop(self) -> None:
+        """Let go of all that wait."""
+        with self._lock:
+            while self._ready:
+                self._ready.popleft().let_go()
+
+    def _initialised(self) -> InitialisedProducer:
+        with self._lock:
+            name = self._free.popleft() if self._free else self._fresh()
+        made = InitialisedProducer(name, self.settings)
+        made.initialise(self.settings.timeout_s)
+        return made
+
+    def _fresh(self) -> TransactionalId:
+        self._slots += 1
+        owner = self.owner
+        return TransactionalId(owner.pipeline, owner.generation, owner.sink, self._worker, self._slots - 1)
+
+    def _take_back(self, released: Mapping[str, Mapping[str, int]]) -> None:
+        done = [name for name, epoch in self._serving.items() if is_released(released, name, epoch)]
+        for name in done:
+            del self._serving[name]
+        self._free.extend(done)
+
+
+class _Process:
+    """The pools of this process, and the thread that tops them up."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._pools: dict[Owner, ProducerPool] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        atexit.register(self._end)
+
+    def pool(self, owner: Owner, settings: ProducerSettings) -> ProducerPool:
+        """The pool of `owner`; pools of terms that it succeeds are dropped, another pipeline's stay."""
+        with self._changed:
+            for other in [other for other in self._pools if owner.succeeds(other)]:
+                self._pools.pop(other).drop()
+            pool = self._pools.get(owner)
+            if pool is None or pool.settings != settings:
+                if pool is not None:
+                    pool.drop()
+                pool = self._pools[owner] = ProducerPool(owner, settings)
+            return pool
+
+    def top_up_soon(self) -> None:
+        """Let the thread make the next producers; it is started when needed and ends when no pool is left."""
+        with self._changed:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="kafka-producers", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                for owner in [o for o, pool in self._pools.items() if time.monotonic() - pool.asked_at > IDLE_S]:
+                    self._pools.pop(owner).drop()
+                if not self._pools:
+                    self._thread = None
+                    return
+                pools = list(self._pools.values())
+            for pool in pools:
+                try:
+                    pool.top_up()
+                except (TransientError, ConfigurationError) as error:
+                    logger.info("no producer ahead of its use: %s", error.what)  # the task itself tries, and raises
+            with self._changed:
+                self._changed.wait(POLL_S)
+
+    def _end(self) -> None:
+        if os.getpid() != self.pid:
+            return
+        with self._changed:
+            pools, self._pools = list(self._pools.values()), {}
+            self._changed.notify()
+        for pool in pools:
+            pool.drop()
+
+
+_process: _Process | None = None
+_inherited: list[_Process] = []  # of a parent process; never freed: the clients' threads do not exist in a fork
+_process_lock = threading.Lock()
+
+
+def acquire(
+    handle: Handle, settings: ProducerSettings, released: Mapping[str, Mapping[str, int]]
+) -> InitialisedProducer:
+    """An initialised producer for one branch; the next ones are made in the background.
+
+    Raises `TransientError` when the cluster does not answer within the timeout.
+    """
+    global _process  # noqa: PLW0603 - a worker process outlives its tasks, and its producers with it
+    with _process_lock:
+        if _process is not None and _process.pid != os.getpid():
+            _inherited.append(_process)
+            _process = None
+        if _process is None:
+            _process = _Process()
+        process = _process
+    pool = process.pool(Owner(handle.pipeline, handle.generation, handle.sink), settings)
+    producer = pool.acquire(handle.epoch, released)
+    process.top_up_soon()
+    return producer

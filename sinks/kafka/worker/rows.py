@@ -1,0 +1,187 @@
+"""Which columns make a Kafka message, and a batch of Arrow rows as what `Producer.produce` takes.
+
+The contract is that of Spark's own Kafka sink: `key` and `value` (string or binary), `headers`
+(array<struct<key: string, value: binary>>), `topic` (string) and `partition` (int), each if present; other columns
+next to a `value` are ignored. Without a `value` column the value is the row as JSON, without the columns that stand
+for something else in the message. As in Spark, a topic given to the sink wins over the column; the column is then
+data like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise, repeat
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from tpc.errors import ConfigurationError
+from tpc.sinks.shared.arrow_json import check_json_type, json_objects
+
+Headers = list[tuple[str, str | bytes | None]]
+Message = tuple[str, bytes | None, bytes | None, int, Headers | None]
+"""Topic, value, key, partition (-1: the client's partitioner chooses) and headers."""
+
+ANY_PARTITION = -1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where in a schema the parts of a message are; None for a part that has no column."""
+
+    topic: str | None
+    """The one topic of all rows; None when the column `topic` says it."""
+    key: int | None
+    value: int | None
+    headers: int | None
+    partition: int | None
+    topic_column: int | None
+    json_columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: pa.Schema, topic: str | None) -> Layout:
+        """Raises `ConfigurationError` for a column of a type that Kafka cannot take, with the remedy."""
+        index = {name: number for number, name in enumerate(schema.names)}
+        if topic is None and "topic" not in index:
+            raise ConfigurationError(
+                "rows have no `topic` column and the sink has no topic",
+                remedy="pass KafkaSink('topic', ...), or select a string column named topic.",
+            )
+        for name, (accepts, wanted) in _TYPES.items():
+            if name in index and not (name == "topic" and topic is not None):
+                _require(accepts(schema.field(name).type), name, schema.field(name).type, wanted)
+        special = {"key", "headers", "partition"} | (set() if topic is not None else {"topic"})
+        fields = () if "value" in index else tuple(name for name in schema.names if name not in special)
+        for name in fields:
+            check_json_type(schema.field(name).type, name)
+        return cls(
+            topic,
+            index.get("key"),
+            index.get("value"),
+            index.get("headers"),
+            index.get("partition"),
+            index["topic"] if topic is None else None,
+            fields,
+        )
+
+    def topics(self, batch: pa.RecordBatch) -> list[str | None]:
+        """The distinct topics of a batch whose rows name them; none when the sink has one topic."""
+        if self.topic_column is None:
+            return []
+        distinct: list[str | None] = pc.unique(batch.column(self.topic_column)).to_pylist()
+        return distinct
+
+    def partitions(self, batch: pa.RecordBatch, topic: str) -> tuple[int, int]:
+        """The least and the greatest partition number that rows of `topic` ask for; -1 where they ask for none."""
+        if self.partition is None:
+            return ANY_PARTITION, ANY_PARTITION
+        column = batch.column(self.partition).filter(self._rows_of(batch, topic))
+        bounds = pc.min_max(pc.fill_null(column, ANY_PARTITION)).as_py()
+        return bounds["min"], bounds["max"]
+
+    def row_of_partition(self, batch: pa.RecordBatch, topic: str, partition: int) -> int:
+        """The first row of `topic` that asks for `partition`."""
+        asks = pc.equal(pc.fill_null(batch.column(self.partition), ANY_PARTITION), partition)
+        return int(pc.index(pc.and_(asks, self._rows_of(batch, topic)), True).as_py())
+
+    def _rows_of(self, batch: pa.RecordBatch, topic: str) -> pa.Array:
+        if self.topic_column is None:
+            return pa.array([True] * batch.num_rows)
+        return pc.equal(batch.column(self.topic_column), topic)
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        """The message values as binary."""
+        column = json_objects(batch.select(list(self.json_columns))) if self.value is None else batch.column(self.value)
+        return _binary(column)
+
+    def keys(self, batch: pa.RecordBatch) -> pa.Array | None:
+        """The message keys as binary; None without a key column."""
+        return None if self.key is None else _binary(batch.column(self.key))
+
+    def messages(
+        self, batch: pa.RecordBatch, keys: pa.Array | None, values: pa.Array, epoch_header: tuple[str, bytes] | None
+    ) -> Iterator[Message]:
+        """What to hand to the client, row by row."""
+        rows = batch.num_rows
+        topics = repeat(self.topic, rows) if self.topic_column is None else batch.column(self.topic_column).to_pylist()
+        partitions = repeat(ANY_PARTITION, rows) if self.partition is None else _partitions(batch[self.partition])
+        headers: Any
+        if self.headers is not None:
+            headers = _headers(batch.column(self.headers), epoch_header)
+        else:
+            headers = repeat(None if epoch_header is None else [epoch_header], rows)
+        key_cells = repeat(None, rows) if keys is None else cells(keys)
+        return zip(topics, cells(values), key_cells, partitions, headers, strict=True)
+
+
+def cells(column: pa.Array) -> list[bytes | None]:
+    """The values of a large binary array, cut out of its buffers: three times as fast as `to_pylist`."""
+    _, offsets, data = column.buffers()
+    if data is None:
+        empty: list[bytes | None] = column.to_pylist()
+        return empty
+    ends = memoryview(offsets).cast("q")[column.offset : column.offset + len(column) + 1].tolist()
+    content = data.to_pybytes() if len(data) < 2 * (ends[-1] - ends[0]) else memoryview(data)[: ends[-1]].tobytes()
+    found: list[bytes | None] = [content[start:end] for start, end in pairwise(ends)]
+    if column.null_count:
+        for row in pc.indices_nonzero(column.is_null()).to_pylist():
+            found[row] = None
+    return found
+
+
+def _binary(column: pa.Array) -> pa.Array:
+    return pc.cast(column, pa.large_binary())
+
+
+def _partitions(column: pa.Array) -> list[int]:
+    numbers: list[int] = pc.fill_null(column, ANY_PARTITION).to_pylist()
+    return numbers
+
+
+def _headers(column: pa.Array, epoch_header: tuple[str, bytes] | None) -> list[Headers | None]:
+    """The headers of every row. Elements come from the flat child arrays: a dict per header would be slow."""
+    pairs = column.values
+    flat: Headers = list(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True))
+    added: Headers = [] if epoch_header is None else [epoch_header]
+    offsets = column.offsets.to_pylist()
+    valid = column.is_valid().to_pylist()
+    return [
+        (flat[start:end] + added if there else added) or None
+        for start, end, there in zip(offsets, offsets[1:], valid, strict=False)
+    ]
+
+
+def _is_text_or_bytes(kind: pa.DataType) -> bool:
+    tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
+    return any(test(kind) for test in tests)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def _is_headers(kind: pa.DataType) -> bool:
+    if not (types.is_list(kind) and types.is_struct(kind.value_type) and kind.value_type.num_fields == 2):
+        return False
+    key, value = kind.value_type
+    return (key.name, value.name) == ("key", "value") and _is_text(key.type) and _is_text_or_bytes(value.type)
+
+
+_TYPES: dict[str, tuple[Any, str]] = {
+    "key": (_is_text_or_bytes, "string or binary"),
+    "value": (_is_text_or_bytes, "string or binary"),
+    "headers": (_is_headers, "array<struct<key: string, value: binary>>"),
+    "topic": (_is_text, "string"),
+    "partition": (types.is_integer, "int"),
+}
+
+
+def _require(fits: bool, column: str, kind: pa.DataType, wanted: str) -> None:
+    if not fits:
+        raise ConfigurationError(
+            f"column {column!r} has type {kind}; Kafka takes {wanted}",
+            remedy=f"cast it (`cast({column} as string)`, to_json, to_avro), rename it, or leave it out with select=.",
+        )

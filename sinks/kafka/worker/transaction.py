@@ -1,0 +1,264 @@
+"""One branch as an open Kafka transaction: begun, filled, prepared or aborted by the process that writes it.
+
+Prepared means: every row acknowledged by the brokers, the marker inside, and the producer id and epoch known, so
+that any process can end the transaction. After that the producer is let go; the transaction stays open.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tpc import failpoints
+from tpc.errors import ConfigurationError, DataError, TpcError, TransientError
+from tpc.handles import Handle
+from tpc.sink import Committable, describe_row
+from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, Reply, Transaction
+from tpc.sinks.kafka.cluster.connection import logger, reason_of
+from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
+from tpc.sinks.kafka.cluster.markers import group_metadata
+from tpc.sinks.kafka.cluster.patience import until
+from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
+from tpc.sinks.kafka.worker.producer_pool import acquire
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, TopicPartition
+
+T = TypeVar("T")
+
+_STATISTICS_S = 0.005
+
+
+def transaction_of(committable: Committable) -> Transaction:
+    """The transaction that a committable of this sink names."""
+    data = committable.data
+    return Transaction(committable.resource, data["producer_id"], data["producer_epoch"], data["endtxn_version"])
+
+
+@dataclass(frozen=True)
+class Report:
+    """What librdkafka's statistics tell of the transaction of a producer that is used for one only."""
+
+    producer_id: int
+    producer_epoch: int
+    is_open: bool
+    acknowledged: int
+    """Rows: librdkafka numbers those of each partition from 1, and tells the last that was acknowledged.
+
+    One that is answered as a duplicate of an earlier send is not told; brokers of today answer those as taken.
+    """
+
+    @classmethod
+    def of(cls, statistics: str) -> Report:
+        """From the JSON that librdkafka hands over."""
+        told = json.loads(statistics)
+        partitions = [partition for topic in told["topics"].values() for partition in topic["partitions"].values()]
+        return cls(
+            producer_id=told["eos"]["producer_id"],
+            producer_epoch=told["eos"]["producer_epoch"],
+            is_open=told["eos"]["txn_state"] == "InTransaction",
+            acknowledged=sum(partition["acked_msgid"] for partition in partitions),
+        )
+
+
+class OpenTransaction:
+    """A begun transaction of one branch. Each request ends within the settings' `timeout_s`; an abort makes three."""
+
+    def __init__(self, handle: Handle, settings: ProducerSettings, released: Mapping[str, Mapping[str, int]]) -> None:
+        self.handle = handle
+        self._settings = settings
+        self._prepared: Committable | None = None
+        self._aborted = False
+        self.flush_seconds = 0.0
+        self.source: InitialisedProducer = acquire(handle, settings, released)
+        self._client("begin_transaction", self.source.producer.begin_transaction)
+
+    def partitions(self, topic: str) -> int | None:
+        """How many partitions a topic has; None when there is none of that name. Raises `TransientError`."""
+        found = self._client(
+            f"topic {topic}", lambda: self.source.producer.list_topics(topic, timeout=self._settings.timeout_s)
+        ).topics[topic]
+        return None if found.error is not None else len(found.partitions)
+
+    def wait_for_room(self, before: int) -> int:
+        """Serve delivery reports until the client's queue has shrunk below `before`; returns its length.
+
+        Raises `TransientError` when the brokers take nothing for the whole timeout, and what a refused row raises.
+        """
+        deadline = time.monotonic() + self._settings.timeout_s
+        while (waiting := len(self.source.producer)) >= before:
+            self._client("produce", lambda: self.source.producer.poll(0.05))
+            self._raise_failure()
+            if time.monotonic() > deadline:
+                raise self._transient(f"the brokers took no row for {self._settings.timeout_s:g} s")
+        return waiting
+
+    def send_offsets(self, offsets: list[TopicPartition], group: str) -> None:
+        """Put consumer offsets of a group into the transaction. Raises `TransientError`."""
+        self._client(
+            f"offsets to group {group}",
+            lambda: self.source.producer.send_offsets_to_transaction(
+                offsets, group_metadata(group), self._settings.timeout_s
+            ),
+        )
+
+    def prepare(self, rows: int, size_bytes: int, marker: tuple[str, int], *, produced: int) -> Committable:
+        """Bring the transaction to where any process can commit it. On an error it is aborted.
+
+        `marker` is a topic-partition that exists; `produced` is how many rows were handed to the client.
+        """
+        try:
+            return self._prepare(rows, size_bytes, marker, produced)
+        except BaseException:
+            self._abort_after_failure()
+            raise
+
+    def _prepare(self, rows: int, size_bytes: int, marker: tuple[str, int], produced: int) -> Committable:
+        from confluent_kafka import TopicPartition
+
+        began = time.perf_counter()
+        self._flush()
+        self.flush_seconds = time.perf_counter() - began
+        failpoints.hit_branch("pass.flushed", self.handle)
+        topic, partition = marker
+        name = str(self.source.name)
+        mark = TopicPartition(topic, partition, self.handle.epoch, metadata=str(self.handle))
+        self.send_offsets([mark], name)
+        report = self._report(produced)
+        data = {
+            "producer_id": report.producer_id,
+            "producer_epoch": report.producer_epoch,
+            "endtxn_version": self.source.facts.endtxn_version,
+        }
+        self._prepared = Committable(self.handle, name, rows, size_bytes, data)
+        self.source.let_go()
+        return self._prepared
+
+    def _flush(self) -> None:
+        """Every row is acknowledged or refused; that none is missing among the former is counted afterwards."""
+        waiting = self._client("flush", lambda: self.source.producer.flush(self._settings.timeout_s))
+        self._raise_failure()
+        if waiting:
+            raise self._transient(f"the brokers left rows without an answer for {self._settings.timeout_s:g} s")
+
+    def _report(self, produced: int) -> Report:
+        """The first statistics that show the transaction open and every row acknowledged.
+
+        Earlier ones may say -1/-1, the id is not assigned yet, or be older than the last acknowledgement.
+        """
+        deadline = time.monotonic() + self._settings.timeout_s
+        report = None
+        while time.monotonic() < deadline:
+            self._client("statistics", lambda: self.source.producer.poll(_STATISTICS_S))
+            if self.source.statistics is None:
+                continue
+            report = Report.of(self.source.statistics)
+            self.source.statistics = None
+            if report.is_open and report.producer_id >= 0 and report.acknowledged == produced:
+                return report
+        raise self._transient(f"librdkafka shows no open transaction of {produced} acknowledged rows: {report}")
+
+    def _raise_failure(self) -> None:
+        if self.source.first_failure is not None:
+            error, message = self.source.first_failure
+            raise self._refused_row(error, message.key(), message.topic())
+
+    def refusal(self, error: Exception, key: Any) -> TpcError:
+        """The error for what `produce` raised on the row with `key`. A row refused earlier comes first."""
+        from confluent_kafka import KafkaException
+
+        if self.source.first_failure is not None:
+            first, message = self.source.first_failure
+            return self._refused_row(first, message.key(), message.topic())
+        if isinstance(error, KafkaException):
+            return self._refused_row(error.args[0], key, None)
+        return self._transient(f"Kafka transaction {self.source.name}: {reason_of(error)}")
+
+    def _refused_row(self, error: KafkaError, key: Any, topic: str | None) -> TpcError:
+        """A row that was not taken: the user's fault if it is about the row, nobody's if it is about the moment."""
+        from confluent_kafka import KafkaError
+
+        columns = {
+            KafkaError.MSG_SIZE_TOO_LARGE: "value",
+            KafkaError.INVALID_RECORD: "key",
+            KafkaError.UNKNOWN_TOPIC_OR_PART: "topic",
+            KafkaError._UNKNOWN_TOPIC: "topic",
+            KafkaError._UNKNOWN_PARTITION: "partition",
+        }
+        row = describe_row({"key": key, "topic": topic}, ("key",) if topic is None else ("key", "topic"))
+        if error.code() in columns:
+            what = f"Kafka does not take the row with {row}: {error.str()}"
+            return DataError(what, column=columns[error.code()], key=key, **self._where)
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            what = f"this user may not write to topic {topic}"
+            return ConfigurationError(what, remedy="grant it Write on the topic.", **self._where)
+        return self._transient(f"Kafka did not take the row with {row}: {error.str()}")
+
+    def abort(self) -> None:
+        """Undo the branch, prepared or not; a second call does nothing. Raises `TransientError` when it cannot."""
+        if self._aborted:
+            return
+        if self._prepared is not None:
+            self._abort_prepared(self._prepared)
+        else:
+            self._abort_open()
+        self._aborted = True
+
+    def _abort_prepared(self, committable: Committable) -> None:
+        with closing(TransactionClient(self._settings.connection, self._settings.timeout_s)) as client:
+            reply = client.end([transaction_of(committable)], commit=False)[0]
+        if reply.name != NONE:
+            raise self._transient(f"Kafka did not abort the prepared transaction {committable.resource}: {reply}")
+
+    def _abort_open(self) -> None:
+        """Abort, then shut this producer out.
+
+        librdkafka 2.16 forgets a partition whose registration is answered after the abort has begun, sends no EndTxn
+        and answers that all is well (measured: 2 in 300): the transaction would hold up readers until it times out. A
+        new epoch of the producer ends it, also if the registration arrives later. The coordinator gives one as soon
+        as no abort is going on; nobody will ask again what became of a branch that was never prepared.
+        """
+        if not self.source.is_let_go:
+            producer = self.source.producer
+            self._client("abort_transaction", lambda: producer.abort_transaction(self._settings.timeout_s))
+            self.source.let_go()
+        name, timeout_ms = str(self.source.name), self._settings.facts.transaction_timeout_ms
+        last = Reply(NONE)
+        with closing(TransactionClient(self._settings.connection, self._settings.timeout_s)) as client:
+
+            def answered() -> bool:
+                nonlocal last
+                last = client.fence(name, timeout_ms)
+                return last.name not in RETRIABLE
+
+            until(answered, self._settings.timeout_s)
+        if last.name != NONE:
+            raise self._transient(f"Kafka did not abort the open transaction {name}: {last}")
+
+    def _abort_after_failure(self) -> None:
+        """The failure is what the user must see; a branch that cannot be aborted now is swept by the driver."""
+        try:
+            self.abort()
+        except TpcError as error:
+            logger.warning("left to the sweep of the driver: %s", error)
+            self.source.let_go()
+
+    def _client(self, what: str, call: Callable[[], T]) -> T:
+        """A call of confluent-kafka. A fatal error of the client comes out as SystemError, also of `poll`."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return call()
+        except (KafkaException, SystemError, RuntimeError) as error:
+            raise self._transient(f"Kafka transaction {self.source.name}: {what}: {reason_of(error)}") from error
+
+    def _transient(self, what: str) -> TransientError:
+        return TransientError(what, **self._where)
+
+    @property
+    def _where(self) -> dict[str, Any]:
+        return {"pipeline": str(self.handle.pipeline), "epoch": self.handle.epoch, "sink": self.handle.sink}

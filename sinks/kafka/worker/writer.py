@@ -1,0 +1,159 @@
+"""The executor's half of the Kafka sink: Arrow batches into one open transaction, then prepared or aborted.
+
+The transaction begins with the first row, so a branch without rows costs nothing and prepares nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tpc.errors import ConfigurationError, DataError
+from tpc.handles import Handle
+from tpc.json import JSONObject
+from tpc.sink import Committable, Writer, describe_row
+from tpc.sinks.kafka.cluster.facts import Facts, find_facts
+from tpc.sinks.kafka.worker.producer import ProducerSettings
+from tpc.sinks.kafka.worker.rows import Layout
+from tpc.sinks.kafka.worker.transaction import OpenTransaction
+
+if TYPE_CHECKING:
+    from tpc.sinks.kafka.sink import KafkaSink
+
+POLL_EVERY_ROWS = 8192
+"""How often delivery reports are served while rows are produced."""
+
+ROOM_ROWS = 250_000
+"""Production pauses when librdkafka's queue (500,000 rows) is full, until it holds fewer than this."""
+
+
+def producer_settings(sink: Any, hint: JSONObject, topic: str | None) -> ProducerSettings:
+    """What the producers of a sink are made from: its settings, and the driver's facts of the cluster in the hint.
+
+    Without a hint the facts are asked for here. `sink` is a `KafkaSink` or a `KafkaOffsetsSink`.
+    """
+    facts = Facts.of_hint(hint) or find_facts(
+        sink.connection, topic=topic, transaction_timeout_s=sink.transaction_timeout_s, timeout_s=sink.timeout_s
+    )
+    return ProducerSettings(sink.connection, facts, sink.compression, sink.timeout_s)
+
+
+class KafkaWriter(Writer):
+    """One branch. Errors name sink, epoch, column and the row's key."""
+
+    def __init__(self, sink: KafkaSink, handle: Handle, schema: pa.Schema, hint: JSONObject) -> None:
+        self._sink = sink
+        self._handle = handle
+        self._layout = Layout.of(schema, sink.topic)
+        self._hint = hint
+        self._epoch_header = None if sink.epoch_header is None else (sink.epoch_header, str(handle.epoch).encode())
+        self._open: OpenTransaction | None = None
+        self._partitions: dict[str, int] = {}
+        self._rows = 0
+        self._size_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Hand the rows to the client, which sends them in the background."""
+        if batch.num_rows == 0:
+            return
+        if self._open is None:
+            settings = producer_settings(self._sink, self._hint, self._sink.topic)
+            self._open = OpenTransaction(self._handle, settings, self._hint.get("released", {}))
+        self._check_topics(batch)
+        keys, values = self._layout.keys(batch), self._layout.values(batch)
+        self._produce(batch, keys, values, self._open)
+        self._rows += batch.num_rows
+        for column in (keys, values):
+            self._size_bytes += 0 if column is None else pc.sum(pc.binary_length(column)).as_py() or 0
+
+    def prepare(self) -> Committable | None:
+        """Flush, count, mark; None when no row came."""
+        if self._open is None:
+            return None
+        marker_topic = self._sink.marker_topic or next(iter(self._partitions))
+        made = self._open.prepare(self._rows, self._size_bytes, (marker_topic, 0), produced=self._rows)
+        self.flush_seconds = self._open.flush_seconds
+        return made
+
+    def abort(self) -> None:
+        """Undo the branch; a second call does nothing."""
+        if self._open is not None:
+            self._open.abort()
+
+    def _produce(self, batch: pa.RecordBatch, keys: Any, values: Any, transaction: OpenTransaction) -> None:
+        from confluent_kafka import KafkaException
+
+        messages = self._layout.messages(batch, keys, values, self._epoch_header)
+        produce, poll = transaction.source.producer.produce, transaction.source.producer.poll
+        row = -1
+        try:
+            for row, (topic, value, key, partition, headers) in enumerate(messages):
+                while True:
+                    try:
+                        if headers is None:
+                            produce(topic, value, key, partition)
+                        else:
+                            produce(topic, value, key, partition, headers=headers)
+                        break
+                    except BufferError:
+                        transaction.wait_for_room(ROOM_ROWS)
+                if row % POLL_EVERY_ROWS == 0:
+                    poll(0)
+        except (KafkaException, SystemError) as error:
+            raise transaction.refusal(error, self._key_of(batch, row)) from error
+        except TypeError as error:
+            raise self._unfit(batch, row, "headers", f"a header has no name ({error})") from error
+
+    def _check_topics(self, batch: pa.RecordBatch) -> None:
+        """Topics and partitions that do not exist are refused here: the client would find out after 30 s."""
+        if self._sink.topic is not None:
+            self._check_topic(batch, self._sink.topic)
+            return
+        for topic in self._layout.topics(batch):
+            if topic is None:
+                column = batch.column(self._layout.topic_column)
+                raise self._unfit(batch, pc.index(column.is_null(), True).as_py(), "topic", "the topic is NULL")
+            self._check_topic(batch, topic)
+
+    def _check_topic(self, batch: pa.RecordBatch, topic: str) -> None:
+        assert self._open is not None
+        if topic not in self._partitions:
+            count = self._open.partitions(topic)
+            if count is None and self._sink.topic is not None:
+                raise ConfigurationError(
+                    f"Kafka has no topic {topic!r}",
+                    remedy="create it, then restart: the epoch is repeated.",
+                    pipeline=str(self._handle.pipeline),
+                    epoch=self._handle.epoch,
+                    sink=self._sink.name,
+                )
+            if count is None:
+                row = pc.index(batch.column(self._layout.topic_column), topic).as_py()
+                raise self._unfit(batch, row, "topic", f"Kafka has no topic {topic!r}")
+            self._partitions[topic] = count
+        lowest, highest = self._layout.partitions(batch, topic)
+        if lowest < -1 or highest >= self._partitions[topic]:
+            wrong = highest if highest >= self._partitions[topic] else lowest
+            row = self._layout.row_of_partition(batch, topic, wrong)
+            raise self._unfit(batch, row, "partition", f"topic {topic!r} has no partition {wrong}")
+
+    def _key_of(self, batch: pa.RecordBatch, row: int) -> Any:
+        """What tells a row from others: its key column, else its first columns."""
+        if self._layout.key is not None:
+            return batch.column(self._layout.key)[row].as_py()
+        columns = [name for name in batch.schema.names if name not in ("value", "headers")][:3]
+        values = {name: batch.column(name)[row].as_py() for name in columns}
+        return describe_row(values, columns) if columns else f"row {self._rows + row} of the branch"
+
+    def _unfit(self, batch: pa.RecordBatch, row: int, column: str, why: str) -> DataError:
+        key = self._key_of(batch, row)
+        return DataError(
+            f"Kafka cannot take the row with key {key!r}: {why}",
+            column=column,
+            key=key,
+            pipeline=str(self._handle.pipeline),
+            epoch=self._handle.epoch,
+            sink=self._sink.name,
+        )

@@ -1,0 +1,1 @@
+"""The MongoDB sink: operations wait in an outbox and are applied once."""

@@ -1,0 +1,196 @@
+"""The driver's half of the MongoDB sink: which branches are there, and what becomes of them.
+
+What is checked before the first epoch stands in `check`, how a decided epoch is committed in `commit_epoch`.
+An outbox document of an epoch that the marker settles is garbage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tpc.errors import ConfigurationError, CorruptionError
+from tpc.handles import Handle, PipelineId
+from tpc.json import JSONObject
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
+from tpc.sinks.mongo.commit_epoch import NO_EPOCH, commit_epoch
+from tpc.sinks.mongo.connection import (
+    Client,
+    DocumentCollection,
+    DocumentDatabase,
+    connect,
+    runs_transactions,
+    transient,
+)
+from tpc.sinks.mongo.markers import MARKERS, EpochMarker, Markers, marker_id_of
+from tpc.sinks.mongo.outbox import OUTBOX, Outbox
+from tpc.sinks.mongo.owners import OWNERS, Owners, owner_of
+from tpc.sinks.shared.owner_entry import ANY_PIPELINE
+
+if TYPE_CHECKING:
+    from tpc.sinks.mongo.sink import MongoSink
+
+MAX_TRANSACTION_OPERATIONS = 10_000
+"""MongoDB ends a transaction after 60 s and advises to keep it to thousands of documents."""
+
+
+class MongoCommitter(Committer):
+    """Commits, aborts and lists the branches of one pipeline in one database."""
+
+    def __init__(self, sink: MongoSink, pipeline: PipelineId) -> None:
+        self.sink = sink
+        self.pipeline = pipeline
+        self._client: Client | None = None
+        self._transactions: bool | None = None
+
+    @property
+    def client(self) -> Client:
+        """The connection, opened by the first call that needs it."""
+        if self._client is None:
+            self._client = connect(self.sink.uri, self.sink.timeout_s)
+        return self._client
+
+    @property
+    def database(self) -> DocumentDatabase:
+        """Where target, outbox and markers are."""
+        return self.client[self.sink.database_name()]
+
+    @property
+    def outbox(self) -> Outbox:
+        """The outbox of this database."""
+        return Outbox(self.database[OUTBOX])
+
+    @property
+    def owners(self) -> Owners:
+        """The owner entries of this database."""
+        return Owners(self.database[OWNERS])
+
+    @property
+    def markers(self) -> Markers:
+        """The markers of this database."""
+        return Markers(self.database[MARKERS])
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # Before an epoch -------------------------------------------------------------------------------------------
+
+    def check(self, context: CheckContext) -> None:
+        """Refuse what would fail later; makes the collections and says which guarantee runs. See `check`."""
+        from tpc.sinks.mongo.check import check
+
+        check(self, context)
+
+    def identity(self) -> str:
+        """The installation's uuid (kept in the marker collection), database and collection."""
+        with transient("asking MongoDB who it is", sink=self.sink.name):
+            return f"mongo:{self.markers.installation()}/{self.sink.database_name()}.{self.sink.collection}"
+
+    def hint(self) -> JSONObject:
+        """The newest marked epoch, the evidence for a lost branch, and the mode that runs."""
+        with transient("reading the MongoDB marker", sink=self.sink.name):
+            marker = self.markers.read(self.pipeline, self.sink.name)
+            mode = "transaction" if self.transactional(0) else "guarded"
+        return {"after": NO_EPOCH if marker is None else marker.epoch, "mode": mode}
+
+    def transactional(self, operations: int) -> bool:
+        """Whether an epoch of so many operations is applied in one transaction."""
+        if self.sink.mode != "auto":
+            return self.sink.mode == "transaction"
+        if self._transactions is None:
+            self._transactions = runs_transactions(self.client)
+        return self._transactions and operations <= MAX_TRANSACTION_OPERATIONS
+
+    def verify(self, committables: Sequence[Committable]) -> None:
+        """Refuse an epoch that mode 'transaction' could not apply in one."""
+        operations = sum(committable.rows for committable in committables)
+        if self.sink.mode == "transaction" and operations > MAX_TRANSACTION_OPERATIONS:
+            raise ConfigurationError(
+                f"{operations} operations are too many for one MongoDB transaction ({MAX_TRANSACTION_OPERATIONS})",
+                sink=self.sink.name,
+                epoch=committables[0].handle.epoch,
+                safe="the epoch is undecided and is aborted everywhere; nothing of it is visible.",
+                remedy="take smaller epochs, or mode='auto', which applies large epochs guarded.",
+            )
+
+    # A decided epoch -------------------------------------------------------------------------------------------
+
+    def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+        """Apply decided branches, epoch by epoch in order; what fails is UNKNOWN and can be committed again."""
+        outcomes: dict[Handle, Outcome] = {}
+        for epoch in sorted({committable.handle.epoch for committable in committables}):
+            outcomes.update(commit_epoch(self, [c for c in committables if c.handle.epoch == epoch]))
+        return [outcomes[committable.handle] for committable in committables]
+
+    @property
+    def target(self) -> DocumentCollection:
+        """The collection that the rows go to."""
+        return self.database[self.sink.collection]
+
+    # What nobody decided ---------------------------------------------------------------------------------------
+
+    def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
+        """Remove the outbox documents of these branches."""
+        with transient("emptying the MongoDB outbox", sink=self.sink.name):
+            self.outbox.delete_branches([branch.resource for branch in branches])
+
+    def in_doubt(self) -> list[InDoubt]:
+        """The branches in the outbox, less those that a marker settles: these are applied and are removed."""
+        with transient("listing the MongoDB outbox", sink=self.sink.name):
+            handles = sorted(map(Handle.parse, self.outbox.branches(self.pipeline.name_prefix)))
+            markers = self.markers.read_all(self.pipeline.name_prefix) if handles else {}
+            settled = [handle for handle in handles if _settled(markers, handle)]
+            self.outbox.delete_branches([str(handle) for handle in settled])
+        return [_in_doubt(handle) for handle in handles if handle not in settled]
+
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        """The branches of every pipeline in the outbox, less those that a marker settles; nothing is removed.
+
+        Left out too: what is no branch's name, and branches whose owner entry cannot be read.
+        """
+        with transient("listing the MongoDB outbox", sink=self.sink.name):
+            handles = sorted(_parsed(self.outbox.branches(ANY_PIPELINE)))
+            markers = self.markers.read_all(ANY_PIPELINE) if handles else {}
+            owners = self.owners.read_all() if handles else {}
+        found = []
+        for handle in handles:
+            if not _settled(markers, handle):
+                with suppress(CorruptionError):
+                    found.append((_in_doubt(handle), owner_of(owners.get(marker_id_of(handle)))))
+        return found
+
+    def newest_marker(self, since_generation: int = 0) -> Marker | None:
+        """The marker document of this sink and incarnation; it names the branches of the newest epoch."""
+        with transient("reading the MongoDB marker", sink=self.sink.name):
+            marker = self.markers.read(self.pipeline, self.sink.name)
+        return None if marker is None else Marker(marker.epoch, max(map(Handle.parse, marker.handles)))
+
+    def owner(self) -> Owner | None:
+        """The document of this sink and incarnation in `tpc_owners`."""
+        with transient("reading the MongoDB owner entry", sink=self.sink.name):
+            return self.owners.read(self.pipeline, self.sink.name)
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        """Compare and set that document; the first write makes the collection."""
+        with transient("writing the MongoDB owner entry", sink=self.sink.name):
+            return self.owners.replace(self.pipeline, self.sink.name, owner, before)
+
+
+def _in_doubt(handle: Handle) -> InDoubt:
+    return InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
+
+
+def _parsed(names: Iterable[str]) -> Iterator[Handle]:
+    """Those of `names` that are a branch's."""
+    for name in names:
+        with suppress(CorruptionError):
+            yield Handle.parse(name)
+
+
+def _settled(markers: Mapping[str, EpochMarker], handle: Handle) -> bool:
+    marker = markers.get(marker_id_of(handle))
+    return marker is not None and marker.settles(handle)

@@ -1,0 +1,137 @@
+"""The outbox: the operations of prepared branches, in documents of at most 8 MB, until they are applied.
+
+A part is `{_id: handle~sequence, operations: binary, count, sha256}`; the binary is the BSON documents of the
+operations one after the other, so that what is checked is byte for byte what was written. Parts are read by the
+handles that committables name, never by epoch: a late loser's parts are nobody's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tpc.errors import CorruptionError
+from tpc.handles import DELIMITER, Handle
+from tpc.sink import Committable
+from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
+
+OUTBOX = "tpc_outbox"
+MAX_PART_BYTES = 8 * 1024 * 1024
+MAX_OPERATION_BYTES = 16 * 1024 * 1024 - 64 * 1024
+"""MongoDB's limit of a document, less the room that the outbox document around it and the guard need."""
+
+
+@dataclass
+class PartBuffer:
+    """Encoded operations on their way into one part."""
+
+    operations: list[Document] = field(default_factory=list)
+    encoded: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether an operation of this size fits; an empty part takes any."""
+        return not self.encoded or self.size_bytes + size_bytes <= MAX_PART_BYTES
+
+    def add(self, operation: Document, encoded: bytes) -> None:
+        """Take one more operation."""
+        self.operations.append(operation)
+        self.encoded.append(encoded)
+        self.size_bytes += len(encoded)
+
+
+class Outbox:
+    """The outbox collection of one database. Every method raises PyMongo's errors."""
+
+    def __init__(self, collection: DocumentCollection) -> None:
+        self.collection = collection
+
+    def put(self, handle: Handle, sequence: int, part: PartBuffer) -> str:
+        """Make a part durable; its SHA-256. A part that is there with the same bytes is one already written."""
+        from pymongo.errors import DuplicateKeyError
+
+        operations = b"".join(part.encoded)
+        digest = hashlib.sha256(operations).hexdigest()
+        document = {
+            "_id": part_id(handle, sequence),
+            "operations": operations,
+            "count": len(part.encoded),
+            "sha256": digest,
+        }
+        try:
+            retried(self.collection.insert_one, document)
+        except DuplicateKeyError:
+            found = retried(self.collection.find_one, {"_id": document["_id"]}, {"sha256": 1})
+            if found is None or found.get("sha256") != digest:
+                raise CorruptionError(
+                    f"the outbox holds other operations under {document['_id']}",
+                    epoch=handle.epoch,
+                    sink=handle.sink,
+                    remedy="a handle is never used twice: look for a second copy of this pipeline.",
+                ) from None
+        return digest
+
+    def state(self, committable: Committable) -> str | None:
+        """Why a prepared branch cannot be applied: 'missing' or 'damaged'; None when all of it is there, unchanged."""
+        found, damaged, whole = 0, False, hashlib.sha256()
+        for part in self._parts(committable):
+            found += 1
+            digest = hashlib.sha256(part["operations"]).hexdigest()
+            damaged |= digest != part["sha256"]
+            whole.update(bytes.fromhex(digest))
+        if found < committable.data["parts"]:
+            return "missing"
+        return "damaged" if damaged or whole.hexdigest() != committable.data["sha256"] else None
+
+    def operations(self, committable: Committable) -> Iterator[list[Document]]:
+        """The operations of a branch, part by part in the order they were written."""
+        from bson import CodecOptions, decode_all
+
+        options: CodecOptions[Document] = CodecOptions(tz_aware=True)
+        for part in self._parts(committable):
+            yield decode_all(part["operations"], options)
+
+    def _parts(self, committable: Committable) -> Iterator[Document]:
+        """One at a time, since a part may have 8 MB."""
+        for identifier in part_ids(committable):
+            part = retried(self.collection.find_one, {"_id": identifier})
+            if part is not None:
+                yield part
+
+    def delete(self, committables: Iterable[Committable], session: Any = None) -> None:
+        """Remove the parts of branches that have been applied."""
+        ids = [identifier for committable in committables for identifier in part_ids(committable)]
+        if ids:
+            self.collection.delete_many({"_id": {"$in": ids}}, session=session)
+
+    def delete_branches(self, handles: Sequence[str]) -> None:
+        """Remove every part of these branches, however many there are."""
+        from pymongo import DeleteMany
+
+        if handles:
+            requests = [DeleteMany({"_id": {"$regex": beginning_with(h + DELIMITER)}}) for h in handles]
+            retried(self.collection.bulk_write, requests, ordered=False)
+
+    def branches(self, prefix: str) -> list[str]:
+        """The names of the branches that have parts here and begin so, e.g. with a pipeline's `name_prefix`."""
+        wanted = {"_id": {"$regex": beginning_with(prefix)}}
+        found = retried(lambda: [part["_id"] for part in self.collection.find(wanted, {"_id": 1})])
+        return sorted({identifier.rpartition(DELIMITER)[0] for identifier in found})
+
+
+def part_id(handle: Handle | str, sequence: int) -> str:
+    """The `_id` of a part."""
+    return f"{handle}{DELIMITER}{sequence:06d}"
+
+
+def part_ids(committable: Committable) -> list[str]:
+    """The `_id`s of all parts of a prepared branch."""
+    return [part_id(committable.resource, sequence) for sequence in range(committable.data["parts"])]
+
+
+def beginning_with(prefix: str) -> str:
+    """An anchored expression, which MongoDB answers from the `_id` index."""
+    return "^" + re.escape(prefix)

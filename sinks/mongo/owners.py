@@ -1,0 +1,71 @@
+"""The owner entries of the MongoDB sink: one document per pipeline, incarnation and sink in `tpc_owners`.
+
+`{_id: tpc~pipeline~incarnation~sink, generation, nonce, since}`, compared and set by the filter of one write, which
+the majority has in its journal when it is acknowledged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tpc.errors import CorruptionError
+from tpc.handles import PipelineId
+from tpc.sink import Owner
+from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
+from tpc.sinks.mongo.markers import marker_id
+from tpc.sinks.mongo.outbox import beginning_with
+from tpc.sinks.shared.owner_entry import ANY_PIPELINE
+
+OWNERS = "tpc_owners"
+
+
+class Owners:
+    """The owner collection of one database. Every method raises PyMongo's errors."""
+
+    def __init__(self, collection: DocumentCollection) -> None:
+        self.collection = collection
+
+    def read(self, pipeline: PipelineId, sink: str) -> Owner | None:
+        """The entry of a sink of this incarnation. Raises `CorruptionError` for a document that is none."""
+        return owner_of(retried(self.collection.find_one, {"_id": marker_id(pipeline, sink)}))
+
+    def read_all(self) -> dict[str, Document]:
+        """The documents of every pipeline's sinks, by `marker_id`; for `owner_of`."""
+        found = retried(lambda: list(self.collection.find({"_id": {"$regex": beginning_with(ANY_PIPELINE)}})))
+        return {document["_id"]: document for document in found}
+
+    def replace(self, pipeline: PipelineId, sink: str, owner: Owner, before: Owner | None) -> bool:
+        """Put `owner` in the place of `before`, or of itself; False when another entry stands there, or none."""
+        from pymongo.errors import DuplicateKeyError
+
+        identifier = marker_id(pipeline, sink)
+        if self._updated(identifier, owner, [owner] if before is None else [before, owner]):
+            return True
+        if before is not None:
+            return False
+        try:
+            retried(self.collection.insert_one, {"_id": identifier, **_fields(owner)})
+        except DuplicateKeyError:
+            # Another's, or this one's own insert whose acknowledgement got lost: a write tells, a read might be older.
+            return self._updated(identifier, owner, [owner])
+        return True
+
+    def _updated(self, identifier: str, owner: Owner, expected: list[Owner]) -> bool:
+        terms = [{"generation": one.generation, "nonce": one.nonce} for one in expected]
+        result = retried(self.collection.update_one, {"_id": identifier, "$or": terms}, {"$set": _fields(owner)})
+        return result.matched_count == 1
+
+
+def _fields(owner: Owner) -> dict[str, Any]:
+    return {"generation": owner.generation, "nonce": owner.nonce, "since": owner.since}
+
+
+def owner_of(document: Document | None) -> Owner | None:
+    """The entry in a document; None if there is none. Raises `CorruptionError`."""
+    if document is None:
+        return None
+    try:
+        return Owner(int(document["generation"]), str(document["nonce"]), float(document["since"]))
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"document {document.get('_id')!r} of {OWNERS} holds no owner entry: {error!r}"
+        raise CorruptionError(what) from error

@@ -1,0 +1,162 @@
+"""The executor's half of the MongoDB sink: rows become operations, operations become parts of the outbox.
+
+Memory is bounded by one part (8 MB). Before a part goes to the outbox its targets are read, so that what can be
+refused is refused before the epoch is decided (`targets`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tpc import failpoints
+from tpc.errors import ConfigurationError, DataError, TpcError
+from tpc.handles import Handle
+from tpc.json import JSONObject
+from tpc.sink import Committable, Writer, describe_row
+from tpc.sinks.mongo.connection import Document, shared, transient
+from tpc.sinks.mongo.operations import described, insert_operation, merge_operation
+from tpc.sinks.mongo.outbox import MAX_OPERATION_BYTES, OUTBOX, Outbox, PartBuffer, part_id
+from tpc.sinks.mongo.targets import refuse_impossible
+from tpc.sinks.mongo.values import converter, fault_of_key, fault_of_name, fault_of_type, hashable
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from tpc.sinks.mongo.sink import MongoSink
+
+logger = logging.getLogger(__name__)
+
+
+class MongoWriter(Writer):
+    """One branch: rows into operations, operations into outbox parts.
+
+    `hint["after"]` is the epoch of the newest marker before this one (-1: none), which later tells a lost branch
+    from one that was applied; `hint["mode"]` is the mode the driver found, for reports.
+    """
+
+    def __init__(self, sink: MongoSink, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> None:
+        self.sink = sink
+        self.handle = handle
+        self.hint = hint
+        self.plan = sink.plan_for(schema.names)
+        for field in schema:
+            if fault := fault_of_name(field.name) or fault_of_type(field.type):
+                raise ConfigurationError(f"column {field.name!r} cannot be written: {fault}", sink=sink.name)
+        self.converters = {field.name: converter(field.type) for field in schema}
+        self.key_columns = self.plan.key if self.plan else ("_id",) if "_id" in schema.names else ()
+        self.rows = 0
+        self.parts = 0
+        self.size_bytes = 0
+        self._buffer = PartBuffer()
+        self._digest = hashlib.sha256()
+        self._keys: set[Hashable] = set()
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Take rows. Raises `DataError` for one that can never be stored, `TransientError` for a failing server."""
+        for row in batch.to_pylist():
+            operation = self._operation(row)
+            encoded = self._encoded(operation, row)
+            if not self._buffer.has_room(len(encoded)):
+                self._flush()
+            self._buffer.add(operation, encoded)
+            self.rows += 1
+
+    def _operation(self, row: Mapping[str, Any]) -> Document:
+        values: Document = {}
+        for column, convert in self.converters.items():
+            try:
+                values[column] = convert(row[column])
+            except ValueError as error:
+                raise self._bad(str(error), row, column) from None
+        if self.key_columns:
+            self._check_key(values, row)
+        if self.plan is None:
+            return insert_operation(values, part_id(self.handle, self.rows))
+        parts = {column: values[column] for column in self.plan.key}
+        return merge_operation(parts if len(parts) > 1 else next(iter(parts.values())), values, self.plan)
+
+    def _check_key(self, values: Document, row: Mapping[str, Any]) -> None:
+        for column in self.key_columns:
+            if fault := fault_of_key(values[column]):
+                raise self._bad(fault, row, column)
+        key = hashable({column: values[column] for column in self.key_columns})
+        if key in self._keys:
+            raise self._bad("two rows of one branch have this key", row, self.key_columns[0])
+        self._keys.add(key)
+
+    def _encoded(self, operation: Document, row: Mapping[str, Any]) -> bytes:
+        import bson
+
+        try:
+            encoded = bson.encode(operation)
+        except (bson.errors.BSONError, OverflowError, ValueError) as error:
+            raise self._bad(f"the row has no BSON form: {error}", row, None) from None
+        if len(encoded) > MAX_OPERATION_BYTES:
+            widest = max(self.converters, key=lambda column: len(repr(row[column])))
+            raise self._bad(
+                f"a document of {len(encoded)} bytes; MongoDB takes 16 MB ({MAX_OPERATION_BYTES} bytes here)",
+                row,
+                widest,
+            )
+        return encoded
+
+    def _bad(self, what: str, row: Mapping[str, Any], column: str | None) -> DataError:
+        key = describe_row(row, self.key_columns or list(row)[:1])
+        at = "" if column is None else f"column {column!r}: "
+        return DataError(
+            f"{at}{what} (row {key})",
+            column=column,
+            key=key,
+            pipeline=str(self.handle.pipeline),
+            epoch=self.handle.epoch,
+            sink=self.sink.name,
+        )
+
+    def prepare(self) -> Committable | None:
+        """Put the rest into the outbox; None without rows. On an error the branch is removed from the outbox."""
+        if not self.rows:
+            return None
+        try:
+            self._flush(is_last=True)
+        except TpcError:
+            try:
+                self.abort()
+            except TpcError:
+                logger.warning("%s: its outbox documents remain for the next sweep", self.handle, exc_info=True)
+            raise
+        data = {"parts": self.parts, "sha256": self._digest.hexdigest()}
+        data.update({name: self.hint[name] for name in ("after", "mode") if name in self.hint})
+        return Committable(self.handle, str(self.handle), self.rows, self.size_bytes, data)
+
+    def _flush(self, *, is_last: bool = False) -> None:
+        """Look at the targets of the buffered operations, then make them a part of the outbox."""
+        part, self._buffer = self._buffer, PartBuffer()
+        database = shared(self.sink.uri, self.sink.timeout_s)[self.sink.database_name()]
+        with transient("writing to the MongoDB outbox", **self._where()):
+            for operation, fault, column in refuse_impossible(database[self.sink.collection], part.operations):
+                raise DataError(
+                    f"{described(operation)} is impossible: {fault}",
+                    column=column,
+                    key=described(operation),
+                    **self._where(),
+                )
+            if is_last:  # with this part the branch is prepared
+                failpoints.hit_branch("pass.flushed", self.handle)
+            digest = Outbox(database[OUTBOX]).put(self.handle, self.parts, part)
+        self._digest.update(bytes.fromhex(digest))
+        self.parts += 1
+        self.size_bytes += part.size_bytes
+
+    def abort(self) -> None:
+        """Remove whatever of this branch is in the outbox. Raises `TransientError` if the server does not answer."""
+        self._buffer = PartBuffer()
+        if self.parts or self.rows:
+            database = shared(self.sink.uri, self.sink.timeout_s)[self.sink.database_name()]
+            with transient("emptying the MongoDB outbox", **self._where()):
+                Outbox(database[OUTBOX]).delete_branches([str(self.handle)])
+
+    def _where(self) -> Mapping[str, Any]:
+        return {"pipeline": str(self.handle.pipeline), "epoch": self.handle.epoch, "sink": self.sink.name}

@@ -1,0 +1,1 @@
+"""The PostgreSQL sink: each branch is a prepared transaction."""

@@ -1,0 +1,95 @@
+"""What PostgreSQL's catalog says about a table: kind, columns, unique keys, privileges. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tpc.sinks.postgres.connection import BoundedConnection
+from tpc.sinks.postgres.types import SqlType
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. `required`: NOT NULL without default, identity or expression to fill it."""
+
+    name: str
+    type: SqlType
+    required: bool
+    generated: bool
+    identity_always: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """A relation. `kind` is pg_class.relkind, `persistence` pg_class.relpersistence (p, u: unlogged, t: temporary)."""
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    persistence: str
+    row_security: bool
+    columns: Mapping[str, Column]
+    unique_keys: tuple[frozenset[str], ...]
+    """Of the indexes that ON CONFLICT can use: valid, not partial, not deferrable, on columns only."""
+
+
+_TABLE = """
+    SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, row_security_active(c.oid)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)
+"""
+_COLUMNS = """
+    SELECT a.attname, coalesce(b.typname, t.typname), coalesce(b.typcategory, t.typcategory),
+           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod),
+           (a.attnotnull OR t.typnotnull) AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL,
+           a.attgenerated <> '', a.attidentity = 'a'
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+    WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+_UNIQUE_KEYS = """
+    SELECT array_agg(a.attname::text) FROM pg_index i
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
+    WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
+      AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid
+"""
+
+
+def read_table(connection: BoundedConnection, regclass: str) -> Table | None:
+    """The table that `regclass` (a quoted name) leads to; None if there is none."""
+    found = connection.execute(_TABLE, [regclass]).fetchone()
+    if found is None:
+        return None
+    oid, schema, name, kind, persistence, row_security = found
+    columns = {row[0]: _column(row) for row in connection.execute(_COLUMNS, [oid])}
+    keys = tuple(frozenset(names) for (names,) in connection.execute(_UNIQUE_KEYS, [oid]))
+    return Table(oid, schema, name, kind, persistence, row_security, columns, keys)
+
+
+def _column(row: tuple[Any, ...]) -> Column:
+    name, base, category, modifier, text, required, generated, identity_always = row
+    return Column(name, SqlType(base, category, modifier, text), required, generated, identity_always)
+
+
+def lacks_privilege(connection: BoundedConnection, table: Table, privileges: tuple[str, ...]) -> str | None:
+    """The first of `privileges` that this role has not on the whole table; None if it has all."""
+    for privilege in privileges:
+        held = connection.execute("SELECT has_table_privilege(%s::oid, %s)", [table.oid, privilege]).fetchone()
+        if held is None or not held[0]:
+            return privilege
+    return None
+
+
+def lacks_column_privilege(
+    connection: BoundedConnection, table: Table, columns: list[str], privileges: tuple[str, ...]
+) -> str | None:
+    """The first of `privileges` that this role has not on one of `columns`, as `INSERT on column 'a'`."""
+    for privilege in privileges:
+        for column in columns:
+            query = "SELECT has_column_privilege(%s::oid, %s, %s)"
+            held = connection.execute(query, [table.oid, column, privilege]).fetchone()
+            if held is None or not held[0]:
+                return f"{privilege} on column {column!r}"
+    return None

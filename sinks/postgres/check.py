@@ -1,0 +1,243 @@
+"""What the PostgreSQL sink refuses before the first epoch, each refusal with its remedy.
+
+Looks at server, table, columns, privileges and the other sinks of the pipeline; then lets `setup` make the
+sink's own tables. What cannot be known here: a trigger that touches a temporary table (PREPARE TRANSACTION refuses
+such a branch, with the server's words) and constraints that depend on rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from tpc.errors import ConfigurationError
+from tpc.merge import MergeHow
+from tpc.sink import CheckContext
+from tpc.sinks.postgres import tables
+from tpc.sinks.postgres.catalog import Table, lacks_column_privilege, read_table
+from tpc.sinks.postgres.connection import BoundedConnection, borrowed, connection_settings
+from tpc.sinks.postgres.errors import said
+from tpc.sinks.postgres.setup import set_up
+from tpc.sinks.postgres.sink import PostgresSink
+from tpc.sinks.postgres.types import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SERVER_VERSION_MIN = 120000
+BRANCHES_PER_PARTITION = 2
+"""A winner and the leftover of an attempt before it may be prepared at once."""
+
+_ADDABLE = frozenset("NT")
+"""pg_type.typcategory of what can be added: numbers and intervals."""
+
+
+def check(sink: PostgresSink, context: CheckContext) -> None:
+    """Raise `ConfigurationError` for the first thing wrong; create the sink's tables."""
+    try:
+        with borrowed(sink.dsn, sink.timeout_s) as connection:
+            _check_server(connection, sink, context)
+            table = _found_table(connection, sink)
+            _check_merge(sink, context)
+            _check_columns(sink, context, table)
+            if sink.merge is not None:
+                _check_key(sink, context, table)
+            _check_privileges(connection, sink, context, table)
+            _check_sharing(connection, sink, context, table)
+            set_up(connection, sink, table, sink.written(context.schema.names))
+    except psycopg.Error as error:
+        raise _refused_by_server(sink, error) from error
+
+
+def identity(sink: PostgresSink) -> str:
+    """`postgresql:<system identifier>/<database>/<schema>.<table>`: the same after a move to a promoted standby."""
+    try:
+        with borrowed(sink.dsn, sink.timeout_s) as connection:
+            table = _found_table(connection, sink)
+            row = connection.execute("SELECT system_identifier FROM pg_control_system()").fetchone()
+            assert row is not None
+            return f"postgresql:{row[0]}/{connection.info.dbname}/{table.schema}.{table.name}"
+    except psycopg.Error as error:
+        raise _refused_by_server(sink, error) from error
+
+
+def _refuse(sink: PostgresSink, what: str, remedy: str) -> ConfigurationError:
+    return ConfigurationError(what, sink=sink.name, remedy=remedy)
+
+
+def _refused_by_server(sink: PostgresSink, error: psycopg.Error) -> ConfigurationError:
+    words = said(error)
+    if error.sqlstate is not None:
+        return _refuse(sink, f"PostgreSQL refuses: {words}", "give the role what the message asks for.")
+    if "FATAL" in words:  # the server answered, libpq gives no SQLSTATE for that
+        return _refuse(
+            sink,
+            f"PostgreSQL lets us not in: {words}",
+            "check user, password and database of the dsn, and pg_hba.conf.",
+        )
+    return _refuse(
+        sink, f"PostgreSQL cannot be reached: {words}", "start the server, or mend host and port of the dsn."
+    )
+
+
+# Server ------------------------------------------------------------------------------------------------------------
+
+
+def _check_server(connection: BoundedConnection, sink: PostgresSink, context: CheckContext) -> None:
+    version = connection.info.server_version
+    if version < SERVER_VERSION_MIN:
+        raise _refuse(sink, f"PostgreSQL {version // 10000} is not supported", "use PostgreSQL 12 or later.")
+    row = connection.execute("SELECT pg_is_in_recovery(), current_setting('max_prepared_transactions')::int").fetchone()
+    assert row is not None
+    standby, slots = row
+    if standby:
+        raise _refuse(sink, "the server is a standby", "add target_session_attrs=read-write and all hosts to the dsn.")
+    own = _server(sink)
+    sinks = 1 + sum(isinstance(peer, PostgresSink) and _server(peer) == own for peer in context.peers)
+    wanted = BRANCHES_PER_PARTITION * context.partitions * sinks
+    if slots < wanted:
+        raise _refuse(
+            sink,
+            f"max_prepared_transactions is {slots}; {context.partitions} partitions x {sinks} sinks on this server"
+            f" need {wanted}",
+            f"set max_prepared_transactions = {max(wanted, 64)} in postgresql.conf (ALTER SYSTEM SET), restart the"
+            " server; or use fewer partitions.",
+        )
+
+
+def _server(sink: PostgresSink) -> tuple[str, str]:
+    settings = connection_settings(sink.dsn)
+    return str(settings.get("host") or settings.get("hostaddr") or ""), str(settings.get("port") or "5432")
+
+
+# Table -------------------------------------------------------------------------------------------------------------
+
+
+def _found_table(connection: BoundedConnection, sink: PostgresSink) -> Table:
+    table = read_table(connection, tables.table(sink, sink.table).as_string(connection))
+    if table is None:
+        raise _refuse(
+            sink,
+            f"there is no table {sink.target!r} in database {connection.info.dbname!r}",
+            "create it, or mend table= and schema= (names are case-sensitive here).",
+        )
+    kinds = {"r": None, "p": None, "v": "a view", "m": "a materialized view", "f": "a foreign table"}
+    what = kinds.get(table.kind, "no table")
+    if table.persistence != "p":
+        what = {"t": "a temporary table", "u": "an unlogged table, which a crash empties"}[table.persistence]
+    if what is not None:
+        raise _refuse(sink, f"{sink.target!r} is {what}", "let the sink write to an ordinary, logged table.")
+    if table.row_security:
+        raise _refuse(
+            sink,
+            f"row-level security is on for {sink.target!r}, and COPY does not work with it",
+            "connect as the table's owner or as a role with BYPASSRLS.",
+        )
+    return table
+
+
+def _check_columns(sink: PostgresSink, context: CheckContext, table: Table) -> None:
+    written = sink.written(context.schema.names)
+    for name in written:
+        column = table.columns.get(name)
+        if column is None:
+            raise _refuse(
+                sink,
+                f"table {sink.target!r} has no column {name!r}; it has {', '.join(table.columns)}",
+                "add the column, or leave it out with select=.",
+            )
+        if column.generated:
+            raise _refuse(sink, f"column {name!r} is generated by the server", "leave it out with select=.")
+        arrow = context.schema.field(name).type
+        if (remedy := refusal(arrow, column.type)) is not None:
+            what = f"column {name!r} is {column.type.text} and its values come as {arrow}"
+            raise _refuse(sink, f"{what}, which would be refused or changed", remedy)
+    for name, column in table.columns.items():
+        if column.required and not column.generated and name not in written:
+            raise _refuse(
+                sink,
+                f"column {name!r} is NOT NULL, has no default and is not among the rows' columns",
+                "select it, give it a default, or allow NULL.",
+            )
+
+
+# Merge -------------------------------------------------------------------------------------------------------------
+
+
+def _check_merge(sink: PostgresSink, context: CheckContext) -> None:
+    names = context.schema.names
+    plan = sink.plan_for(names)
+    if plan is None:
+        return
+    wanted = [*plan.key, *plan.columns, *([plan.order_by] if plan.order_by else [])]
+    if absent := [name for name in wanted if name not in names]:
+        raise _refuse(sink, f"key, merge or order_by name columns that no row has: {absent}", f"use some of {names}.")
+    if unlisted := [n for n in names if n not in plan.key and n not in plan.columns and n != plan.order_by]:
+        raise _refuse(
+            sink,
+            f"merge does not say what happens to {unlisted}",
+            "list every column, leave it out with select=, or give merge as one word for all.",
+        )
+
+
+def _check_key(sink: PostgresSink, context: CheckContext, table: Table) -> None:
+    if frozenset(sink.key) not in table.unique_keys:
+        raise _refuse(
+            sink,
+            f"table {sink.target!r} has no primary key or unique index on exactly ({', '.join(sink.key)})",
+            "create one (not partial, not deferrable), or let key= name the columns of the one there is.",
+        )
+    plan = sink.plan_for(context.schema.names)
+    assert plan is not None
+    for name in sink.written(context.schema.names):
+        column = table.columns[name]
+        if column.identity_always:
+            raise _refuse(
+                sink,
+                f"column {name!r} is GENERATED ALWAYS AS IDENTITY and an upsert would have to write it",
+                "make it GENERATED BY DEFAULT, or leave it out with select=.",
+            )
+        if plan.columns.get(name) is MergeHow.ADD and column.type.category not in _ADDABLE:
+            raise _refuse(sink, f"column {name!r} is {column.type.text} and cannot be added", "choose another merge.")
+
+
+# Rights and neighbours ---------------------------------------------------------------------------------------------
+
+
+def _check_privileges(connection: BoundedConnection, sink: PostgresSink, context: CheckContext, table: Table) -> None:
+    needed = ("INSERT",) if sink.merge is None else ("INSERT", "UPDATE", "SELECT")
+    lacking = lacks_column_privilege(connection, table, sink.written(context.schema.names), needed)
+    if lacking is not None:
+        role = connection.info.user
+        raise _refuse(
+            sink,
+            f"role {role!r} has no {lacking} of {sink.target!r}",
+            f"GRANT {', '.join(needed)} ON {sink.target} TO {role}.",
+        )
+
+
+def _check_sharing(connection: BoundedConnection, sink: PostgresSink, context: CheckContext, table: Table) -> None:
+    for peer in _in_same_database(sink, context):
+        if sink.merge is None and peer.merge is None:
+            continue
+        regclass = tables.table(peer, peer.table).as_string(connection)
+        row = connection.execute("SELECT to_regclass(%s)::oid", [regclass]).fetchone()
+        if row is not None and row[0] == table.oid:
+            raise _refuse(
+                sink,
+                f"sinks {sink.name!r} and {peer.name!r} both write table {sink.target!r}, and one merges by key:"
+                " their branches would wait for each other's row locks for ever",
+                "merge in one sink, or use two tables.",
+            )
+
+
+def _in_same_database(sink: PostgresSink, context: CheckContext) -> Iterable[PostgresSink]:
+    for peer in context.peers:
+        if isinstance(peer, PostgresSink) and _database(peer) == _database(sink):
+            yield peer
+
+
+def _database(sink: PostgresSink) -> tuple[str, str, str]:
+    settings = connection_settings(sink.dsn)
+    return (*_server(sink), str(settings.get("dbname") or settings.get("user") or ""))

@@ -1,0 +1,117 @@
+"""The sink's own tables: made once, by whoever comes first, without waiting for ever.
+
+A forgotten prepared transaction can block DDL silently; so every step has the sink's lock timeout, and what may hold
+the lock is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from tpc.errors import ConfigurationError
+from tpc.sinks.postgres import tables
+from tpc.sinks.postgres.catalog import Table, lacks_privilege, read_table
+from tpc.sinks.postgres.connection import BoundedConnection
+from tpc.sinks.postgres.errors import is_locked, said
+
+if TYPE_CHECKING:
+    from tpc.sinks.postgres.sink import PostgresSink
+
+ONE_AT_A_TIME = 0x747063
+"""Key of the advisory lock under which tables are made: 'tpc'. CREATE TABLE IF NOT EXISTS alone can collide."""
+_PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() ORDER BY prepared LIMIT 5"
+
+
+@dataclass(frozen=True)
+class OwnTable:
+    """A table of the sink's. With `types` (staging) one of other types is replaced: nobody's rows are in it."""
+
+    name: str
+    ddl: sql.Composed
+    columns: Sequence[str]
+    types: Mapping[str, str] | None = None
+    rights: tuple[str, ...] = ("INSERT", "SELECT", "DELETE")
+
+    def is_there(self, found: Table | None) -> bool:
+        """Whether `found` is this table."""
+        if found is None or set(found.columns) != set(self.columns):
+            return False
+        return all(found.columns[name].type.text == text for name, text in (self.types or {}).items())
+
+
+def owners_table(sink: PostgresSink) -> OwnTable:
+    """The table of owner entries, which a coordinator needs before it asks `check`."""
+    rights = ("INSERT", "SELECT", "UPDATE")
+    return OwnTable(tables.OWNERS, tables.create_owners(sink), tables.OWNER_COLUMNS, rights=rights)
+
+
+def set_up(connection: BoundedConnection, sink: PostgresSink, target: Table, written: Sequence[str]) -> None:
+    """Make owners, markers and staging, or see that those there fit. Raises as `make_tables` does."""
+    wanted = [owners_table(sink), OwnTable(tables.MARKERS, tables.create_markers(sink), tables.MARKER_COLUMNS)]
+    if sink.merge is not None:
+        types = {name: target.columns[name].type.text for name in written}
+        ddl = tables.create_staging(sink, types)
+        wanted.append(OwnTable(tables.staging_name(sink, written), ddl, [tables.HANDLE_COLUMN, *types], types))
+    make_tables(connection, sink, wanted)
+
+
+def make_tables(connection: BoundedConnection, sink: PostgresSink, wanted: Sequence[OwnTable]) -> None:
+    """Make what is not there, see that the rest fits. Raises `ConfigurationError`; psycopg's for the rest."""
+    try:
+        for own in wanted:
+            _make(connection, sink, own)
+    except psycopg.Error as error:
+        if not is_locked(error):
+            raise
+        prepared = [gid for (gid,) in connection.execute(_PREPARED)]
+        raise ConfigurationError(
+            f"the sink's tables cannot be made, a lock is held; prepared transactions here: {prepared}: {said(error)}",
+            sink=sink.name,
+            remedy="COMMIT PREPARED or ROLLBACK PREPARED what is forgotten, then start again.",
+        ) from error
+
+
+def _make(connection: BoundedConnection, sink: PostgresSink, own: OwnTable) -> None:
+    regclass = tables.table(sink, own.name).as_string(connection)
+    there = read_table(connection, regclass)
+    if not own.is_there(there):
+        with connection.transaction():
+            connection.execute(tables.limits(sink))
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", [ONE_AT_A_TIME])
+            there = read_table(connection, regclass)
+            if there is not None and own.types is not None and not own.is_there(there):
+                connection.execute(sql.SQL("DROP TABLE {}").format(tables.table(sink, own.name)))
+                there = None
+            if there is None:
+                _create(connection, sink, own)
+                there = read_table(connection, regclass)
+    if there is None or not own.is_there(there):
+        raise ConfigurationError(
+            f"there is a table {own.name!r} that is not the sink's own: its columns are not {', '.join(own.columns)}",
+            sink=sink.name,
+            remedy="rename or drop it, or pass schema= to keep the sink's tables elsewhere.",
+        )
+    lacking = lacks_privilege(connection, there, own.rights)
+    if lacking is not None:
+        raise ConfigurationError(
+            f"role {connection.info.user!r} has no {lacking} privilege on the sink's table {own.name!r}",
+            sink=sink.name,
+            remedy=f"GRANT {', '.join(own.rights)} ON {regclass} TO {connection.info.user}.",
+        )
+
+
+def _create(connection: BoundedConnection, sink: PostgresSink, own: OwnTable) -> None:
+    try:
+        connection.execute(own.ddl)
+    except psycopg.errors.InsufficientPrivilege as error:
+        ddl = own.ddl.as_string(connection)
+        raise ConfigurationError(
+            f"the sink's own table cannot be made: {said(error)}",
+            sink=sink.name,
+            remedy=f"let somebody who may run: {ddl}; and grant {', '.join(own.rights)} on it.",
+        ) from error

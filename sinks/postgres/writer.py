@@ -1,0 +1,135 @@
+"""One branch being written to PostgreSQL: a transaction from the first row to PREPARE TRANSACTION.
+
+The connection is borrowed with the first row and given back when the branch is prepared: a prepared transaction
+belongs to no connection. One COPY per batch, so that an error tells the row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from tpc import failpoints
+from tpc.errors import StateMachineError
+from tpc.handles import Handle
+from tpc.json import JSONObject
+from tpc.sink import Committable, Writer
+from tpc.sinks.postgres import tables
+from tpc.sinks.postgres.connection import BoundedConnection, borrow, borrowed, give_back
+from tpc.sinks.postgres.copy_csv import csv_of
+from tpc.sinks.postgres.errors import MISSING_GID, failed
+from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from tpc.sinks.postgres.sink import PostgresSink
+
+PREVIOUS_EPOCH = "previous_epoch"
+"""In hint and committable: the newest epoch the sink showed as committed when the branch's epoch began."""
+
+
+class PostgresWriter(Writer):
+    """See the module. `prepare` makes the branch survive this process and the server's crash."""
+
+    def __init__(self, sink: PostgresSink, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> None:
+        self._sink = sink
+        self._handle = handle
+        self._hint = hint
+        self._plan = sink.plan_for(schema.names)
+        self._columns = sink.written(schema.names)
+        self._into = sink.table if self._plan is None else tables.staging_name(sink, self._columns)
+        self._copy = tables.copy_into(sink, self._into, self._columns)
+        self._connection: BoundedConnection | None = None
+        self._maybe_prepared: str | None = None
+        self._ended = False
+        self._rows = 0
+        self._size_bytes = 0
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        """Stream one batch. Raises `DataError`, `TransientError`, or `ConfigurationError` for a table gone wrong."""
+        self._refuse_if_ended()
+        if not batch.num_rows:
+            return
+        chosen = batch.select(self._columns)
+        text = csv_of(chosen)
+        connection = self._begun()
+        try:
+            with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
+                copy.write(text)
+        except psycopg.Error as error:
+            refused = Refusal(error, connection, self._sink, self._handle).of_copy(chosen, self._into)
+            self._let_go()
+            raise refused from error
+        self._rows += batch.num_rows
+        self._size_bytes += len(text)
+
+    def _begun(self) -> BoundedConnection:
+        if self._connection is None:
+            try:
+                self._connection = borrow(self._sink.dsn, self._sink.timeout_s)
+                self._connection.execute(tables.begin(self._sink, self._handle))
+            except psycopg.Error as error:
+                self._let_go()
+                raise failed(error, "when a branch was begun", self._handle) from error
+        return self._connection
+
+    def prepare(self) -> Committable | None:
+        """Merge what was staged, mark, PREPARE TRANSACTION; errors as in `write`."""
+        self._refuse_if_ended()
+        connection = self._connection
+        if connection is None:
+            return None
+        self._merge(connection)
+        gid = tables.gid_of(self._handle, connection.database_oid)
+        try:
+            connection.execute(tables.mark(self._sink, self._handle))
+            failpoints.hit_branch("pass.flushed", self._handle)
+            self._maybe_prepared = gid
+            connection.execute(tables.prepare(gid))
+        except psycopg.Error as error:
+            refused = Refusal(error, connection, self._sink, self._handle).of_prepare()
+            self._let_go()
+            raise refused from error
+        self._let_go()
+        data = {PREVIOUS_EPOCH: self._hint[PREVIOUS_EPOCH]} if PREVIOUS_EPOCH in self._hint else {}
+        return Committable(self._handle, gid, self._rows, self._size_bytes, data)
+
+    def _merge(self, connection: BoundedConnection) -> None:
+        if self._plan is None:
+            return
+        try:
+            connection.execute(SAVE_BEFORE_MERGE)
+            connection.execute(tables.merge(self._sink, self._plan, self._columns, self._handle))
+            connection.execute(tables.empty_staging(self._sink, self._columns, self._handle))
+        except psycopg.Error as error:
+            refusal = Refusal(error, connection, self._sink, self._handle)
+            refused = refusal.of_merge(self._plan, self._columns, self._rows)
+            self._let_go()
+            raise refused from error
+
+    def abort(self) -> None:
+        """Undo the branch, prepared or not. Raises `TransientError` when the server cannot be told."""
+        self._let_go()
+        if self._maybe_prepared is None:
+            return
+        try:
+            with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
+                connection.execute(tables.rollback_prepared(self._maybe_prepared))
+        except psycopg.Error as error:
+            if error.sqlstate != MISSING_GID:
+                raise failed(error, "when a branch was undone", self._handle) from error
+        self._maybe_prepared = None
+
+    def _refuse_if_ended(self) -> None:
+        """A branch that failed half-way must not go on as a shorter one."""
+        if self._ended:
+            raise StateMachineError(f"branch {self._handle} was prepared, undone or failed before")
+
+    def _let_go(self) -> None:
+        """Give the connection back; one inside a transaction is closed there, and the server rolls back."""
+        self._ended = True
+        if self._connection is not None:
+            give_back(self._connection)
+            self._connection = None

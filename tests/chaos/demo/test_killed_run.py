@@ -1,0 +1,81 @@
+"""A run under the killer comes to its end: with what the killer could not do, with lives that fell silent, or well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tpc.chaos.demo import killed_run
+from tpc.chaos.demo.killed_run import SPARE_RESTARTS, Kills, run_checks, run_pipeline
+from tpc.chaos.demo.place import Layout
+from tpc.chaos.kills.killer import Killed
+from tpc.chaos.kills.plan import Step, StepKill
+from tpc.chaos.kills.run_record import RunRecord
+from tpc.chaos.servers.stack import Stack
+
+ROOT = Path(__file__).parents[2]
+KILL = StepKill(Step.BEFORE_INTENT)
+
+
+@pytest.fixture
+def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+    """A place for runs of the toy pipeline, of eight epochs."""
+    toy = ["tests.chaos.kills.toy_pipeline", str(tmp_path / "done"), "8"]
+    monkeypatch.setattr(killed_run, "_arguments", lambda _layout, _per_epoch: toy)
+    monkeypatch.setattr(killed_run, "SILENT_S", 5.0)
+    monkeypatch.setattr(Stack, "environment", lambda _self: {"PYTHONPATH": str(ROOT)})
+    return Layout(tmp_path)
+
+
+def run(record: RunRecord, layout: Layout, *plan: StepKill) -> int:
+    return run_pipeline(record, layout, Stack(layout.servers), Kills(plan), per_epoch=(1, 1))
+
+
+def failed(record: RunRecord, code: int, planned: int | None) -> dict[str, str]:
+    return {check.name: check.detail for check in run_checks(record, code, planned) if not check.passed}
+
+
+def test_a_run_with_its_kills_ends_well(layout: Layout) -> None:
+    record = RunRecord({})
+    assert run(record, layout, KILL, KILL) == 0
+    assert len(record.kills) == 2
+    assert failed(record, 0, 2) == failed(record, 0, None) == {}
+
+
+def test_what_goes_wrong_in_the_killer_s_threads_is_the_run_s_error(layout: Layout) -> None:
+    def full() -> None:
+        raise OSError("the disk is full")
+
+    record = RunRecord({})
+    with pytest.raises(OSError, match="the disk is full"):
+        run_pipeline(record, layout, Stack(layout.servers), Kills((KILL, KILL)), per_epoch=(1, 1), after_kill=full)
+    assert len(record.lives) == 1
+
+
+def test_a_life_that_fell_silent_is_red_with_its_number_and_its_last_step(layout: Layout) -> None:
+    (layout.directory / "stuck-3").touch()
+    record = RunRecord({})
+    assert run(record, layout, KILL) == 0
+    found = failed(record, 0, 1)
+    assert found["no life fell silent"] == "life 2: no step in 5 s after epoch.completed"
+    assert "nothing but the kills ended it" in found
+
+
+def test_a_pipeline_that_ends_by_itself_is_given_up_after_a_few_restarts_however_many_kills_are_planned(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(killed_run, "_arguments", lambda _layout, _per_epoch: ["tests.chaos.no_such_module"])
+    record = RunRecord({})
+    assert run(record, layout, *[KILL] * 100) == 1
+    assert len(record.lives) == SPARE_RESTARTS + 1
+
+
+def test_a_kill_before_any_complete_epoch_is_red() -> None:
+    record = RunRecord({})
+    record.started(1)
+    record.killed(Killed(1, "", "during the pass", 0, 0, 2.0, 6, "pass.write"))
+    record.ended(-9)
+    record.started(2)
+    record.ended(0)
+    assert list(failed(record, 0, None)) == ["every kill came after a complete epoch"]

@@ -1,0 +1,144 @@
+"""Every fault is made in a life of its own, a stopped driver gets a successor, and nothing outlives the run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.chaos.user.toy_life import number
+from tpc.chaos.faults import fault as faults
+from tpc.chaos.faults import hits as hits_of
+from tpc.chaos.faults.fault import Fault
+from tpc.chaos.faults.injector import HITS_FILE
+from tpc.chaos.user.account import read_account
+from tpc.chaos.user.lives import recovery_s
+from tpc.chaos.user.plan import PlannedFault
+from tpc.chaos.user.rounds import Rounds
+from tpc.chaos.user.running import Running
+from tpc.coordinator.supervisor import EXIT_FENCED
+
+ROOT = Path(__file__).parents[3]
+FAR = float("inf")
+KILL = PlannedFault("kill", Fault("epoch.planned", faults.KILL_DRIVER))
+ERROR = PlannedFault("error", Fault("epoch.completed", faults.ERROR))
+ZOMBIE = PlannedFault("zombie", Fault("epoch.planned", faults.ZOMBIE))
+NOWHERE = PlannedFault("kill", Fault("sink.commit", faults.KILL_DRIVER))
+
+
+class ToyRunning(Running):
+    def command(self, orders: Path) -> list[str]:
+        return [sys.executable, "-m", "tests.chaos.user.toy_life", str(orders), str(self.log.parent)]
+
+
+@dataclass
+class Run:
+    """A toy pipeline in `place`; `rounds` runs it."""
+
+    place: Path
+    rounds: Rounds
+
+    def disturbed(self, *planned: PlannedFault, epochs: int = 3, until: float = FAR, at_most: int = 3) -> bool:
+        (self.place / "input").write_text(str(number(self.place / "input") + epochs))
+        return self.rounds.disturbed(iter(planned), until, at_most=at_most)
+
+    @property
+    def codes(self) -> list[int | None]:
+        return [life.code for life in self.rounds.running.lives]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with ToyRunning("toy", tmp_path / "steps", tmp_path / "log", limit_s=30.0) as running:
+        yield Run(tmp_path, Rounds(running, {**os.environ, "PYTHONPATH": str(ROOT)}))
+
+
+def test_each_life_gets_one_fault_and_the_round_comes_to_its_end(run: Run) -> None:
+    assert run.disturbed(KILL, ERROR)
+    assert run.codes == [-9, 1, 0]
+    assert [(attempt.planned, attempt.wrong) for attempt in run.rounds.attempts] == [(KILL, ""), (ERROR, "")]
+    assert [attempt.next and attempt.next.number for attempt in run.rounds.attempts] == [2, 3]
+    assert number(run.place / "done") == 3
+
+
+def test_a_stopped_driver_ends_fenced_after_its_successor_has_ended(run: Run) -> None:
+    assert run.disturbed(ZOMBIE)
+    [attempt] = run.rounds.attempts
+    assert attempt.wrong == "" and attempt.lives[0].code == EXIT_FENCED
+    assert attempt.next is not None and attempt.next.code == 0
+    assert attempt.lives[0].ended_at is not None and attempt.next.ended_at is not None
+    assert attempt.lives[0].ended_at > attempt.next.ended_at
+
+
+def test_a_fault_whose_place_is_not_reached_is_tried_twice_and_then_given_up(run: Run) -> None:
+    planned = iter([NOWHERE, KILL])
+    for _ in range(3):
+        (run.place / "input").write_text(str(number(run.place / "input") + 1))
+        assert run.rounds.disturbed(planned, FAR, at_most=3)
+    assert [len(attempt.lives) for attempt in run.rounds.attempts] == [2, 1]
+    assert [attempt.fired is not None for attempt in run.rounds.attempts] == [False, True]
+
+
+def test_a_round_makes_at_most_so_many_faults_and_none_when_the_time_is_over(run: Run) -> None:
+    assert run.disturbed(*repeat(KILL, 9), at_most=2)
+    assert len(run.rounds.attempts) == 2
+    assert run.disturbed(*repeat(KILL, 9), until=0.0)
+    assert len(run.rounds.attempts) == 2
+
+
+def test_a_pipeline_that_ends_by_itself_again_and_again_is_given_up(run: Run) -> None:
+    (run.place / "broken").touch()
+    assert not run.disturbed()
+    assert run.codes == [1, 1, 1]
+    assert all(life.ended_by_itself for life in run.rounds.running.lives)
+
+
+def test_a_life_that_does_not_end_is_given_up(run: Run) -> None:
+    run.rounds.running.limit_s = 1.0
+    (run.place / "stuck").touch()
+    assert not run.disturbed()
+    assert [life.given_up for life in run.rounds.running.lives] == ["not ended after 1 s (--life-limit)"] * 3
+
+
+def test_in_peace_a_life_that_does_not_end_is_not_tried_again(run: Run) -> None:
+    run.rounds.running.limit_s = 1.0
+    (run.place / "stuck").touch()
+    assert not run.rounds.in_peace(run.place / "account")
+    assert [life.overdue for life in run.rounds.running.lives] == [True]
+
+
+def test_nothing_lives_on_when_the_run_is_left_in_the_middle(tmp_path: Path) -> None:
+    running = ToyRunning("toy", tmp_path / "steps", tmp_path / "log", limit_s=30.0)
+    (tmp_path / "stuck").touch()
+
+    with pytest.raises(KeyboardInterrupt), running:
+        orders = tmp_path / "steps" / "orders.json"
+        running.give_orders(orders, None)
+        process = psutil.Popen(
+            running.command(orders), env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True
+        )
+        running.began(process.pid, 1, None)
+        raise KeyboardInterrupt
+    assert process.wait(10) == -9
+
+
+def test_a_life_in_peace_leaves_an_account(run: Run) -> None:
+    (run.place / "input").write_text("2")
+    assert run.rounds.in_peace(run.place / "account")
+    account = read_account(run.place / "account")
+    assert account is not None and account.epochs == 2
+
+
+def test_recovery_ends_with_the_first_complete_epoch_of_the_next_life(run: Run) -> None:
+    assert run.disturbed(KILL)
+    after = run.rounds.attempts[0].next
+    hits = hits_of.read(run.place / "steps" / HITS_FILE)
+    assert after is not None and after.ended_at is not None
+    recovered = recovery_s(after, hits)
+    assert recovered is not None and 0 < recovered < after.ended_at - after.started_at

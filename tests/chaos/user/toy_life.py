@@ -1,0 +1,57 @@
+"""A pipeline without systems or Spark under orders: epochs up to `input`, done ones in `done`, terms in `term`.
+
+`python -m tests.chaos.user.toy_life ORDERS DIRECTORY`. It obeys its faults as `tpc.chaos.user.life` does, ends fenced
+when another term has begun, with 1 while a file `broken` is there, and never while a file `stuck` is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from tpc import failpoints
+from tpc.chaos.user.life import FamilyInjector, read_orders
+from tpc.coordinator.supervisor import EXIT_FENCED
+
+
+def number(path: Path) -> int:
+    return int(path.read_text() or 0) if path.exists() else 0
+
+
+def main(orders_file: Path, place: Path) -> int:
+    orders = read_orders(orders_file)
+    faults = {} if orders.fault is None else {orders.number: orders.fault}
+    FamilyInjector(Path(orders.directory), orders.life, os.getpid(), faults).install()
+    if (place / "broken").exists():
+        return 1
+    while (place / "stuck").exists():
+        time.sleep(0.05)
+    term = number(place / "term") + 1
+    (place / "term").write_text(str(term))
+    failpoints.hit("recovery.claimed", generation=term)
+    for epoch in range(number(place / "done"), number(place / "input")):
+        failpoints.hit("epoch.planned", epoch=epoch)
+        failpoints.hit("epoch.committed", epoch=epoch)
+        if number(place / "term") != term:
+            return EXIT_FENCED
+        (place / "done").write_text(str(epoch + 1))
+        failpoints.hit("epoch.completed", epoch=epoch)
+    if orders.account is not None:
+        leave_account(place, Path(orders.account))
+    return 0
+
+
+def leave_account(place: Path, path: Path) -> None:
+    """Of one sink, `mine`, at the epoch of the log."""
+    from tests.support.folder_sink import FolderSink
+    from tpc.chaos.checkers.compare import Check
+    from tpc.chaos.user.account import Account
+
+    sinks = (FolderSink("mine", place / "folder"),)
+    Account(sinks, Check("the last epoch", True, ""), {"mine": ()}, number(place / "done")).save(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))

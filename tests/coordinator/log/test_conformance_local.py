@@ -1,0 +1,48 @@
+"""The log kit on the local directory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tpc.coordinator.log.local import LocalLog
+from tpc.testing.log_conformance import LogConformance
+
+
+class TestLocalLog(LogConformance):
+    NO_LOST_ANSWER = ""
+    NO_DAMAGE = ""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.directory = tmp_path
+
+    def make_log(self) -> LocalLog:
+        return LocalLog(self.directory / "log")
+
+    def make_neighbour(self) -> LocalLog:
+        return LocalLog(self.directory / "log2")
+
+    @contextmanager
+    def losing_the_answer(self) -> Iterator[LocalLog]:
+        """The directory's fsync fails after the link, once it exists."""
+        log, honest = self.make_log(), os.fsync
+        log.directory.mkdir()
+
+        def fsync(descriptor: int) -> None:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            honest(descriptor)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", fsync)
+            yield log
+
+    def damage(self, slot: int, data: bytes) -> None:
+        (self.directory / "log" / f"{slot:020d}.json").write_bytes(data)

@@ -1,0 +1,91 @@
+"""The log kit on object stores: S3, and the local and in-memory stores of obstore."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.s3_server import BUCKET, S3Server, lose_the_answer
+from tpc.coordinator.log.objects import ObjectLog
+from tpc.testing.log_conformance import LogConformance
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with S3Server().running() as server:
+        yield server
+
+
+class TestS3Log(LogConformance):
+    RACES = 1000  # this server is one Python process: each takes it 50 ms
+    SECRETS = ("key-not-to-be-seen", "secret-not-to-be-seen")
+    NO_LOST_ANSWER = ""
+    NO_DAMAGE = ""
+
+    @pytest.fixture(autouse=True)
+    def place(self, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name, value in s3.environment().items():
+            monkeypatch.setenv(name, value)
+        self.server = s3
+        self.prefix = f"tests/{uuid.uuid4().hex}"
+
+    def make_log(self) -> ObjectLog:
+        return ObjectLog(f"s3://{BUCKET}", prefix=self.prefix)
+
+    def make_neighbour(self) -> ObjectLog:
+        return ObjectLog(f"s3://{BUCKET}", prefix=f"{self.prefix}2")
+
+    @contextmanager
+    def losing_the_answer(self) -> Iterator[ObjectLog]:
+        self.server.fault = lose_the_answer
+        yield self.make_log()
+
+    def damage(self, slot: int, data: bytes) -> None:
+        import obstore
+        from obstore.store import from_url
+
+        obstore.put(from_url(f"s3://{BUCKET}"), f"{self.prefix}/{slot:020d}.json", data)
+
+
+class TestLocalStoreLog(LogConformance):
+    NO_LOST_ANSWER = "the store is this process and its disk"
+    NO_DAMAGE = ""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path: Path) -> None:
+        self.directory = tmp_path
+
+    def make_log(self) -> ObjectLog:
+        from obstore.store import LocalStore
+
+        return ObjectLog(LocalStore(self.directory), prefix="orders")
+
+    def make_neighbour(self) -> ObjectLog:
+        from obstore.store import LocalStore
+
+        return ObjectLog(LocalStore(self.directory), prefix="orders2")
+
+    def damage(self, slot: int, data: bytes) -> None:
+        (self.directory / "orders" / f"{slot:020d}.json").write_bytes(data)
+
+
+class TestMemoryStoreLog(LogConformance):
+    ONE_PROCESS = "a memory store is in the memory of one process"
+    NO_LOST_ANSWER = "the store is this process"
+    NO_DAMAGE = "whoever overwrites a memory store does it through the store"
+
+    @pytest.fixture(autouse=True)
+    def place(self) -> None:
+        from obstore.store import MemoryStore
+
+        self.store = MemoryStore()
+
+    def make_log(self) -> ObjectLog:
+        return ObjectLog(self.store, prefix="orders")
+
+    def make_neighbour(self) -> ObjectLog:
+        return ObjectLog(self.store, prefix="orders2")

@@ -1,0 +1,76 @@
+"""The log kit on tables of PostgreSQL and SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.support.postgres_database import PostgresDatabase
+from tpc.chaos.proxy import Action, Rule, proxied_postgres
+from tpc.coordinator.log.sql import SqlLog
+from tpc.testing.log_conformance import LogConformance
+
+PASSWORD = "not-to-be-seen"
+MEMORY_DISK = Path("/dev/shm")
+
+
+class TestPostgresLog(LogConformance):
+    RACES = 1000
+    SECRETS = (PASSWORD,)
+    NO_LOST_ANSWER = ""
+    NO_DAMAGE = ""
+
+    @pytest.fixture(autouse=True)
+    def place(self, postgres: PostgresDatabase) -> None:
+        self.database = postgres
+        self.url = postgres.dsn.replace("@", f":{PASSWORD}@")
+
+    def make_log(self) -> SqlLog:
+        return SqlLog(self.url, pipeline="orders")
+
+    def make_neighbour(self) -> SqlLog:
+        return SqlLog(self.url, pipeline="orders2")
+
+    @contextmanager
+    def losing_the_answer(self) -> Iterator[SqlLog]:
+        SqlLog(self.url, pipeline="another").put(1, b"the table is there")
+        with proxied_postgres(self.url) as (proxy, through):
+            proxy.add(Rule(Action.LOSE_REPLY_AND_RESET, "COMMIT", times=None))
+            yield SqlLog(through, pipeline="orders")
+
+    def damage(self, slot: int, data: bytes) -> None:
+        self.database.execute("UPDATE tpc_log SET data = %s WHERE slot = %s", (data, slot))
+
+
+class TestSqliteLog(LogConformance):
+    NO_LOST_ANSWER = "an SQLite file answers in the process itself"
+    NO_DAMAGE = ""
+
+    @pytest.fixture(autouse=True)
+    def place(self) -> Iterator[None]:
+        """In memory where that can be had: fsyncs take a busy disk a minute, and no test here needs them."""
+        with TemporaryDirectory(dir=MEMORY_DISK if MEMORY_DISK.is_dir() else None) as directory:
+            self.file = Path(directory, "log.db")
+            yield
+
+    def make_log(self) -> SqlLog:
+        return SqlLog(f"sqlite:///{self.file}", pipeline="orders")
+
+    def make_neighbour(self) -> SqlLog:
+        return SqlLog(f"sqlite:///{self.file}", pipeline="orders2")
+
+    def damage(self, slot: int, data: bytes) -> None:
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute("UPDATE tpc_log SET data = ? WHERE slot = ?", (data, slot))
+
+
+class TestSqliteLogInWriteAheadMode(TestSqliteLog):
+    @pytest.fixture(autouse=True)
+    def write_ahead(self, place: None) -> None:
+        with closing(sqlite3.connect(self.file)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")

@@ -1,0 +1,306 @@
+"""A pipeline's records in a log: fenced when somebody else goes on, readable from the floor, bounded in size."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.core.builders import complete, generation_body, intent, manifest
+from tests.support.memory import MemoryLog
+from tpc import failpoints
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
+from tpc.errors import CorruptionError, FencedError, PutUnknownError, TransientError
+from tpc.records import RecordKind
+
+
+def opened(log: MemoryLog | LocalLog) -> Journal:
+    journal = Journal(log)
+    journal.open()
+    return journal
+
+
+def filled(log: MemoryLog | LocalLog, epochs: int) -> Journal:
+    """A journal of one generation with so many complete epochs."""
+    journal = opened(log)
+    journal.append(RecordKind.GENERATION, generation_body(1))
+    for epoch in range(epochs):
+        journal.append(*intent(manifest(epoch)))
+        journal.append(*complete(epoch))
+    return journal
+
+
+def renewed(journal: Journal, generation: int, keep_epochs: int) -> None:
+    """A generation record as the engine puts it, and the pruning after it."""
+    history = journal.history
+    carried = history.carried([], keep_epochs)
+    journal.append(RecordKind.GENERATION, generation_body(generation, last_complete=history.last_complete, **carried))
+    journal.prune()
+
+
+def test_a_reader_sees_what_the_writer_knows() -> None:
+    log = MemoryLog()
+    assert filled(log, 3).history == opened(log).history
+
+
+def test_a_put_into_a_taken_slot_is_fenced() -> None:
+    log = MemoryLog()
+    first, second = filled(log, 1), opened(log)
+    second.append(RecordKind.GENERATION, generation_body(2, last_complete=0))
+    with pytest.raises(FencedError, match="slot 4 of the log belongs to another coordinator"):
+        first.append(*intent(manifest(1)))
+    assert log.slots() == [1, 2, 3, 4]
+
+
+def test_a_put_into_a_hole_left_by_pruning_is_fenced() -> None:
+    log = MemoryLog()
+    stale = filled(log, 1)
+    current = opened(log)
+    for generation in (2, 3, 4):
+        renewed(current, generation, keep_epochs=0)
+    assert log.slots() == [5, 6]
+    with pytest.raises(FencedError, match="the log goes on to slot 6, after slot 4"):
+        stale.append(*intent(manifest(1)))
+    assert opened(log).history == current.history
+
+
+def test_a_fenced_put_leaves_the_journal_s_history_as_it_was() -> None:
+    log = MemoryLog()
+    first = filled(log, 1)
+    before = first.history
+    filled_by_other = opened(log)
+    filled_by_other.append(RecordKind.GENERATION, generation_body(2, last_complete=0))
+    with pytest.raises(FencedError):
+        first.append(*intent(manifest(1)))
+    assert first.history == before
+
+
+def test_a_log_is_read_from_its_floor_on_whatever_lies_below() -> None:
+    log = MemoryLog()
+    journal = filled(log, 3)
+    journal.append(RecordKind.GENERATION, generation_body(2, last_complete=2, floor=8))
+    log.content[3] = b"left over and damaged"
+    assert [record.slot for record in opened(log).records()] == [8]
+    assert opened(log).history.last_complete == 2
+
+
+def test_pruning_keeps_what_the_history_needs() -> None:
+    log = MemoryLog()
+    journal = filled(log, 5)
+    renewed(journal, 2, keep_epochs=3)
+    for epoch in range(5, 9):
+        journal.append(*intent(manifest(epoch)))
+        journal.append(*complete(epoch))
+    renewed(journal, 3, keep_epochs=3)
+    assert log.slots()[0] == 12
+    assert journal.history == opened(log).history
+    assert set(journal.history.manifests) == {5, 6, 7, 8}
+    assert (journal.history.last_complete, journal.history.generation) == (8, 3)
+
+
+def test_pruning_never_cuts_a_pending_intent_off() -> None:
+    log = MemoryLog()
+    journal = filled(log, 3)
+    journal.append(*intent(manifest(3)))
+    body = generation_body(2, last_complete=2, pending=manifest(3).to_json(), floor=journal.history.cut(0))
+    journal.append(RecordKind.GENERATION, body)
+    journal.prune()
+    assert opened(log).history.pending == manifest(3)
+
+
+def test_a_log_that_is_pruned_while_it_is_read_is_read_again() -> None:
+    log = MemoryLog()
+    writer = filled(log, 3)
+    renewed(writer, 2, keep_epochs=0)
+    writer.append(*intent(manifest(3)))
+    writer.append(*complete(3))
+    listed = log.slots()
+
+    class OnceStale(MemoryLog):
+        content = log.content
+
+        def __init__(self) -> None:
+            self.answers: list[Sequence[int]] = [listed]
+
+        def slots(self) -> list[int]:
+            if self.answers:
+                answer = list(self.answers.pop())
+                renewed(writer, 3, keep_epochs=0)
+                return answer
+            return sorted(self.content)
+
+    assert opened(OnceStale()).history == opened(log).history
+
+
+def test_a_slot_that_is_listed_and_cannot_be_read_is_an_error() -> None:
+    class Lying(MemoryLog):
+        def slots(self) -> list[int]:
+            return [1, 2]
+
+    with pytest.raises(KeyError):
+        opened(Lying())
+
+
+DAMAGES = pytest.mark.parametrize("damage", [b"", b'{"half', bytes(100)], ids=["empty", "torn", "zeros"])
+
+
+@DAMAGES
+def test_a_damaged_record_with_valid_ones_after_it_stops_with_its_file_named(tmp_path: Path, damage: bytes) -> None:
+    log = LocalLog(tmp_path)
+    filled(log, 1)
+    path = tmp_path / f"{2:020d}.json"
+    path.write_bytes(damage)
+    with pytest.raises(CorruptionError, match="a record with valid ones after it is damaged") as caught:
+        opened(log)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == damage
+
+
+@DAMAGES
+def test_a_damaged_end_of_the_log_is_told_and_not_taken_for_a_record(tmp_path: Path, damage: bytes) -> None:
+    log = LocalLog(tmp_path)
+    filled(log, 1)
+    (tmp_path / f"{3:020d}.json").write_bytes(damage)
+    history = opened(log).history
+    assert [(d.slot, d.digest) for d in history.damaged] == [(3, hashlib.sha256(damage).hexdigest())]
+    assert (history.last_intent, history.last_complete, history.last_slot, history.next_slot) == (0, None, 2, 4)
+
+
+def test_a_whole_log_of_damaged_records_is_no_history_and_says_so() -> None:
+    log = MemoryLog()
+    log.content = {1: b"x", 2: b"y"}
+    history = opened(log).history
+    assert (history.pipeline, [d.slot for d in history.damaged], history.next_slot) == (None, [1, 2], 3)
+
+
+def voided(log: MemoryLog) -> Journal:
+    """A log whose complete record was damaged, and voided by the next generation record."""
+    filled(log, 1)
+    log.content[3] = b"torn"
+    journal = opened(log)
+    carried = journal.history.carried([], keep_epochs=5)
+    journal.append(RecordKind.GENERATION, generation_body(3, pending=manifest(0).to_json(), **carried))
+    return journal
+
+
+def test_a_slot_that_a_generation_record_has_voided_is_no_corruption_afterwards() -> None:
+    log = MemoryLog()
+    journal = voided(log)
+    journal.append(*complete(0))
+    history = opened(log).history
+    assert history == journal.history
+    assert (history.last_complete, history.damaged, list(history.voids)) == (0, (), [3])
+
+
+def test_a_voided_slot_stays_void_when_its_whole_record_comes_back_from_a_backup() -> None:
+    log = MemoryLog()
+    journal = voided(log)
+    whole = MemoryLog()
+    filled(whole, 1)
+    log.content[3] = whole.content[3]
+    history = opened(log).history
+    assert history == journal.history
+    assert history.last_complete is None
+
+
+def test_a_generation_record_that_voided_and_is_itself_damaged_is_voided_with_it() -> None:
+    log = MemoryLog()
+    voided(log)
+    log.content[4] = b"torn too"
+    journal = opened(log)
+    assert [d.slot for d in journal.history.damaged] == [3, 4]
+    carried = journal.history.carried([], keep_epochs=5)
+    journal.append(RecordKind.GENERATION, generation_body(4, pending=manifest(0).to_json(), **carried))
+    assert sorted(opened(log).history.voids) == [3, 4]
+
+
+def test_damage_after_a_gap_is_corruption() -> None:
+    log = MemoryLog()
+    filled(log, 1)
+    log.content[5] = b"torn"
+    with pytest.raises(CorruptionError, match="gap: slot 5 follows slot 3"):
+        opened(log)
+
+
+def test_a_repeated_put_of_the_same_record_is_stored_once() -> None:
+    log = MemoryLog()
+    journal = filled(log, 1)
+    record = journal.next_record(*intent(manifest(1)))
+    log.put(record.slot, record.encode())  # an earlier try, whose answer was lost
+    journal.put(record)
+    assert opened(log).history == journal.history
+
+
+def test_every_record_is_told_before_it_is_put_and_when_it_is_stored() -> None:
+    log = MemoryLog()
+    seen: list[tuple[str, dict[str, Any], list[int]]] = []
+
+    def look(step: str, where: Mapping[str, Any]) -> None:
+        seen.append((step, dict(where), log.slots()))
+
+    failpoints.install({"log.put": look, "log.stored": look})
+    try:
+        filled(log, 1)
+    finally:
+        failpoints.install({})
+    generation = {"slot": 1, "kind": "generation"}
+    decided, completed = ({"slot": slot, "kind": k, "epoch": 0} for slot, k in ((2, "intent"), (3, "complete")))
+    assert seen == [
+        ("log.put", generation, []),
+        ("log.stored", generation, [1]),
+        ("log.put", decided, [1]),
+        ("log.stored", decided, [1, 2]),
+        ("log.put", completed, [1, 2]),
+        ("log.stored", completed, [1, 2, 3]),
+    ]
+
+
+@pytest.mark.parametrize("error", [TransientError("no answer"), OSError("no answer")], ids=["ours", "the system's"])
+def test_what_fails_between_log_and_caller_is_a_lost_answer(error: Exception) -> None:
+    def lose(step: str, where: Mapping[str, Any]) -> None:
+        raise error
+
+    log = MemoryLog()
+    journal = filled(log, 1)
+    record = journal.next_record(*intent(manifest(1)))
+    failpoints.install({"log.stored": lose})
+    try:
+        with pytest.raises(PutUnknownError, match=r"slot 4 of the log may be durable: .*no answer"):
+            journal.put(record)
+    finally:
+        failpoints.install({})
+    assert log.slots() == [1, 2, 3, 4]
+    journal.put(record)
+    assert opened(log).history == journal.history
+
+
+def test_a_missing_record_above_the_floor_is_corruption() -> None:
+    log = MemoryLog()
+    filled(log, 2)
+    log.delete([3])
+    with pytest.raises(CorruptionError, match="gap: slot 4 follows slot 2"):
+        opened(log)
+
+
+def test_the_number_of_files_stays_constant_over_thousands_of_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # thousands of them take a busy disk half a minute
+    log = LocalLog(tmp_path / "log")
+    journal = opened(log)
+    journal.append(RecordKind.GENERATION, generation_body(1))
+    counts = []
+    for epoch in range(2000):
+        journal.append(*intent(manifest(epoch)))
+        journal.append(*complete(epoch))
+        if epoch % 50 == 49:
+            renewed(journal, 2 + epoch // 50, keep_epochs=50)
+            counts.append(len(list(log.directory.iterdir())))
+    assert set(counts[2:]) == {102}
+    assert len(journal.history.manifests) <= 101
+    assert opened(log).history == journal.history

@@ -1,0 +1,137 @@
+"""Spark's own log: read as Spark writes it, made durable, and written back whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tpc.coordinator.spark.query_log import SparkLog, fingerprint, kafka_offsets, source_offsets
+from tpc.errors import HistoryMismatchError
+
+V1 = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":5}\n{"t":{"0":4,"1":7}}\n-'
+V2 = 'v2\n{"batchWatermarkMs":0,"batchTimestampMs":5}\n1:-\n0:{"t":{"0":4,"1":7}}'
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> SparkLog:
+    return SparkLog(tmp_path / "checkpoint")
+
+
+def write(log: SparkLog, kind: str, batch: int, text: str) -> Path:
+    path = log.checkpoint / kind / str(batch)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.with_name(f".{batch}.crc").write_text("checksum of another text")
+    return path
+
+
+# Reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_that_is_not_there_has_no_query_and_no_batches(log: SparkLog) -> None:
+    assert (log.query_id(), log.batches("offsets"), log.read("offsets", 0)) == (None, [], None)
+
+
+def test_only_batches_count_among_spark_s_files(log: SparkLog) -> None:
+    for batch in (2, 10):
+        write(log, "commits", batch, "v1\n{}")
+    (log.checkpoint / "commits" / "11.compact.tmp").write_text("")
+    assert log.batches("commits") == [2, 10]
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]"], ids=["empty", "torn", "without id", "a list"])
+def test_a_damaged_metadata_file_stops_with_its_name(log: SparkLog, text: str) -> None:
+    log.checkpoint.mkdir()
+    (log.checkpoint / "metadata").write_text(text)
+    with pytest.raises(HistoryMismatchError, match="metadata is damaged"):
+        log.query_id()
+
+
+@pytest.mark.parametrize("text", [V1, V2], ids=["v1", "v2"])
+def test_offsets_are_read_in_the_order_of_the_sources(text: str) -> None:
+    assert source_offsets(text) == ('{"t":{"0":4,"1":7}}', "-")
+
+
+def test_only_kafka_s_sources_have_kafka_offsets() -> None:
+    sources = ('{"t":{"0":4,"1":7}}', "-", '{"logOffset":3}', '{"t":{"2":1},"u":{"0":9}}')
+    assert kafka_offsets(sources) == {"t": {0: 4, 1: 7, 2: 1}, "u": {0: 9}}
+
+
+def test_a_barrier_is_the_cut_and_what_it_rests_on(log: SparkLog) -> None:
+    write(log, "offsets", 0, 'v1\n{}\n{"logOffset":0}')
+    write(log, "offsets", 1, 'v1\n{}\n{"logOffset":1}')
+    write(log, "commits", 0, "v1\n{}")
+    barrier = log.barrier(1, stateful=True)
+    assert (barrier.start, barrier.end) == (('{"logOffset":0}',), ('{"logOffset":1}',))
+    assert barrier.base_commit == fingerprint("v1\n{}")
+    assert barrier.offsets_file == 'v1\n{}\n{"logOffset":1}'
+
+
+def test_the_first_barrier_rests_on_nothing(log: SparkLog) -> None:
+    write(log, "offsets", 0, V1)
+    barrier = log.barrier(0, stateful=False)
+    assert (barrier.start, barrier.base_commit) == ((), None)
+
+
+def test_a_batch_without_its_offsets_stops(log: SparkLog) -> None:
+    with pytest.raises(HistoryMismatchError, match="without having written offsets/3"):
+        log.barrier(3, stateful=False)
+
+
+# Writing -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_an_intent_rests_on_is_fsynced_before_it(log: SparkLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, batch in (("offsets", 1), ("offsets", 2), ("commits", 1)):
+        write(log, kind, batch, V1)
+    log.restore_metadata("q")
+    synced: set[str] = set()
+    honest = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.add(str(Path(f"/proc/self/fd/{descriptor}").readlink().relative_to(log.checkpoint)))
+        honest(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    log.make_durable(2)
+    assert synced == {"offsets/2", "commits/1", "metadata", "offsets", "commits", "."}
+
+
+def test_a_file_written_back_has_its_bytes_and_no_old_checksum(log: SparkLog) -> None:
+    path = write(log, "offsets", 3, "another moment's")
+    log.restore("offsets", 3, V1)
+    assert path.read_text() == V1
+    assert [p.name for p in path.parent.iterdir()] == ["3"]
+
+
+def test_the_query_id_written_back_is_read_as_spark_reads_it(log: SparkLog) -> None:
+    log.restore_metadata("b3f2")
+    assert log.query_id() == "b3f2"
+    assert json.loads((log.checkpoint / "metadata").read_text()) == {"id": "b3f2"}
+
+
+def test_a_file_is_written_back_whole_or_not_at_all(log: SparkLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(log, "offsets", 3, V1)
+    path.unlink()
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="No space left"):
+        log.restore("offsets", 3, V1)
+    assert not path.exists()
+    assert log.batches("offsets") == []
+
+
+def test_a_file_moved_aside_is_kept_for_people(log: SparkLog) -> None:
+    path = write(log, "commits", 4, "torn")
+    log.move_aside("commits", 4)
+    assert list(path.parent.iterdir()) == []
+    [kept] = (log.checkpoint / "tpc" / "moved-aside").iterdir()
+    assert kept.name.startswith("commits-4-")
+    assert kept.read_text() == "torn"

@@ -1,0 +1,190 @@
+"""Spark's log behind ours, on real files and without Spark: what is moved aside, written back and run again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.core.builders import begun, complete, intent, manifest
+from tpc.coordinator.spark.query_log import SparkLog, fingerprint
+from tpc.coordinator.spark.reconcile import reconcile
+from tpc.errors import FencedError, HistoryMismatchError
+from tpc.history import History
+from tpc.manifest import Manifest
+
+
+class Checkpoint:
+    """Spark's files of batches that ran, and the history that decided them; replays write commits with other bytes."""
+
+    def __init__(self, root: Path, decided: int, *, stateful: bool) -> None:
+        self.spark = SparkLog(root)
+        self.root = root
+        for kind in ("offsets", "commits"):
+            (root / kind).mkdir(parents=True)
+        self.replayed: list[int] = []
+        made: list[Manifest] = []
+        for epoch in range(decided + 1):
+            base = None if epoch == 0 else fingerprint(self.commit_text(epoch - 1, "first"))
+            plain = manifest(epoch, stateful=stateful)
+            barrier = replace(plain.barrier, offsets_file=self.offsets_text(epoch), base_commit=base)
+            made.append(replace(plain, barrier=barrier))
+            self.write("offsets", epoch, self.offsets_text(epoch))
+            self.write("commits", epoch, self.commit_text(epoch, "first"))
+        self.history = self.history_of(made)
+
+    @staticmethod
+    def offsets_text(epoch: int) -> str:
+        return f'v1\n{{"batchWatermarkMs":0}}\n{{"offset":{epoch}}}'
+
+    @staticmethod
+    def commit_text(epoch: int, run: str) -> str:
+        return f'v1\n{{"nextBatchWatermarkMs":0,"run":"{run}","epoch":{epoch}}}'
+
+    @staticmethod
+    def history_of(made: Sequence[Manifest]) -> History:
+        return begun(*(record for one in made for record in (intent(one), complete(one.epoch))))
+
+    def write(self, kind: str, batch: int, text: str) -> None:
+        (self.root / kind / str(batch)).write_text(text)
+
+    def lose(self, kind: str, *batches: int) -> None:
+        for batch in batches:
+            (self.root / kind / str(batch)).unlink()
+
+    def run_one_batch(self) -> None:
+        """What Spark does: the newest planned batch runs again and is committed, with ids of its own."""
+        batch = self.spark.batches("offsets")[-1]
+        assert batch not in self.spark.batches("commits")
+        self.replayed.append(batch)
+        self.write("commits", batch, self.commit_text(batch, "again"))
+
+    def reconcile(self) -> None:
+        reconcile(self.history, self.spark, self.run_one_batch)
+
+
+def test_a_log_that_lost_nothing_is_left_as_it_is(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=3, stateful=True)
+    checkpoint.reconcile()
+    assert checkpoint.replayed == []
+    assert checkpoint.spark.batches("commits") == [0, 1, 2, 3]
+
+
+def test_lost_commits_are_caught_up_one_batch_at_a_time_and_the_last_is_left_to_the_query(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=4, stateful=False)
+    checkpoint.lose("commits", 2, 3, 4)
+    checkpoint.reconcile()
+    assert checkpoint.replayed == [2, 3]
+    assert checkpoint.spark.batches("offsets")[-1] == 4
+
+
+def test_a_catch_up_of_a_stateful_query_that_was_interrupted_is_begun_again_from_the_last_state_that_fits(
+    tmp_path: Path,
+) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=4, stateful=True)
+    checkpoint.lose("commits", 2, 3, 4)
+    checkpoint.write("commits", 2, checkpoint.commit_text(2, "again"))  # it came so far, and died
+    checkpoint.reconcile()
+    assert checkpoint.replayed == [2, 3]
+    assert checkpoint.spark.read("commits", 1) == checkpoint.commit_text(1, "first")
+
+
+def test_commits_of_which_none_fits_the_decided_state_stop_the_start_with_nothing_moved(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=2, stateful=True)
+    checkpoint.lose("commits", 2)
+    for batch in (0, 1):
+        checkpoint.write("commits", batch, checkpoint.commit_text(batch, "of another moment"))
+    checkpoint.history = checkpoint.history_of([checkpoint.history.manifests[epoch] for epoch in (1, 2)])
+    with pytest.raises(HistoryMismatchError, match="commits/1 names other state than epoch 2 was computed from"):
+        checkpoint.reconcile()
+    assert (checkpoint.spark.batches("commits"), checkpoint.replayed) == ([0, 1], [])
+
+
+def test_a_catch_up_of_a_stateful_query_from_its_first_batch_on_can_be_begun_again(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=2, stateful=True)
+    checkpoint.lose("commits", 1, 2)
+    checkpoint.write("commits", 0, checkpoint.commit_text(0, "again"))
+    checkpoint.reconcile()
+    assert checkpoint.replayed == [0, 1]
+
+
+def test_a_plan_after_a_decided_batch_that_must_run_again_is_forgotten(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=True)
+    checkpoint.lose("commits", 1)
+    checkpoint.write("offsets", 2, checkpoint.offsets_text(2))  # planned, never decided
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("offsets") == [0, 1]
+    assert checkpoint.replayed == []
+
+
+def test_a_plan_after_the_last_committed_batch_is_kept(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=True)
+    checkpoint.write("offsets", 2, checkpoint.offsets_text(2))
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("offsets") == [0, 1, 2]
+
+
+def test_an_empty_commit_is_moved_aside_and_its_batch_left_to_the_query(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=False)
+    checkpoint.write("commits", 1, "")
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("commits") == [0]
+
+
+TORN = {
+    "empty": "",
+    "zeros": "\0\0\0\0",
+    "ends in its first line": 'v1\n{"batch',
+    "without its last source": 'v1\n{"a":0}',
+    "without its last brace": 'v1\n{"a":0}\n{"flights":{"0":123,"1":7}',
+}
+each_torn = pytest.mark.parametrize("torn", TORN.values(), ids=TORN.keys())
+
+
+@each_torn
+def test_a_torn_plan_that_nobody_decided_is_moved_aside_to_be_planned_anew(tmp_path: Path, torn: str) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=True)
+    checkpoint.write("offsets", 2, torn)
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("offsets") == [0, 1]
+    assert checkpoint.replayed == []
+
+
+def test_a_torn_first_plan_is_moved_aside_too(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=0, stateful=True)
+    checkpoint.lose("commits", 0)
+    checkpoint.write("offsets", 0, "")
+    checkpoint.history = begun()
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("offsets") == []
+
+
+@pytest.mark.parametrize("kept", [0, 3, 20], ids=["empty", "one line", "in the middle"])
+def test_a_torn_plan_of_a_decided_epoch_is_written_back_as_it_was_decided(tmp_path: Path, kept: int) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=2, stateful=True)
+    checkpoint.lose("commits", 2)
+    checkpoint.write("offsets", 2, checkpoint.offsets_text(2)[:kept] + "\0" * 5)
+    checkpoint.reconcile()
+    assert checkpoint.spark.read("offsets", 2) == checkpoint.offsets_text(2)
+
+
+def test_a_plan_that_differs_from_the_decided_one_and_is_no_part_of_it_stops_the_start(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=2, stateful=True)
+    checkpoint.write("offsets", 2, checkpoint.offsets_text(7))
+    with pytest.raises(HistoryMismatchError, match="offsets/2 is not what was decided"):
+        checkpoint.reconcile()
+
+
+def test_a_coordinator_that_no_longer_leads_mends_no_plan(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=True)
+    checkpoint.write("offsets", 1, "")
+    checkpoint.write("offsets", 2, "")
+
+    def fenced() -> None:
+        raise FencedError("the log goes on")
+
+    with pytest.raises(FencedError):
+        reconcile(checkpoint.history, checkpoint.spark, checkpoint.run_one_batch, fenced)
+    assert [checkpoint.spark.read("offsets", batch) for batch in (1, 2)] == ["", ""]

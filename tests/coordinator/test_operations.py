@@ -1,0 +1,258 @@
+"""What an operator asks of a pipeline that does not run, on a real local log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tpc
+from tests.core.builders import branch, complete, generation_body, intent, manifest
+from tests.support.memory import MemorySink
+from tpc.coordinator import operations
+from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.errors import CheckpointInUseError, ConfigurationError, CorruptionError
+from tpc.handles import PipelineId
+from tpc.history import Action, Resolution
+from tpc.json import canonical
+from tpc.records import RecordKind
+from tpc.sink import Marker, Owner
+
+
+class Place:
+    """A checkpoint whose log ends in decided epoch 1 with branches in `a`, and its pipeline of sinks in memory."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.checkpoint = checkpoint
+        self.log = LocalLog(checkpoint / LOG_FOLDER)
+        self.journal = Journal(self.log)
+        self.decided = manifest(1, {"a": 2, "b": 0})
+        self.journal.append(RecordKind.GENERATION, generation_body(1, sinks={"a": "memory:a"}, query_id=None))
+        for kind, body in (intent(manifest(0)), complete(0), intent(self.decided)):
+            self.journal.append(kind, body)
+        self.sinks = {name: MemorySink(name) for name in "ab"}
+        for name, sink in self.sinks.items():
+            sink.target = f"id-{name}"
+            sink.marker = Marker(0, branch(name, 0).committable.handle)
+
+    def pipeline(self) -> Pipeline:
+        made = tpc.pipeline("job", checkpoint=self.checkpoint)
+        made.offsets_to(self.sinks["a"])  # a sink without a DataFrame: none is needed here
+        return made
+
+    def resolve(self, epoch: int = 1, sink: str = "a", action: Action = Action.ACCEPT_LOSS) -> Resolution:
+        resolution = Resolution(epoch, sink, action, "the table is gone", "anna")
+        operations.resolve(self.log, self.checkpoint, resolution)
+        return resolution
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "checkpoint")
+
+
+# Status ------------------------------------------------------------------------------------------------------------
+
+
+def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place) -> None:
+    found = operations.status(operations.log_of(place.checkpoint))
+    assert found["pipeline"] == "job#1"
+    assert (found["generation"], found["last_decided"], found["last_complete"], found["pending"]) == (1, 1, 0, 1)
+    assert found["pending_branches"] == {"a": 2, "b": 0}
+    assert [(row["epoch"], row["status"]) for row in found["epochs"]] == [(0, "complete"), (1, "decided")]
+    canonical(found)
+
+
+def test_status_of_a_directory_without_a_log_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no intent log in"):
+        operations.status(operations.log_of(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_status_puts_no_record_and_takes_no_lock(place: Place) -> None:
+    before = place.log.slots()
+    with CheckpointLock(place.checkpoint / "tpc"):
+        operations.status(operations.log_of(place.checkpoint))
+    assert place.log.slots() == before
+
+
+# Resolve -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_decision_about_the_pending_epoch_is_recorded(place: Place) -> None:
+    resolution = place.resolve()
+    history = Journal(place.log).open()
+    assert history.resolutions == (resolution,)
+    assert operations.status(operations.log_of(place.checkpoint))["resolutions"] == [resolution.to_json()]
+
+
+@pytest.mark.parametrize("epoch", [0, 2], ids=["complete", "not yet decided"])
+def test_an_epoch_that_waits_for_nothing_cannot_be_resolved(place: Place, epoch: int) -> None:
+    with pytest.raises(ConfigurationError, match=f"epoch {epoch} does not wait for a decision; epoch 1 does"):
+        place.resolve(epoch=epoch)
+    assert Journal(place.log).open().resolutions == ()
+
+
+@pytest.mark.parametrize("sink", ["b", "unknown", ""])
+def test_a_sink_without_branches_in_the_epoch_cannot_be_resolved(place: Place, sink: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"sink '{sink}' has no branches in epoch 1") as caught:
+        place.resolve(sink=sink)
+    assert caught.value.remedy == "one of ['a']."
+
+
+def test_nothing_can_be_resolved_when_nothing_is_pending(place: Place) -> None:
+    place.journal.append(*complete(1))
+    with pytest.raises(ConfigurationError, match="no epoch does"):
+        place.resolve()
+
+
+def test_another_state_can_be_accepted_for_a_decided_epoch_only(place: Place) -> None:
+    place.resolve(epoch=0, sink="", action=Action.ACCEPT_STATE)
+    with pytest.raises(ConfigurationError, match="epoch 2 is not decided"):
+        place.resolve(epoch=2, sink="", action=Action.ACCEPT_STATE)
+
+
+def test_nothing_is_resolved_while_the_pipeline_runs(place: Place) -> None:
+    with CheckpointLock(place.checkpoint / "tpc"), pytest.raises(CheckpointInUseError):
+        place.resolve()
+    place.resolve()
+
+
+# In doubt, recover, sweep ------------------------------------------------------------------------------------------
+
+
+def prepare(place: Place) -> None:
+    """What the pending intent names stands prepared in sink a, under the names that the intent holds."""
+    for committable in place.decided.committables("a"):
+        resource = place.sinks["a"].plant(1, partition=committable.handle.partition)
+        doubt = place.sinks["a"].prepared.pop(resource)
+        place.sinks["a"].prepared[committable.resource] = type(doubt)(
+            committable.resource, doubt.pipeline, doubt.generation, doubt.sink, doubt.epoch
+        )
+
+
+def test_in_doubt_tells_the_fate_of_every_branch_and_changes_nothing(place: Place) -> None:
+    prepare(place)
+    place.sinks["a"].plant(1, partition=9)
+    place.sinks["a"].plant(1, pipeline=PipelineId("job", 7))
+    before = place.log.slots()
+    fates = [doubt["fate"].split(":")[0] for doubt in operations.in_doubt(place.pipeline())]
+    assert fates == ["commit", "commit", "abort", "none"]
+    assert place.log.slots() == before
+    assert place.sinks["a"].calls == []
+
+
+def test_in_doubt_knows_what_an_operator_has_given_up(place: Place) -> None:
+    prepare(place)
+    place.resolve()
+    assert {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())} == {"abort: an operator has given it up"}
+
+
+def test_recover_finishes_the_decided_epoch_and_lets_go_of_the_checkpoint(place: Place) -> None:
+    prepare(place)
+    assert operations.recover(place.pipeline()) == {"generation": 2, "last_complete": 1, "waiting_for_repair": []}
+    assert len(place.sinks["a"].committed) == 2
+    with CheckpointLock(place.checkpoint / "tpc"):
+        assert operations.status(operations.log_of(place.checkpoint))["pending"] is None
+
+
+def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> None:
+    prepare(place)
+    stray = place.sinks["a"].plant(1, partition=9)
+    assert operations.sweep(place.pipeline()) == 1
+    assert place.sinks["a"].aborted() == [stray]
+    assert place.sinks["a"].committed == {}
+    assert operations.status(operations.log_of(place.checkpoint))["pending"] == 1
+
+
+def test_a_running_pipeline_is_neither_recovered_nor_swept(place: Place) -> None:
+    with CheckpointLock(place.checkpoint / "tpc"):
+        for ask in (operations.recover, operations.sweep):
+            with pytest.raises(CheckpointInUseError):
+                ask(place.pipeline())
+
+
+# Removing a sink ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finished(place: Place) -> Place:
+    """The same place with epoch 1 complete, and a branch left behind in `a`."""
+    place.journal.append(*complete(1))
+    place.sinks["a"].marker = Marker(1, branch("a", 1).committable.handle)
+    place.sinks["a"].plant(2)
+    return place
+
+
+def test_a_sink_is_swept_before_its_removal_is_recorded(finished: Place) -> None:
+    assert operations.remove_sink(finished.pipeline(), "a", "moved to another team") == 1
+    assert len(finished.sinks["a"].aborted()) == 1
+    history = Journal(finished.log).open()
+    assert history.removed == {"a": 1}
+    assert "a" not in history.sinks
+
+
+def test_a_sink_that_the_pipeline_does_not_have_cannot_be_removed(finished: Place) -> None:
+    with pytest.raises(ConfigurationError, match="the pipeline has no sink 'z'"):
+        operations.remove_sink(finished.pipeline(), "z", "")
+
+
+def test_a_sink_whose_system_is_gone_is_removed_on_the_record_alone(finished: Place) -> None:
+    operations.remove_lost_sink(finished.log, finished.checkpoint, "a", "the server burnt down")
+    assert Journal(finished.log).open().removed == {"a": 1}
+    assert finished.sinks["a"].aborted() == []
+
+
+def test_a_sink_that_a_decided_epoch_waits_for_is_not_removed_before_an_operator_gave_it_up(place: Place) -> None:
+    with pytest.raises(ConfigurationError, match="decided epoch 1 waits for sink 'a'"):
+        operations.remove_lost_sink(place.log, place.checkpoint, "a", "gone")
+    place.resolve()
+    operations.remove_lost_sink(place.log, place.checkpoint, "a", "gone")
+    assert list(Journal(place.log).open().removed) == ["a"]
+
+
+def test_nothing_is_put_on_the_record_while_the_end_of_the_log_is_damaged(place: Place) -> None:
+    place.log.put(5, b"half a record")
+    assert operations.status(place.log)["damaged_slots"] == [5]
+    with pytest.raises(CorruptionError, match="the last record of the log is damaged"):
+        place.resolve()
+    assert place.log.slots() == [1, 2, 3, 4, 5]
+
+
+# Orphans -----------------------------------------------------------------------------------------------------------
+
+DAY_S = 86_400.0
+
+
+def orphans(place: Place, *, abort: bool = False) -> dict[str, str]:
+    found = operations.orphans(place.pipeline(), silent_for_s=DAY_S, now_s=10 * DAY_S, abort=abort)
+    return {row["pipeline"]: row["fate"] for row in found}
+
+
+@pytest.fixture
+def neighbours(place: Place) -> Place:
+    """Branches of this pipeline, and of three others: one dead, one alive, one without an owner entry."""
+    sink = place.sinks["a"]
+    sink.plant(2)
+    for name, since_s in (("dead", 8 * DAY_S), ("alive", 9.5 * DAY_S), ("nobody", None)):
+        sink.plant(2, pipeline=PipelineId(name))
+        if since_s is not None:
+            sink.owners_of_others[PipelineId(name)] = Owner(1, "n", since_s)
+    return place
+
+
+def test_orphans_are_branches_whose_pipeline_was_silent_for_long(neighbours: Place) -> None:
+    assert orphans(neighbours) == {
+        "dead#1": "orphan",
+        "alive#1": "left alone: its pipeline is alive",
+        "nobody#1": "left alone: it has no owner entry",
+    }
+    assert neighbours.sinks["a"].aborted() == []
+
+
+def test_orphans_are_aborted_on_order_and_nothing_else_is(neighbours: Place) -> None:
+    assert orphans(neighbours, abort=True)["dead#1"] == "aborted"
+    assert ["~dead~" in resource for resource in neighbours.sinks["a"].aborted()] == [True]

@@ -1,0 +1,118 @@
+"""What the conformance tests of both Kafka sinks share: a broker of their own that is frozen for an outage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+import pytest
+from confluent_kafka import KafkaException, Producer
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
+import tpc
+from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
+from tests.support.processes import eventually
+from tpc.chaos.servers.kafka import KafkaServer
+from tpc.settings import Env
+from tpc.sink import Sink
+from tpc.testing import SinkConformance
+
+PASSWORD = "hunter2-of-the-kit"
+"""The broker asks for none, so that any will do."""
+
+
+class KafkaKit(SinkConformance):
+    secrets = (PASSWORD,)
+    deadline_s = 30.0
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
+        """A broker of our own."""
+        server = KafkaServer(tmp_path_factory.mktemp("frozen"))
+        server.start()
+        yield server
+        server.kill()
+
+    @pytest.fixture
+    def topic_name(self, server: KafkaServer) -> str:
+        """A topic of the test's own."""
+        return KafkaTopics(server.bootstrap).topic()
+
+    @pytest.fixture(autouse=True)
+    def place(
+        self, server: KafkaServer, topic_name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    ) -> None:
+        """Broker and topic, and how long a call may take: in an outage each lasts as long as it may."""
+        monkeypatch.setenv("TPC_TEST_KIT_PASSWORD", PASSWORD)
+        self.broker = server
+        self.kafka = KafkaTopics(server.bootstrap)
+        self.topic = topic_name
+        self.timeout_s = 1.0 if re.search("outage|errors_or_logs", request.node.name) else 20.0
+        if "outage" in request.node.name:
+            # A woken broker may notice only later that it was away: its coordinators, which have just answered, then
+            # list no transactions until they are loaded anew, and write the markers of those that have ended again.
+            monkeypatch.setattr(self, "settle_s", DEADLINE_S)
+        eventually(self.is_there, f"topic {self.topic} is known")
+        # A new or woken broker first loads its coordinators, which may take longer than a call has in an outage.
+        waiting = {"bootstrap.servers": server.bootstrap, "transactional.id": "kit-waits"}
+        Producer(waiting, logger=SILENT).init_transactions(DEADLINE_S)
+
+    @property
+    def client(self) -> dict[str, str | Env]:
+        """Settings of the client, with a secret."""
+        return {"sasl.password": tpc.env("TPC_TEST_KIT_PASSWORD")}
+
+    def is_there(self) -> bool:
+        """Whether the broker knows the topic and leads its partitions."""
+        try:
+            found = self.kafka.admin.list_topics(self.topic, timeout=DEADLINE_S).topics[self.topic]
+        except KafkaException:
+            return False
+        return found.error is None and all(partition.leader >= 0 for partition in found.partitions.values())
+
+    def leftovers(self, sink: Sink) -> list[str]:
+        self.wait_until_ended()
+        return self.in_states("Ongoing")
+
+    def wait_until_ended(self) -> None:
+        """The broker answers once the end of a transaction is durable, a moment before readers see it."""
+        eventually(lambda: not self.in_states("PrepareCommit", "PrepareAbort"), "the transactions have ended")
+
+    @retry(retry=retry_if_exception_type(KafkaError), stop=stop_after_delay(30), wait=wait_fixed(0.2), reraise=True)
+    def in_states(self, *states: str) -> list[str]:
+        """The transactional ids of this test's pipelines whose transaction is in one of these states.
+
+        Asked again while coordinators are loading: a woken broker notices late that it was away, and loads them anew.
+        """
+        admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap, client_id="tests")
+        try:
+            listed = admin.list_transactions(state_filters=list(states))
+        finally:
+            admin.close()
+        ids = [one.transactional_id for of_broker in listed.values() for one in of_broker]
+        return [name for name in ids if self.pipeline_name in name]
+
+    @contextmanager
+    def outage(self, sink: Sink) -> Iterator[None]:
+        """The broker stands still: connections stand too, and nothing answers."""
+        process = psutil.Process(self.broker.pid)
+        process.suspend()
+        try:
+            yield
+        finally:
+            process.resume()
+            # It has missed its own heartbeats and registers anew.
+            eventually(self.is_there, "the broker is back")
+
+    def forget_markers(self, sink: Sink) -> None:
+        """Delete the groups of the test's pipelines, as the broker does after offsets.retention.minutes."""
+        listed = self.kafka.admin.list_consumer_groups(request_timeout=DEADLINE_S).result()
+        names = [group.group_id for group in listed.valid if group.group_id.startswith("tpc~")]
+        groups = [name for name in names if self.pipeline_name in name]
+        for deleted in self.kafka.admin.delete_consumer_groups(groups, request_timeout=DEADLINE_S).values():
+            deleted.result()

@@ -1,0 +1,119 @@
+"""Owner entries in MongoDB, and the branches of other pipelines that stand beside them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.sinks.mongo.branches import JOB, Branches, tallies
+from tests.sinks.owner_terms import term
+from tests.support.mongo_database import MongoDatabase
+from tpc.errors import ConfigurationError, CorruptionError, TransientError
+from tpc.handles import PipelineId
+from tpc.sink import Committer, Limit, Marker, Verdict
+from tpc.sinks.mongo.sink import MongoSink
+
+pytestmark = pytest.mark.stack
+
+OTHER = PipelineId("other", 3)
+ROWS = tallies(JFK=1, SFO=2)
+
+
+def committer(mongo: MongoDatabase, pipeline: PipelineId = JOB, **settings: object) -> Committer:
+    """A committer that has checked nothing."""
+    return Branches(mongo, pipeline=pipeline, **settings).committer
+
+
+@pytest.mark.parametrize("before", [None, term(1)], ids=["first", "successor"])
+def test_taking_it_again_renews_it(mongo: MongoDatabase, before: object) -> None:
+    taking = committer(mongo)
+    if before is not None:
+        assert taking.take_ownership(term(1), None)
+    for since in (1.0, 2.0):
+        assert taking.take_ownership(term(2, since=since), before)  # type: ignore[arg-type]  # parametrised
+        assert taking.owner() == term(2, since=since)
+    assert taking.take_ownership(term(2, since=3.0), term(2, since=2.0))
+    assert taking.owner() == term(2, since=3.0)
+
+
+def test_without_a_server_it_is_transient_within_the_deadline(mongo: MongoDatabase) -> None:
+    asking = committer(mongo, uri="mongodb://127.0.0.1:9/", timeout_s=0.5)
+    for call in (asking.owner, lambda: asking.take_ownership(term(1), None), asking.all_in_doubt):
+        started = time.monotonic()
+        with pytest.raises(TransientError):
+            call()
+        assert time.monotonic() - started < 2
+
+
+def test_a_document_that_is_no_owner_entry_is_corruption(mongo: MongoDatabase) -> None:
+    taking = committer(mongo)
+    assert taking.take_ownership(term(1), None)
+    mongo.db.tpc_owners.update_one({}, {"$unset": {"nonce": 1}})
+    with pytest.raises(CorruptionError, match="tpc_owners"):
+        taking.owner()
+
+
+def test_the_collection_is_refused_as_a_target() -> None:
+    with pytest.raises(ConfigurationError, match="belongs to this library"):
+        MongoSink("tpc_owners", uri="mongodb://127.0.0.1:9/")
+
+
+# Of all pipelines --------------------------------------------------------------------------------------------------
+
+
+def test_all_in_doubt_lists_other_pipelines_with_their_owners_and_abort_takes_them(mongo: MongoDatabase) -> None:
+    mine, theirs = Branches(mongo), Branches(mongo, pipeline=OTHER)
+    own, other = mine.prepare(ROWS, 1), theirs.prepare(ROWS, 2)
+    assert committer(mongo, OTHER).take_ownership(term(9), None)
+
+    found = {doubt.resource: (doubt, owner) for doubt, owner in mine.committer.all_in_doubt()}
+
+    assert set(found) == {own.resource, other.resource}
+    assert found[own.resource][1] is None
+    doubt, owner = found[other.resource]
+    assert (doubt.pipeline, doubt.generation, doubt.sink, doubt.epoch) == (OTHER, 1, theirs.sink.name, 2)
+    assert owner == term(9)
+
+    mine.committer.abort([doubt])
+    assert [one.resource for one, _ in mine.committer.all_in_doubt()] == [own.resource]
+    assert theirs.committer.in_doubt() == []
+
+
+def test_what_a_marker_settles_is_neither_listed_nor_removed(mongo: MongoDatabase) -> None:
+    theirs = Branches(mongo, pipeline=OTHER)
+    theirs.prepare(ROWS, 1, attempt=1)  # a loser
+    theirs.apply(ROWS, 2)
+    left = theirs.outbox()
+    assert left
+
+    assert committer(mongo).all_in_doubt() == []
+
+    assert theirs.outbox() == left
+
+
+def test_what_does_not_parse_is_left_out(mongo: MongoDatabase) -> None:
+    theirs = Branches(mongo, pipeline=OTHER)
+    theirs.prepare(ROWS, 1)
+    mongo.db.tpc_outbox.insert_one({"_id": "tpc~somebody~else's~000000"})
+    asking = committer(mongo)
+    assert [doubt.pipeline for doubt, _ in asking.all_in_doubt()] == [OTHER]
+    assert theirs.committer.take_ownership(term(1), None)
+    mongo.db.tpc_owners.update_one({}, {"$unset": {"nonce": 1}})
+    assert asking.all_in_doubt() == []
+
+
+# Marker and limits -------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_marker_is_of_the_highest_generation(mongo: MongoDatabase) -> None:
+    branches = Branches(mongo)
+    committables = [branches.prepare(ROWS, 1, generation=generation) for generation in (9, 10)]
+    assert branches.commit(*committables) == [Verdict.COMMITTED] * 2
+    assert branches.committer.newest_marker() == Marker(1, committables[1].handle)
+
+
+def test_only_the_transaction_mode_promises_that_nothing_appears_gradually() -> None:
+    limits = {mode: set(MongoSink("t", uri="mongodb://h/d", mode=mode).limits) for mode in ("auto", "guarded")}
+    assert limits == {"auto": {Limit.APPEARS_GRADUALLY}, "guarded": {Limit.APPEARS_GRADUALLY}}
+    assert MongoSink("t", uri="mongodb://h/d", mode="transaction").limits == {}

@@ -1,0 +1,82 @@
+"""The conformance kit on the PostgreSQL sink: appended, and merged by key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from tests.support.postgres_database import PostgresDatabase
+from tests.support.processes import eventually
+from tpc.chaos.proxy import proxied_postgres
+from tpc.sink import Sink
+from tpc.sinks.postgres.sink import PostgresSink
+from tpc.testing import SinkConformance
+
+pytestmark = pytest.mark.stack
+
+PASSWORD = "hunter2-of-the-kit"
+"""Any will do: the test's server trusts its own machine."""
+
+
+class PostgresKit(SinkConformance):
+    secrets = (PASSWORD,)
+    deadline_s = 15.0
+    large_branch_rows = 50_000
+    settings: ClassVar[Mapping[str, Any]] = {}
+
+    @pytest.fixture(autouse=True)
+    def database(self, postgres: PostgresDatabase) -> Iterator[None]:
+        """The sink reaches the server through a proxy that can be cut; readers do not."""
+        postgres.execute("CREATE TABLE t (id bigint PRIMARY KEY, value text, amount double precision)")
+        self.postgres = postgres
+        with proxied_postgres(postgres.dsn) as (self.proxy, through):
+            self.dsn = make_conninfo(through, password=PASSWORD)
+            yield
+
+    def make_sink(self, tmp_path: Path, name: str = "a") -> PostgresSink:
+        return PostgresSink("t", dsn=self.dsn, name=name, timeout_s=5.0, lock_timeout_s=2.0, **self.settings)
+
+    def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
+        rows = self.postgres.execute("SELECT id, value, amount FROM t")
+        return [{"id": id_, "value": value, "amount": amount} for id_, value, amount in rows]
+
+    def leftovers(self, sink: Sink) -> list[str]:
+        # PostgreSQL notices that a client is gone, and ends its transaction, a moment later.
+        eventually(lambda: not self.open(), "no transaction is open", timeout_s=10)
+        return self.postgres.in_doubt()
+
+    def open(self) -> list[tuple[Any, ...]]:
+        """Transactions that were begun and not prepared."""
+        return self.postgres.execute(
+            "SELECT pid, state FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+        )
+
+    def outage(self, sink: Sink) -> AbstractContextManager[None]:
+        return self.proxy.cut()
+
+    def bad_batch(self) -> pyarrow.RecordBatch:
+        return pyarrow.RecordBatch.from_pylist([{"id": None, "value": "no key", "amount": 1.0}], schema=self.schema)
+
+
+class TestAppend(PostgresKit):
+    pass
+
+
+class TestUpsert(PostgresKit):
+    keyed = "id"
+    settings: ClassVar[Mapping[str, Any]] = {"key": "id", "merge": {"value": "keep", "amount": "add"}}
+
+    def merged(self, before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+        return {**before, "amount": before["amount"] + after["amount"]}
+
+    def leftovers(self, sink: Sink) -> list[str]:
+        staged = self.postgres.execute("SELECT tablename FROM pg_tables WHERE tablename LIKE 'tpc_staging%'")
+        rows = [row for (table,) in staged for row in self.postgres.execute(f"SELECT tpc_handle FROM {table}")]
+        return super().leftovers(sink) + [handle for (handle,) in rows]
