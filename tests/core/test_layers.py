@@ -14,9 +14,10 @@ COMPOSITION_ROOTS = {"__init__.py", "__main__.py"}
 ALLOWED = {
     "tpc": {"tpc"},
     "testing": {"tpc", "tpc.testing"},
-    "sinks": {"tpc", "tpc.sinks"},
-    "coordinator": {"tpc", "tpc.coordinator"},
-    "chaos": {"tpc", "tpc.sinks", "tpc.coordinator", "tpc.chaos"},
+    "support": {"tpc", "tpc.support"},
+    "sinks": {"tpc", "tpc.support", "tpc.sinks"},
+    "coordinator": {"tpc", "tpc.support", "tpc.coordinator"},
+    "chaos": {"tpc", "tpc.support", "tpc.sinks", "tpc.coordinator", "tpc.chaos"},
 }
 
 
@@ -35,7 +36,7 @@ def layer(module: str) -> str:
 
 
 def modules(folder: str) -> list[Path]:
-    if folder == "testing":
+    if folder in ("testing", "support"):
         return sorted((ROOT / "tpc" / folder).rglob("*.py"))
     found = sorted((ROOT / folder).rglob("*.py") if folder != "tpc" else (ROOT / folder).glob("*.py"))
     return [path for path in found if not (folder == "tpc" and path.name in COMPOSITION_ROOTS)]

@@ -1,0 +1,54 @@
+"""A connection to PostgreSQL that stops waiting for a server which is frozen or cut off.
+
+`statement_timeout` is the server's own watch: it does not run during COMMIT, nor when the server cannot be heard. This
+one is the client's. Knows no DSN, no pool and no statement.
+"""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Generator
+from typing import Any
+
+import psycopg
+
+from tpc.support.deadlines import Deadline
+
+_NO_ANSWER = 0
+_FOR_EVER = float("inf")
+
+
+class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is closed, with an `OperationalError`, when the server is silent for too long.
+
+    `answer_within_s` bounds every exchange with the server by itself; `deadline` bounds all that follow together.
+    """
+
+    answer_within_s = _FOR_EVER
+    deadline: Deadline | None = None
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        """Drive one exchange with the server; every exchange of psycopg passes here."""
+        return super().wait(self._bounded(gen), *args, **kwargs)
+
+    def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        deadline = self.deadline or Deadline(self.answer_within_s)
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready == _NO_ANSWER and deadline.passed:
+                    self.pgconn.finish()
+                    raise psycopg.OperationalError(f"the server did not answer within {deadline.timeout_s:g} s")
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
+def is_alive(connection: BoundedConnection) -> bool:
+    """An idle connection has nothing to read; if there is, the server closed it or said that it is going to."""
+    if connection.closed:
+        return False
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return not selector.select(timeout=0)
