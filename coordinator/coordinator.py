@@ -188,6 +188,8 @@ class Coordinator:
             raise
 
     def close(self) -> None:
-        """Let go of connections and of the checkpoint's lock. Idempotent."""
-        self.participants.close()
-        self._lock.release()
+        """Let go of connections, and of the checkpoint's lock whatever the sinks say. Idempotent."""
+        try:
+            self.participants.close()
+        finally:
+            self._lock.release()

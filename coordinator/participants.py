@@ -38,10 +38,14 @@ class Participants:
         self._pool = pool or ThreadPoolExecutor(max_workers=max(1, len(self.sinks)), thread_name_prefix="tpc-sink")
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Let go of every connection: of all sinks, whatever one of them says to it."""
         self._pool.shutdown(wait=True)
-        for committer in self.committers.values():
-            committer.close()
+        for name, committer in self.committers.items():
+            try:
+                committer.close()
+            except Exception:
+                # Nothing rests on it, and an error of its own would hide what ended the pipeline.
+                logger.exception("sink %s could not close its connections", name)
 
     # Before the first epoch ------------------------------------------------------------------------------------
 

@@ -18,7 +18,6 @@ from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.spark.plan_checks import LateRows
 from tpc.coordinator.spark.settings import stateful_settings
-from tpc.errors import TpcError
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
@@ -95,15 +94,27 @@ class PipelineQuery:
             raise (self._failure or error) from error
 
     def _watch(self) -> None:
-        while not self._has_ended():
+        """Keep the query company until its end. Whatever happens here, callers are told and connections closed."""
+        try:
+            while not self._has_ended():
+                self._upkeep()
+        finally:
+            self._stop_asked.set()  # a batch that Spark still begins is refused: nobody would tell of its end
             try:
-                self._coordinator.engine.upkeep()
-            except TpcError as error:
-                logger.exception("the pipeline stops: its upkeep failed")
-                self._failure = error
-                self._running.stop()
-        self._coordinator.close()
-        self._ended.set()
+                self._coordinator.close()
+            except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
+                self._fail(error)
+            finally:
+                self._ended.set()
+
+    def _upkeep(self) -> None:
+        """Sweep if it is time to. After any error the machine stands in the middle of a step, so the query ends."""
+        try:
+            self._coordinator.engine.upkeep()
+        except Exception as error:
+            logger.exception("the pipeline stops: its upkeep failed")
+            self._fail(error)
+            self._stop_if_it_runs()
 
     def _has_ended(self) -> bool:
         """Wait for the query's end, for at most the upkeep's interval."""
@@ -111,8 +122,21 @@ class PipelineQuery:
             return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
         except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
             if not self._stop_asked.is_set():
-                self._failure = self._failure or error
+                self._fail(error)
+            self._stop_if_it_runs()
             return True
+
+    def _stop_if_it_runs(self) -> None:
+        """The wait may have failed and not the query: out of file descriptors, say, on the way to the JVM."""
+        try:
+            if self._running.isActive:
+                self._running.stop()
+        except Exception as error:  # noqa: BLE001  the JVM is gone, and the query with it
+            logger.debug("the query cannot be asked whether it runs: %s", error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The first failure is the one that users are told."""
+        self._failure = self._failure or error
 
     # One epoch -------------------------------------------------------------------------------------------------
 
@@ -122,7 +146,7 @@ class PipelineQuery:
         try:
             self._run_epoch(frame, int(batch))
         except BaseException as error:
-            self._failure = error
+            self._fail(error)
             self._failed_epochs.append({"epoch": int(batch), "status": "failed", "failure": str(error)})
             raise
 

@@ -142,8 +142,9 @@ class _Process:
         """Let the thread make the next producers; it is started when needed and ends when no pool is left."""
         with self._changed:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="kafka-producers", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="kafka-producers", daemon=True)
+                thread.start()  # may raise where a container's limit of threads is met: then the next task tries
+                self._thread = thread
             self._changed.notify()
 
     def _run(self) -> None:
@@ -160,6 +161,8 @@ class _Process:
                     pool.top_up()
                 except (TransientError, ConfigurationError) as error:
                     logger.info("no producer ahead of its use: %s", error.what)  # the task itself tries, and raises
+                except Exception:  # noqa: BLE001  a thread that ends leaves all later tasks without producers ahead
+                    logger.exception("no producer ahead of its use")
             with self._changed:
                 self._changed.wait(POLL_S)
 

@@ -1,0 +1,102 @@
+"""A running pipeline tells its user of its end, whatever ends it, and gives back all that it has taken."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tpc
+from tests.support.feed import Feed
+from tests.support.folder_sink import FolderSink
+from tpc.coordinator.engine import Engine
+from tpc.coordinator.pipeline import Pipeline
+from tpc.errors import ConfigurationError, FencedError
+from tpc.sinks import PostgresSink
+
+pytestmark = pytest.mark.spark
+
+FAILURES = [
+    OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+    PermissionError(errno.EACCES, "Permission denied", "/log/00000000000000000001.json"),
+    RuntimeError("can't start new thread"),
+    MemoryError(),
+    FencedError("another coordinator leads"),
+]
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Feed:
+    feed = Feed(tmp_path / "feed")
+    feed.epochs(1)
+    return feed
+
+
+def pipeline_of(feed: Feed, spark: SparkSession, root: Path) -> Pipeline:
+    pipeline = tpc.pipeline("watched", checkpoint=root / "checkpoint")
+    pipeline.write(feed.frame(spark)).to(FolderSink("rows", root / "rows"), select=["id"])
+    return pipeline
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda failure: type(failure).__name__)
+def test_whatever_its_upkeep_raises_ends_the_query_and_is_told_to_who_waits(
+    failure: Exception, feed: Feed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def upkeep(_: Engine) -> None:
+        raise failure
+
+    monkeypatch.setattr(Engine, "upkeep", upkeep)
+    query = pipeline_of(feed, spark, tmp_path).start()
+    with pytest.raises(type(failure)):
+        query.awaitTermination(120)
+    assert not query.isActive
+    assert query.exception() is failure
+    query.stop()
+
+
+def test_after_such_an_end_the_pipeline_starts_again_in_the_same_process(
+    feed: Feed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def upkeep(_: Engine) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Engine, "upkeep", upkeep)
+        query = pipeline_of(feed, spark, tmp_path).start()
+        with pytest.raises(OSError, match="Too many open files"):
+            query.awaitTermination(120)
+    again = pipeline_of(feed, spark, tmp_path).start(trigger={"availableNow": True})
+    assert again.awaitTermination(120)
+    assert FolderSink("rows", tmp_path / "rows").values("id") == {row["id"]: 1 for row in feed.added}
+
+
+def test_a_wait_that_fails_while_the_query_runs_stops_the_query(
+    feed: Feed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    def no_descriptor_left(*_: Any) -> bool:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(StreamingQuery, "awaitTermination", no_descriptor_left)
+    query = pipeline_of(feed, spark, tmp_path).start()
+    with pytest.raises(OSError, match="Too many open files"):
+        query.awaitTermination(120)
+    assert not query.isActive
+
+
+def test_a_start_that_fails_on_an_unset_variable_gives_the_checkpoint_s_lock_back(
+    feed: Feed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_SET_YET", raising=False)
+    pipeline = pipeline_of(feed, spark, tmp_path)
+    pipeline.write(feed.frame(spark)).to(PostgresSink("rows", dsn=tpc.env("NOT_SET_YET"), name="pg"), select=["id"])
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="NOT_SET_YET"):
+            pipeline.start()
+    again = pipeline_of(feed, spark, tmp_path).start(trigger={"availableNow": True})
+    assert again.awaitTermination(120)
