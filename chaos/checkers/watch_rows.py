@@ -14,7 +14,7 @@ from tpc.chaos.checkers.seen import SeenRows
 from tpc.chaos.checkers.watching import ANSWER_TIMEOUT_S, POLL_S, Reader
 
 if TYPE_CHECKING:
-    from tpc.sinks.postgres.connection import BoundedConnection
+    from tpc.support.bounded_connection import BoundedConnection
 
 
 class PostgresReader(Reader):

@@ -18,13 +18,14 @@ from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
-from tpc.sinks.files.disk import in_words, make_directories, put_if_absent, remove, sync, within
 from tpc.sinks.files.formats import check_schema
 from tpc.sinks.files.layout import EXTENSIONS, Layout, handle_of, newest_manifest
 from tpc.sinks.files.manifest import FileManifest, read_manifest
 from tpc.sinks.files.owners import Owners
 from tpc.sinks.files.publish import NO_EPOCH, commit_epoch
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
+from tpc.support.deadlines import within
+from tpc.support.durable_files import in_words, make_directories, put_if_absent, remove, sync
 
 if TYPE_CHECKING:
     from tpc.sinks.files.sink import FileSink
@@ -47,7 +48,7 @@ class FileCommitter(Committer):
         self._refuse_remote()
         try:
             check_schema(self.sink.format, context.schema)
-            within(self.sink.timeout_s, self._try_out)
+            within(self.sink.timeout_s, self._try_out, waiting_for="the file system")
         except ConfigurationError as error:
             error.sink = self.sink.name
             raise
@@ -192,7 +193,7 @@ class FileCommitter(Committer):
             return call()
 
         with self._failing_as(doing):
-            return within(self.sink.timeout_s, answer)
+            return within(self.sink.timeout_s, answer, waiting_for="the file system")
 
     @contextmanager
     def _failing_as(self, doing: str) -> Iterator[None]:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tpc.sink import Owner
-from tpc.sinks.files.disk import put_if_absent, remove
 from tpc.sinks.shared.owner_entry import from_text, is_same_term, to_text
+from tpc.support.durable_files import put_if_absent, remove
 
 READ_ATTEMPTS = 5
 

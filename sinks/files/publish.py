@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from tpc.errors import CorruptionError
 from tpc.handles import Handle
 from tpc.sink import Committable, Outcome, Verdict
-from tpc.sinks.files.disk import in_words, put_if_absent, remove_interrupted_puts, sync, within
 from tpc.sinks.files.manifest import manifest_bytes, read_manifest
+from tpc.support.deadlines import within
+from tpc.support.durable_files import in_words, put_if_absent, remove_interrupted_puts, sync
 
 if TYPE_CHECKING:
     from tpc.sinks.files.committer import FileCommitter
@@ -29,7 +30,7 @@ NO_EPOCH = -1
 def commit_epoch(committer: FileCommitter, branches: Sequence[Committable]) -> dict[Handle, Outcome]:
     """The outcome of every branch; all of them of one epoch."""
     try:
-        outcome = within(committer.sink.timeout_s, lambda: _publish(committer, branches))
+        outcome = within(committer.sink.timeout_s, lambda: _publish(committer, branches), waiting_for="the file system")
     except OSError as error:
         outcome = Outcome(Verdict.UNKNOWN, in_words(error))
     return {branch.handle: outcome for branch in branches}

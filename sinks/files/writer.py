@@ -14,9 +14,10 @@ from tpc.errors import TransientError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
-from tpc.sinks.files.disk import in_words, make_directories, remove, sync, within
 from tpc.sinks.files.formats import Encoder, HashingFile, encoder
 from tpc.sinks.files.layout import Layout, file_name
+from tpc.support.deadlines import within
+from tpc.support.durable_files import in_words, make_directories, remove, sync
 
 if TYPE_CHECKING:
     import pyarrow
@@ -63,10 +64,10 @@ class FileWriter(Writer):
         try:
             with self._failing_as("making durable"):
                 began = time.perf_counter()
-                within(self.sink.timeout_s, self._finish)
+                within(self.sink.timeout_s, self._finish, waiting_for="the file system")
                 self.flush_seconds = time.perf_counter() - began
                 failpoints.hit_branch("pass.flushed", self.handle)
-                within(self.sink.timeout_s, lambda: sync(self.path.parent))
+                within(self.sink.timeout_s, lambda: sync(self.path.parent), waiting_for="the file system")
         except TransientError:
             self.abort()
             raise

@@ -9,7 +9,6 @@ the other operations are applied all the same, and a later apply finishes what i
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +24,7 @@ from tpc.sinks.mongo.operations import (
     target_id,
 )
 from tpc.sinks.mongo.values import hashable
+from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from pymongo.client_session import ClientSession
@@ -171,7 +171,7 @@ def run_transaction(client: Client, body: Callable[[ClientSession], Result], tim
     from pymongo.read_concern import ReadConcern
     from pymongo.write_concern import WriteConcern
 
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     while True:
         with client.start_session() as session:
             session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", j=True))
@@ -181,7 +181,7 @@ def run_transaction(client: Client, body: Callable[[ClientSession], Result], tim
             except PyMongoError as error:
                 if session.in_transaction:
                     session.abort_transaction()
-                if not error.has_error_label("TransientTransactionError") or time.monotonic() > deadline:
+                if not error.has_error_label("TransientTransactionError") or deadline.passed:
                     raise
             except RefusedError:
                 session.abort_transaction()
@@ -190,14 +190,14 @@ def run_transaction(client: Client, body: Callable[[ClientSession], Result], tim
                 return result
 
 
-def _commit(session: ClientSession, deadline: float) -> None:
+def _commit(session: ClientSession, deadline: Deadline) -> None:
     from pymongo.errors import PyMongoError
 
     while True:
         try:
             session.commit_transaction()
         except PyMongoError as error:
-            if not error.has_error_label("UnknownTransactionCommitResult") or time.monotonic() > deadline:
+            if not error.has_error_label("UnknownTransactionCommitResult") or deadline.passed:
                 raise
         else:
             return

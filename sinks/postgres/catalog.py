@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tpc.sinks.postgres.connection import BoundedConnection
 from tpc.sinks.postgres.types import SqlType
+from tpc.support.bounded_connection import BoundedConnection
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from tpc.merge import MergeHow
 from tpc.sink import CheckContext
 from tpc.sinks.postgres import tables
 from tpc.sinks.postgres.catalog import Table, lacks_column_privilege, read_table
-from tpc.sinks.postgres.connection import BoundedConnection, borrowed, connection_settings
+from tpc.sinks.postgres.connection import borrowed, connection_settings
 from tpc.sinks.postgres.errors import said
 from tpc.sinks.postgres.setup import set_up
 from tpc.sinks.postgres.sink import PostgresSink
 from tpc.sinks.postgres.types import refusal
+from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -20,12 +20,13 @@ from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Verdict
 from tpc.sinks.postgres import tables
 from tpc.sinks.postgres.check import check, identity
-from tpc.sinks.postgres.connection import BoundedConnection, borrowed, close_idle
+from tpc.sinks.postgres.connection import borrowed, close_idle
 from tpc.sinks.postgres.errors import BUSY_GID, MISSING_GID, said
 from tpc.sinks.postgres.owners import read_all_owners, read_owner, replace_owner
 from tpc.sinks.postgres.sessions import end_older_sessions
 from tpc.sinks.postgres.writer import PREVIOUS_EPOCH
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
+from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
     from tpc.sinks.postgres.sink import PostgresSink

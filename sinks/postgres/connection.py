@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import selectors
 import threading
-import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +20,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_afte
 
 from tpc.errors import ConfigurationError
 from tpc.settings import Env, resolve
+from tpc.support.bounded_connection import BoundedConnection, is_alive
 
 CONNECT_ATTEMPTS = 3
 GRACE_S = 5.0
@@ -30,38 +29,16 @@ IDLE_MAX = 4
 """Connections kept per DSN and process: several writers of one task are open at once."""
 
 _DRIVER_IN_URL = re.compile(r"^postgres(?:ql)?\+\w+://")
-_NO_ANSWER = 0
 
 
-class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that is closed, with an `OperationalError`, when the server is silent for too long.
-
-    `statement_timeout` is the server's own watch; this one also ends the wait for a server that is frozen or cut off.
-    """
+class PooledConnection(BoundedConnection):
+    """A connection that knows which pool it goes back to, and the database it leads to."""
 
     dsn = ""
     database_oid = 0
-    answer_within_s = 30.0 + GRACE_S
-
-    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
-        """Drive one exchange with the server; every exchange of psycopg passes here."""
-        return super().wait(self._bounded(gen), *args, **kwargs)
-
-    def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        deadline = time.monotonic() + self.answer_within_s
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if ready == _NO_ANSWER and time.monotonic() > deadline:
-                    self.pgconn.finish()
-                    raise psycopg.OperationalError(f"the server did not answer within {self.answer_within_s:g} s")
-                wanted = gen.send(ready)
-        except StopIteration as end:
-            return end.value
 
 
-_idle: dict[tuple[int, str], list[BoundedConnection]] = {}
+_idle: dict[tuple[int, str], list[PooledConnection]] = {}
 _idle_lock = threading.Lock()
 
 
@@ -86,7 +63,7 @@ def _parts(text: str) -> dict[str, Any]:
         ) from None
 
 
-def connect(dsn: str | Env, timeout_s: float) -> BoundedConnection:
+def connect(dsn: str | Env, timeout_s: float) -> PooledConnection:
     """A new autocommit connection. Raises `psycopg.OperationalError` or `ConfigurationError`."""
     text = _resolved(dsn)
     settings = {
@@ -102,7 +79,7 @@ def connect(dsn: str | Env, timeout_s: float) -> BoundedConnection:
         reraise=True,
     )
     # No server-side prepared statements: poolers in transaction mode lose them.
-    connection = retrying(BoundedConnection.connect, "", autocommit=True, prepare_threshold=None, **settings)
+    connection = retrying(PooledConnection.connect, "", autocommit=True, prepare_threshold=None, **settings)
     connection.dsn = text
     connection.answer_within_s = timeout_s + GRACE_S
     row = connection.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone()
@@ -118,7 +95,7 @@ def _may_pass_soon(error: BaseException) -> bool:
     return "FATAL" not in str(error) or "starting up" in str(error)
 
 
-def borrow(dsn: str | Env, timeout_s: float) -> BoundedConnection:
+def borrow(dsn: str | Env, timeout_s: float) -> PooledConnection:
     """An idle connection of this process, else a new one. Give it back, or close it."""
     key = (os.getpid(), _resolved(dsn))
     while True:
@@ -127,13 +104,13 @@ def borrow(dsn: str | Env, timeout_s: float) -> BoundedConnection:
             connection = kept.pop() if kept else None
         if connection is None:
             return connect(dsn, timeout_s)
-        if _alive(connection):
+        if is_alive(connection):
             connection.answer_within_s = timeout_s + GRACE_S
             return connection
         connection.close()
 
 
-def give_back(connection: BoundedConnection) -> None:
+def give_back(connection: PooledConnection) -> None:
     """Keep a connection for the next borrower; one that is broken or inside a transaction is closed."""
     if not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE:
         with _idle_lock:
@@ -145,7 +122,7 @@ def give_back(connection: BoundedConnection) -> None:
 
 
 @contextmanager
-def borrowed(dsn: str | Env, timeout_s: float) -> Iterator[BoundedConnection]:
+def borrowed(dsn: str | Env, timeout_s: float) -> Iterator[PooledConnection]:
     """Borrow for the length of a `with` block."""
     connection = borrow(dsn, timeout_s)
     try:
@@ -160,12 +137,3 @@ def close_idle(dsn: str | Env) -> None:
         kept = _idle.pop((os.getpid(), _resolved(dsn)), [])
     for connection in kept:
         connection.close()
-
-
-def _alive(connection: BoundedConnection) -> bool:
-    """An idle connection has nothing to read; if there is, the server closed it or said that it is going to."""
-    if connection.closed:
-        return False
-    with selectors.DefaultSelector() as selector:
-        selector.register(connection.fileno(), selectors.EVENT_READ)
-        return not selector.select(timeout=0)

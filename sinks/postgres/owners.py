@@ -15,8 +15,8 @@ from tpc.handles import PipelineId
 from tpc.sink import Owner
 from tpc.sinks.postgres import tables
 from tpc.sinks.postgres.catalog import read_table
-from tpc.sinks.postgres.connection import BoundedConnection
 from tpc.sinks.postgres.setup import make_tables, owners_table
+from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
     from tpc.sinks.postgres.sink import PostgresSink

@@ -14,7 +14,7 @@ import hashlib
 from psycopg import sql
 
 from tpc.handles import Handle, PipelineId
-from tpc.sinks.postgres.connection import BoundedConnection
+from tpc.support.bounded_connection import BoundedConnection
 
 _OURS = """
     FROM pg_stat_activity

@@ -16,8 +16,8 @@ from psycopg import sql
 from tpc.errors import ConfigurationError
 from tpc.sinks.postgres import tables
 from tpc.sinks.postgres.catalog import Table, lacks_privilege, read_table
-from tpc.sinks.postgres.connection import BoundedConnection
 from tpc.sinks.postgres.errors import is_locked, said
+from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
     from tpc.sinks.postgres.sink import PostgresSink

@@ -16,7 +16,7 @@ from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
 from tpc.sinks.postgres import tables
-from tpc.sinks.postgres.connection import BoundedConnection, borrow, borrowed, give_back
+from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
 from tpc.sinks.postgres.copy_csv import csv_of
 from tpc.sinks.postgres.errors import MISSING_GID, failed
 from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal
@@ -41,7 +41,7 @@ class PostgresWriter(Writer):
         self._columns = sink.written(schema.names)
         self._into = sink.table if self._plan is None else tables.staging_name(sink, self._columns)
         self._copy = tables.copy_into(sink, self._into, self._columns)
-        self._connection: BoundedConnection | None = None
+        self._connection: PooledConnection | None = None
         self._maybe_prepared: str | None = None
         self._ended = False
         self._rows = 0
@@ -65,7 +65,7 @@ class PostgresWriter(Writer):
         self._rows += batch.num_rows
         self._size_bytes += len(text)
 
-    def _begun(self) -> BoundedConnection:
+    def _begun(self) -> PooledConnection:
         if self._connection is None:
             try:
                 self._connection = borrow(self._sink.dsn, self._sink.timeout_s)
@@ -96,7 +96,7 @@ class PostgresWriter(Writer):
         data = {PREVIOUS_EPOCH: self._hint[PREVIOUS_EPOCH]} if PREVIOUS_EPOCH in self._hint else {}
         return Committable(self._handle, gid, self._rows, self._size_bytes, data)
 
-    def _merge(self, connection: BoundedConnection) -> None:
+    def _merge(self, connection: PooledConnection) -> None:
         if self._plan is None:
             return
         try:

@@ -19,9 +19,9 @@ from tpc.sinks.kafka.cluster.complete_listing import require_all_groups
 from tpc.sinks.kafka.cluster.connection import librdkafka_log
 from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.group_offsets import Offset, group_offsets
-from tpc.sinks.kafka.cluster.patience import until
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+from tpc.support.deadlines import until
 
 _PLACEHOLDER = "tpc-group-of-a-marker"
 SETTLE_S = 5.0

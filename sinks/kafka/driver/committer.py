@@ -30,13 +30,13 @@ from tpc.sinks.kafka.cluster.answers import (
 from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
 from tpc.sinks.kafka.cluster.markers import Markers
-from tpc.sinks.kafka.cluster.patience import patiently, until
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactional_ids import ReleasedIds
 from tpc.sinks.kafka.driver.open_transactions import OpenTransactions
 from tpc.sinks.kafka.driver.owners import Owners
 from tpc.sinks.kafka.driver.verdicts import verdict_of_evidence, verdict_of_reply
 from tpc.sinks.kafka.worker.transaction import transaction_of
+from tpc.support.deadlines import patiently, until
 
 if TYPE_CHECKING:
     from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink

@@ -11,10 +11,10 @@ from tpc.sink import InDoubt
 from tpc.sinks.kafka.cluster.answers import Listing
 from tpc.sinks.kafka.cluster.complete_listing import require_all_transactions
 from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
-from tpc.sinks.kafka.cluster.patience import patiently
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId, whole_id_pattern
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
+from tpc.support.deadlines import patiently
 
 
 class OpenTransactions:

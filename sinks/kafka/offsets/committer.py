@@ -9,9 +9,9 @@ from tpc.errors import ConfigurationError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable
-from tpc.sinks.kafka.cluster.patience import patiently
 from tpc.sinks.kafka.driver.committer import TransactionCommitter
 from tpc.sinks.kafka.offsets.writer import SCHEMA, KafkaOffsetsWriter, offsets_batch
+from tpc.support.deadlines import patiently
 
 if TYPE_CHECKING:
     from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink

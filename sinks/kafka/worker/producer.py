@@ -10,6 +10,7 @@ from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.cluster.connection import Connection, logger, reason_of
 from tpc.sinks.kafka.cluster.facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -81,7 +82,7 @@ class InitialisedProducer:
         """
         from confluent_kafka import KafkaError, KafkaException
 
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         reason = "no answer"
         while True:
             try:
@@ -91,7 +92,7 @@ class InitialisedProducer:
                 timed_out = answer is not None and answer.code() == KafkaError._TIMED_OUT
                 if not timed_out:
                     reason = reason_of(error)
-                if (timed_out or (answer is not None and answer.retriable())) and time.monotonic() < deadline:
+                if (timed_out or (answer is not None and answer.retriable())) and not deadline.passed:
                     time.sleep(_PAUSE_S)
                     continue
                 raise TransientError(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-import time
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from tpc.handles import Handle, PipelineId
 from tpc.sinks.kafka.cluster.connection import logger
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId, is_released
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
+from tpc.support.deadlines import Deadline
 
 AHEAD = 2
 """Initialised producers kept ready per sink: a worker prepares one task at a time, and short tasks follow closely."""
@@ -56,7 +56,7 @@ class ProducerPool:
     def __init__(self, owner: Owner, settings: ProducerSettings) -> None:
         self.owner = owner
         self.settings = settings
-        self.asked_at = time.monotonic()
+        self.idle_until = Deadline(IDLE_S)
         self._worker = uuid.uuid4().hex
         self._slots = 0
         self._free: deque[TransactionalId] = deque()
@@ -70,7 +70,7 @@ class ProducerPool:
         Raises `TransientError` when the cluster does not answer in time.
         """
         with self._lock:
-            self.asked_at = time.monotonic()
+            self.idle_until = Deadline(IDLE_S)
             self._take_back(released)
             ready = self._ready.popleft() if self._ready else None
         if ready is None:
@@ -150,7 +150,7 @@ class _Process:
     def _run(self) -> None:
         while True:
             with self._changed:
-                for owner in [o for o, pool in self._pools.items() if time.monotonic() - pool.asked_at > IDLE_S]:
+                for owner in [owner for owner, pool in self._pools.items() if pool.idle_until.passed]:
                     self._pools.pop(owner).drop()
                 if not self._pools:
                     self._thread = None

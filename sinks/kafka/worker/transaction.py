@@ -21,9 +21,9 @@ from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, Reply, Transaction
 from tpc.sinks.kafka.cluster.connection import logger, reason_of
 from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.markers import group_metadata
-from tpc.sinks.kafka.cluster.patience import until
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.sinks.kafka.worker.producer_pool import acquire
+from tpc.support.deadlines import Deadline, until
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, TopicPartition
@@ -89,11 +89,11 @@ class OpenTransaction:
 
         Raises `TransientError` when the brokers take nothing for the whole timeout, and what a refused row raises.
         """
-        deadline = time.monotonic() + self._settings.timeout_s
+        deadline = Deadline(self._settings.timeout_s)
         while (waiting := len(self.source.producer)) >= before:
             self._client("produce", lambda: self.source.producer.poll(0.05))
             self._raise_failure()
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 raise self._transient(f"the brokers took no row for {self._settings.timeout_s:g} s")
         return waiting
 
@@ -150,9 +150,9 @@ class OpenTransaction:
 
         Earlier ones may say -1/-1, the id is not assigned yet, or be older than the last acknowledgement.
         """
-        deadline = time.monotonic() + self._settings.timeout_s
+        deadline = Deadline(self._settings.timeout_s)
         report = None
-        while time.monotonic() < deadline:
+        while not deadline.passed:
             self._client("statistics", lambda: self.source.producer.poll(_STATISTICS_S))
             if self.source.statistics is None:
                 continue

@@ -21,9 +21,9 @@ from tpc.errors import CorruptionError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Marker, Outcome, Verdict
 from tpc.sinks.files.committer import FileCommitter
-from tpc.sinks.files.disk import put_if_absent
 from tpc.sinks.files.layout import newest_manifest
 from tpc.sinks.files.sink import FileSink, committed_files, committed_paths, read_manifests
+from tpc.support.durable_files import put_if_absent
 
 JOB = PipelineId("job")
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])

@@ -15,8 +15,8 @@ from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Committer, Marker, Verdict
 from tpc.sinks.files import owners as files_owners
-from tpc.sinks.files.disk import put_if_absent
 from tpc.sinks.files.sink import FileSink
+from tpc.support.durable_files import put_if_absent
 
 JOB = PipelineId("job")
 OTHER = PipelineId("other", 3)
