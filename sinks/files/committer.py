@@ -19,10 +19,10 @@ from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
 from tpc.sinks.files.formats import check_schema
-from tpc.sinks.files.layout import EXTENSIONS, Layout, handle_of, newest_manifest
+from tpc.sinks.files.layout import EXTENSIONS, Layout, handle_of, newest_epoch, newest_manifest
 from tpc.sinks.files.manifest import FileManifest, read_manifest
 from tpc.sinks.files.owners import Owners
-from tpc.sinks.files.publish import NO_EPOCH, commit_epoch
+from tpc.sinks.files.publish import publish_epoch
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
 from tpc.support.deadlines import within
 from tpc.support.durable_files import in_words, make_directories, put_if_absent, remove, sync
@@ -102,12 +102,7 @@ class FileCommitter(Committer):
 
     def hint(self) -> JSONObject:
         """The newest published epoch: the evidence for a lost branch."""
-        return {"after": self._ask("reading the newest manifest", lambda: self.newest_epoch(self.pipeline))}
-
-    def newest_epoch(self, pipeline: PipelineId) -> int:
-        """The newest epoch that this sink published for an incarnation; `NO_EPOCH` if none."""
-        path = newest_manifest(self.layout.manifests_of(pipeline, self.sink.name))
-        return NO_EPOCH if path is None else int(path.stem)
+        return {"after": self._ask("reading the newest manifest", lambda: newest_epoch(self._manifests))}
 
     # A decided epoch -------------------------------------------------------------------------------------------
 
@@ -116,7 +111,7 @@ class FileCommitter(Committer):
         outcomes: dict[Handle, Outcome] = {}
         for epoch in sorted({committable.handle.epoch for committable in committables}):
             branches = [committable for committable in committables if committable.handle.epoch == epoch]
-            outcomes.update(commit_epoch(self, branches))
+            outcomes.update(publish_epoch(self.layout, branches, self.sink.timeout_s))
         return [outcomes[committable.handle] for committable in committables]
 
     # What nobody decided ---------------------------------------------------------------------------------------
@@ -169,8 +164,12 @@ class FileCommitter(Committer):
         return None if manifest is None else Marker(manifest.epoch, max(file.handle for file in manifest.files))
 
     def _newest(self) -> FileManifest | None:
-        path = newest_manifest(self.layout.manifests_of(self.pipeline, self.sink.name))
+        path = newest_manifest(self._manifests)
         return None if path is None else read_manifest(path, self.layout.root)
+
+    @property
+    def _manifests(self) -> Path:
+        return self.layout.manifests_of(self.pipeline, self.sink.name)
 
     def owner(self) -> Owner | None:
         """The newest file in this sink's owner directory. Raises `CorruptionError` when it is damaged."""

@@ -22,6 +22,8 @@ from tpc.handles import Handle, PipelineId
 OWN = "_tpc"
 EXTENSIONS = {"parquet": ".parquet", "json": ".json", "csv": ".csv"}
 _LEVEL = 1000
+NO_EPOCH = -1
+"""Stands for the epoch of a manifest that is not there."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,12 @@ class Layout:
 def newest_manifest(directory: Path) -> Path | None:
     """The manifest with the greatest epoch below a sink's manifest directory: three listings at best."""
     return next(iter(_manifests_from_the_newest(directory)), None)
+
+
+def newest_epoch(directory: Path) -> int:
+    """The greatest epoch that has a manifest below a sink's manifest directory; `NO_EPOCH` if none has."""
+    newest = newest_manifest(directory)
+    return NO_EPOCH if newest is None else int(newest.stem)
 
 
 def _manifests_from_the_newest(directory: Path) -> Iterator[Path]:

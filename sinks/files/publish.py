@@ -11,33 +11,26 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tpc.errors import CorruptionError
 from tpc.handles import Handle
 from tpc.sink import Committable, Outcome, Verdict
+from tpc.sinks.files.layout import Layout, newest_epoch
 from tpc.sinks.files.manifest import manifest_bytes, read_manifest
 from tpc.support.deadlines import within
 from tpc.support.durable_files import in_words, put_if_absent, remove_interrupted_puts, sync
 
-if TYPE_CHECKING:
-    from tpc.sinks.files.committer import FileCommitter
 
-NO_EPOCH = -1
-"""Stands for the epoch of a manifest that is not there."""
-
-
-def commit_epoch(committer: FileCommitter, branches: Sequence[Committable]) -> dict[Handle, Outcome]:
-    """The outcome of every branch; all of them of one epoch."""
+def publish_epoch(layout: Layout, branches: Sequence[Committable], timeout_s: float) -> dict[Handle, Outcome]:
+    """The outcome of every branch; all of them of one epoch and sink."""
     try:
-        outcome = within(committer.sink.timeout_s, lambda: _publish(committer, branches), waiting_for="the file system")
+        outcome = within(timeout_s, lambda: _publish(layout, branches), waiting_for="the file system")
     except OSError as error:
         outcome = Outcome(Verdict.UNKNOWN, in_words(error))
     return {branch.handle: outcome for branch in branches}
 
 
-def _publish(committer: FileCommitter, branches: Sequence[Committable]) -> Outcome:
-    layout = committer.layout
+def _publish(layout: Layout, branches: Sequence[Committable]) -> Outcome:
     handle = branches[0].handle
     manifest = layout.manifest(handle.pipeline, handle.sink, handle.epoch)
     if manifest.exists():
@@ -46,7 +39,7 @@ def _publish(committer: FileCommitter, branches: Sequence[Committable]) -> Outco
         # An empty mount point looks like a directory from which everything was lost.
         return Outcome(Verdict.UNKNOWN, f"{layout.identity} is not there: is the file system mounted?")
     for branch in branches:
-        answer = _moved(committer, branch)
+        answer = _moved(layout, branch)
         if answer is not None:
             return answer
     sync(layout.root)
@@ -73,21 +66,21 @@ def _published_before(path: Path, root: Path, branches: Sequence[Committable]) -
     )
 
 
-def _moved(committer: FileCommitter, branch: Committable) -> Outcome | None:
+def _moved(layout: Layout, branch: Committable) -> Outcome | None:
     """Bring a staged file to its place; an outcome if that cannot be done."""
     name = str(branch.data["file"])
-    staged, target = committer.layout.staging / name, committer.layout.root / name
+    staged, target = layout.staging / name, layout.root / name
     try:
         size_bytes = staged.stat().st_size
     except FileNotFoundError:
-        return _gone(committer, branch, target)
+        return _gone(layout, branch, target)
     if size_bytes != branch.size_bytes:
         return Outcome(Verdict.REFUSED, f"{staged} has {size_bytes} bytes, {branch.size_bytes} were prepared")
     os.rename(staged, target)  # noqa: PTH104  Path.rename is the same; the name says what the protocol does
     return None
 
 
-def _gone(committer: FileCommitter, branch: Committable, target: Path) -> Outcome | None:
+def _gone(layout: Layout, branch: Committable, target: Path) -> Outcome | None:
     """Nothing is staged: the file was renamed before, or it is lost."""
     try:
         with target.open("rb") as file:
@@ -95,7 +88,8 @@ def _gone(committer: FileCommitter, branch: Committable, target: Path) -> Outcom
             while block := file.read(1024 * 1024):
                 digest.update(block)
     except FileNotFoundError:
-        newest, expected = committer.newest_epoch(branch.handle.pipeline), branch.data.get("after")
+        newest = newest_epoch(layout.manifests_of(branch.handle.pipeline, branch.handle.sink))
+        expected = branch.data.get("after")
         if newest != expected:
             what = f"{target.name} is gone and the newest manifest is of epoch {newest}, not {expected} as at prepare"
             return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?", contradiction=True)

@@ -9,11 +9,11 @@ the other operations are applied all the same, and a later apply finishes what i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tpc.errors import TransientError
-from tpc.sinks.mongo.connection import Client, Document, DocumentCollection, retried
+from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
 from tpc.sinks.mongo.operations import (
     Refusal,
     Stamp,
@@ -23,14 +23,12 @@ from tpc.sinks.mongo.operations import (
     read_targets,
     target_id,
 )
+from tpc.sinks.mongo.transactions import RefusedError
 from tpc.sinks.mongo.values import hashable
-from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from pymongo.client_session import ClientSession
     from pymongo.errors import BulkWriteError
-
-Result = TypeVar("Result")
 
 OPERATIONS_PER_WRITE = 500
 ROUNDS = 5
@@ -48,14 +46,6 @@ REFUSALS: Mapping[int, str] = {
     17420: "document larger than 16 MB",
 }
 """Codes of write errors that come back whenever the same operation meets the same target (MongoDB error codes)."""
-
-
-class RefusedError(Exception):
-    """Ends a transaction whose operations the server will never take; stays inside the committer."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.reason)
-        self.refusal = refusal
 
 
 def apply_guarded(target: DocumentCollection, parts: Iterable[Sequence[Document]], stamp: Stamp) -> Refusal | None:
@@ -159,48 +149,6 @@ def apply_in_transaction(
             if refusal is not None:
                 raise RefusedError(refusal) from error
             raise
-
-
-def run_transaction(client: Client, body: Callable[[ClientSession], Result], timeout_s: float) -> Result:
-    """Run `body` in a transaction and commit it, all of it again after a TransientTransactionError.
-
-    PyMongo's own `with_transaction` goes on for 120 s; this gives up after `timeout_s` with the last error. An
-    unknown commit result is retried as a commit (MongoDB manual, "Transactions in Applications").
-    """
-    from pymongo.errors import PyMongoError
-    from pymongo.read_concern import ReadConcern
-    from pymongo.write_concern import WriteConcern
-
-    deadline = Deadline(timeout_s)
-    while True:
-        with client.start_session() as session:
-            session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", j=True))
-            try:
-                result = body(session)
-                _commit(session, deadline)
-            except PyMongoError as error:
-                if session.in_transaction:
-                    session.abort_transaction()
-                if not error.has_error_label("TransientTransactionError") or deadline.passed:
-                    raise
-            except RefusedError:
-                session.abort_transaction()
-                raise
-            else:
-                return result
-
-
-def _commit(session: ClientSession, deadline: Deadline) -> None:
-    from pymongo.errors import PyMongoError
-
-    while True:
-        try:
-            session.commit_transaction()
-        except PyMongoError as error:
-            if not error.has_error_label("UnknownTransactionCommitResult") or deadline.passed:
-                raise
-        else:
-            return
 
 
 def _chunks(parts: Iterable[Sequence[Document]]) -> Iterable[Sequence[Document]]:

@@ -11,8 +11,8 @@ from tpc.errors import ConfigurationError, TransientError
 from tpc.merge import MergeHow, MergePlan
 from tpc.settings import resolve
 from tpc.sink import CheckContext
-from tpc.sinks.mongo.connection import DocumentDatabase, in_words, runs_transactions
-from tpc.sinks.mongo.markers import MARKERS
+from tpc.sinks.mongo.connection import Client, DocumentDatabase, in_words, runs_transactions
+from tpc.sinks.mongo.markers import MARKERS, Markers
 from tpc.sinks.mongo.outbox import OUTBOX
 from tpc.sinks.mongo.owners import OWNERS
 from tpc.sinks.mongo.values import GUARDS, fault_of_name, fault_of_type, is_number, is_scalar
@@ -20,7 +20,6 @@ from tpc.sinks.mongo.values import GUARDS, fault_of_name, fault_of_type, is_numb
 if TYPE_CHECKING:
     import pyarrow
 
-    from tpc.sinks.mongo.committer import MongoCommitter
     from tpc.sinks.mongo.sink import MongoSink
 
 logger = logging.getLogger(__name__)
@@ -30,27 +29,27 @@ PROBE = "tpc-check"
 UNAUTHORIZED, AUTHENTICATION_FAILED = 13, 18
 
 
-def check(committer: MongoCommitter, context: CheckContext) -> None:
+def check(sink: MongoSink, client: Client, context: CheckContext) -> None:
     """Raise `ConfigurationError` for what would fail later; make the collections; log the guarantee."""
     from tpc.sinks.mongo.sink import MongoSink
 
-    sink = committer.sink
     _check_columns(sink, context.schema)
     for peer in context.peers:
         if isinstance(peer, MongoSink):
             _check_peer(sink, peer)
     with explained(sink):
-        transactions = runs_transactions(committer.client)
+        transactions = runs_transactions(client)
         if sink.mode == "transaction" and not transactions:
             raise ConfigurationError(
                 "the MongoDB server is standalone and has no transactions",
                 sink=sink.name,
                 remedy="make it a replica set (one member will do), or pass mode='guarded' (eventually atomic).",
             )
-        _make_collections(sink, committer.database)
-        _try_to_write(sink, committer.database)
-        committer.markers.installation()
-        unique = _unique_indexes(sink, committer.database)
+        database = client[sink.database_name()]
+        _make_collections(sink, database)
+        _try_to_write(sink, database)
+        Markers(database[MARKERS]).installation()
+        unique = _unique_indexes(sink, database)
     if unique:
         logger.warning(
             "sink %s: collection %s has unique indexes %s: an operation that violates one is found only when a "
@@ -59,7 +58,7 @@ def check(committer: MongoCommitter, context: CheckContext) -> None:
         )
     guarantee = (
         "atomic: each epoch is one transaction"
-        if committer.transactional(0)
+        if transactions and sink.mode != "guarded"
         else "eventually atomic: readers see an epoch arrive document by document, each exactly once"
     )
     logger.info("sink %s: MongoDB collection %s, %s", sink.name, sink.collection, guarantee)

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tpc.errors import ConfigurationError, CorruptionError
+from tpc.errors import ConfigurationError, CorruptionError, TpcError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
-from tpc.sinks.mongo.commit_epoch import NO_EPOCH, commit_epoch
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Verdict
+from tpc.sinks.mongo.commit_epoch import NO_EPOCH, EpochCommit
 from tpc.sinks.mongo.connection import (
     Client,
-    DocumentCollection,
     DocumentDatabase,
     connect,
     runs_transactions,
@@ -26,13 +25,11 @@ from tpc.sinks.mongo.connection import (
 from tpc.sinks.mongo.markers import MARKERS, EpochMarker, Markers, marker_id_of
 from tpc.sinks.mongo.outbox import OUTBOX, Outbox
 from tpc.sinks.mongo.owners import OWNERS, Owners, owner_of
+from tpc.sinks.mongo.transactions import MAX_TRANSACTION_OPERATIONS, fits_a_transaction
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
 
 if TYPE_CHECKING:
     from tpc.sinks.mongo.sink import MongoSink
-
-MAX_TRANSACTION_OPERATIONS = 10_000
-"""MongoDB ends a transaction after 60 s and advises to keep it to thousands of documents."""
 
 
 class MongoCommitter(Committer):
@@ -83,7 +80,7 @@ class MongoCommitter(Committer):
         """Refuse what would fail later; makes the collections and says which guarantee runs. See `check`."""
         from tpc.sinks.mongo.check import check
 
-        check(self, context)
+        check(self.sink, self.client, context)
 
     def identity(self) -> str:
         """The installation's uuid (kept in the marker collection), database and collection."""
@@ -103,12 +100,12 @@ class MongoCommitter(Committer):
             return self.sink.mode == "transaction"
         if self._transactions is None:
             self._transactions = runs_transactions(self.client)
-        return self._transactions and operations <= MAX_TRANSACTION_OPERATIONS
+        return self._transactions and fits_a_transaction(operations)
 
     def verify(self, committables: Sequence[Committable]) -> None:
         """Refuse an epoch that mode 'transaction' could not apply in one."""
         operations = sum(committable.rows for committable in committables)
-        if self.sink.mode == "transaction" and operations > MAX_TRANSACTION_OPERATIONS:
+        if self.sink.mode == "transaction" and not fits_a_transaction(operations):
             raise ConfigurationError(
                 f"{operations} operations are too many for one MongoDB transaction ({MAX_TRANSACTION_OPERATIONS})",
                 sink=self.sink.name,
@@ -121,15 +118,27 @@ class MongoCommitter(Committer):
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
         """Apply decided branches, epoch by epoch in order; what fails is UNKNOWN and can be committed again."""
+        try:
+            epoch_commit = self._epoch_commit
+        except TpcError as error:  # the uri's variable is gone
+            return [Outcome(Verdict.UNKNOWN, error.what)] * len(committables)
         outcomes: dict[Handle, Outcome] = {}
         for epoch in sorted({committable.handle.epoch for committable in committables}):
-            outcomes.update(commit_epoch(self, [c for c in committables if c.handle.epoch == epoch]))
+            branches = [committable for committable in committables if committable.handle.epoch == epoch]
+            outcomes.update(epoch_commit.commit(branches))
         return [outcomes[committable.handle] for committable in committables]
 
     @property
-    def target(self) -> DocumentCollection:
-        """The collection that the rows go to."""
-        return self.database[self.sink.collection]
+    def _epoch_commit(self) -> EpochCommit:
+        return EpochCommit(
+            self.client,
+            self.database[self.sink.collection],
+            self.outbox,
+            self.markers,
+            is_append=self.sink.merge is None,
+            is_transactional=self.transactional,
+            timeout_s=self.sink.timeout_s,
+        )
 
     # What nobody decided ---------------------------------------------------------------------------------------
 

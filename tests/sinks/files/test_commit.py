@@ -21,7 +21,7 @@ from tpc.errors import CorruptionError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Marker, Outcome, Verdict
 from tpc.sinks.files.committer import FileCommitter
-from tpc.sinks.files.layout import newest_manifest
+from tpc.sinks.files.layout import newest_epoch, newest_manifest
 from tpc.sinks.files.sink import FileSink, committed_files, committed_paths, read_manifests
 from tpc.support.durable_files import put_if_absent
 
@@ -40,6 +40,10 @@ class Branches:
         self.committer = committer
         self.committer.identity()
         self.root, self.staging = path, path / "_tpc" / "staging"
+
+    @property
+    def manifests(self) -> Path:
+        return self.committer.layout.manifests_of(self.pipeline, "files")
 
     def handle(self, epoch: int, partition: int = 0, attempt: int = 0, generation: int = 1) -> Handle:
         return Handle(self.pipeline, generation, "files", epoch, partition, attempt)
@@ -327,7 +331,7 @@ def test_pipelines_and_incarnations_share_a_directory(branches: Branches) -> Non
     others = [Branches(branches.root, pipeline=pipeline) for pipeline in (PipelineId("job", 2), PipelineId("job-2"))]
     for number, one in enumerate([branches, *others]):
         one.apply([str(number)], 0)
-        assert one.committer.newest_epoch(one.pipeline) == 0
+        assert newest_epoch(one.manifests) == 0
     assert branches.read() == ["0", "1", "2"]
     assert len(committed_files(str(branches.root), pipeline="job")) == 2
     assert len(committed_files(str(branches.root), pipeline="job-2", sink="files")) == 1
@@ -339,13 +343,13 @@ def test_epochs_are_listed_in_order_across_directories(branches: Branches) -> No
     for epoch in epochs:
         branches.apply([str(epoch)], epoch)
     assert [manifest.epoch for manifest in read_manifests(str(branches.root))] == epochs
-    assert branches.committer.newest_epoch(JOB) == 1_000_001
+    assert newest_epoch(branches.manifests) == 1_000_001
 
 
 def test_an_empty_directory_made_for_a_manifest_hides_no_older_one(branches: Branches) -> None:
     branches.apply(["a"], 999)
     branches.committer.layout.manifest(JOB, "files", 1000).parent.mkdir(parents=True)
-    assert branches.committer.newest_epoch(JOB) == 999
+    assert newest_epoch(branches.manifests) == 999
 
 
 def test_the_newest_manifest_is_found_without_listing_the_history(branches: Branches, monkeypatch: Any) -> None:

@@ -16,10 +16,10 @@ from tests.sinks.mongo.branches import Branches, tallies
 from tests.support.mongo_database import MongoDatabase
 from tpc.errors import ConfigurationError
 from tpc.sink import Verdict
-from tpc.sinks.mongo import committer as mongo_committer
-from tpc.sinks.mongo.apply import RefusedError, run_transaction
+from tpc.sinks.mongo import transactions
 from tpc.sinks.mongo.connection import runs_transactions
 from tpc.sinks.mongo.operations import Refusal
+from tpc.sinks.mongo.transactions import RefusedError, run_transaction
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_one_lost_branch_makes_the_whole_epoch_lost(branches: Branches) -> None:
 def test_an_epoch_too_large_for_a_transaction_is_refused_before_the_decision(
     mongo: MongoDatabase, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(mongo_committer, "MAX_TRANSACTION_OPERATIONS", 1)
+    monkeypatch.setattr(transactions, "MAX_TRANSACTION_OPERATIONS", 1)
     committable = Branches(mongo).prepare(tallies(A=1, B=1), 4)
     with pytest.raises(ConfigurationError, match="too many for one MongoDB transaction") as raised:
         Branches(mongo, mode="transaction").committer.verify([committable])
