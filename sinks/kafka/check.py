@@ -11,11 +11,10 @@ from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.worker.rows import Layout
 
 if TYPE_CHECKING:
-    from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
-    from tpc.sinks.kafka.sink import KafkaSink
+    from tpc.sinks.kafka.transactional_sink import TransactionalSink
 
 
-def check_sink(cluster: KafkaCluster, sink: KafkaSink, context: CheckContext) -> None:
+def check_topics(cluster: KafkaCluster, sink: TransactionalSink, context: CheckContext) -> None:
     """Columns and topics. EndTxn version and timeouts are checked where the facts are found.
 
     Raises `ConfigurationError`.
@@ -35,7 +34,7 @@ def check_sink(cluster: KafkaCluster, sink: KafkaSink, context: CheckContext) ->
             )
 
 
-def check_reachable(sink: KafkaSink | KafkaOffsetsSink, context: CheckContext) -> None:
+def check_reachable(sink: TransactionalSink, context: CheckContext) -> None:
     """The cluster answers and takes the login."""
     try:
         require_login(sink.connection, sink.timeout_s)

@@ -10,9 +10,8 @@ from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.settings import Env
-from tpc.sink import Committer, Limit, Sink, Writer
-from tpc.sinks.kafka.cluster.connection import Connection
-from tpc.sinks.kafka.limits import KAFKA_LIMITS
+from tpc.sink import Committer, Limit, Writer
+from tpc.sinks.kafka.transactional_sink import KAFKA_LIMITS, TransactionalSink
 
 if TYPE_CHECKING:
     import pyarrow
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-class KafkaSink(Sink):
+class KafkaSink(TransactionalSink):
     """Rows of an epoch as messages of Kafka transactions, one per task, that readers see when the epoch is decided.
 
     Columns follow Spark's own Kafka sink: `key` and `value` (string or binary), `headers`
@@ -45,7 +44,6 @@ class KafkaSink(Sink):
     """
 
     kind = "kafka"
-    commits_first = True
     limits: Mapping[Limit, str] = MappingProxyType(
         {
             **KAFKA_LIMITS,
@@ -67,19 +65,20 @@ class KafkaSink(Sink):
         timeout_s: float = 30.0,
         marker_topic: str | None = None,
     ) -> None:
-        super().__init__(name if name is not None else "kafka" if topic is None else f"kafka-{topic}")
+        super().__init__(
+            name if name is not None else "kafka" if topic is None else f"kafka-{topic}",
+            servers=servers,
+            client=client,
+            transaction_timeout_s=transaction_timeout_s,
+            timeout_s=timeout_s,
+        )
         if compression not in COMPRESSIONS:
             raise ConfigurationError(
                 f"Kafka has no compression {compression!r}", sink=self.name, remedy=f"use one of {COMPRESSIONS}."
             )
-        if timeout_s <= 0 or (transaction_timeout_s is not None and transaction_timeout_s <= 0):
-            raise ConfigurationError("a timeout must be more than 0 seconds", sink=self.name, remedy="raise it.")
         self.topic = topic
-        self.connection = Connection(servers, dict(client or {}))
         self.epoch_header = epoch_header
         self.compression = compression
-        self.transaction_timeout_s = transaction_timeout_s
-        self.timeout_s = timeout_s
         self.marker_topic = marker_topic if marker_topic is not None else topic
 
     def __repr__(self) -> str:
@@ -89,7 +88,7 @@ class KafkaSink(Sink):
         """A writer for one branch; its transaction begins with the first row."""
         from tpc.sinks.kafka.worker.writer import KafkaWriter
 
-        return KafkaWriter(self, handle, schema, hint)
+        return KafkaWriter(self, handle, schema, hint, epoch_header=self.epoch_header)
 
     def committer(self, pipeline: PipelineId) -> Committer:
         """The driver's half."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tpc.json import JSONObject
+from tpc.sink import Committable
+
 NONE = "NONE"
 """The broker's answer when it did what was asked."""
 
@@ -36,6 +39,21 @@ class Transaction:
     producer_id: int
     producer_epoch: int
     endtxn_version: int
+
+    @classmethod
+    def of(cls, committable: Committable) -> Transaction:
+        """The transaction that a committable names; the inverse of `data`."""
+        data = committable.data
+        return cls(committable.resource, data["producer_id"], data["producer_epoch"], data["endtxn_version"])
+
+    @property
+    def data(self) -> JSONObject:
+        """What a committable carries of it beside its resource, which is the id."""
+        return {
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+            "endtxn_version": self.endtxn_version,
+        }
 
 
 @dataclass(frozen=True)

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
-from tpc.handles import Handle
+from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable
 from tpc.sinks.kafka.driver.committer import TransactionCommitter
 from tpc.sinks.kafka.offsets.writer import SCHEMA, KafkaOffsetsWriter, offsets_batch
+from tpc.sinks.kafka.transactional_sink import TransactionalSink
 from tpc.support.deadlines import patiently
-
-if TYPE_CHECKING:
-    from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 
 
 class KafkaOffsetsCommitter(TransactionCommitter):
-    """Commits, aborts and lists the offset branches of one pipeline, and makes them."""
+    """Commits, aborts and lists the offset branches of one pipeline, and makes them, for consumer group `group`."""
 
-    _sink: KafkaOffsetsSink
+    def __init__(self, sink: TransactionalSink, pipeline: PipelineId, *, group: str) -> None:
+        super().__init__(sink, pipeline)
+        self._group = group
 
     def check_target(self, context: CheckContext) -> None:
         """Nobody consumes with the group. The schema of the pipeline's rows plays no part."""
         # The first question about a group on a new cluster is answered "not coordinator": its topic is being made.
-        members = patiently(lambda: self._cluster.group_members(self._sink.group), self._sink.timeout_s)
+        members = patiently(lambda: self._cluster.group_members(self._group), self._sink.timeout_s)
         if members:
             raise ConfigurationError(
-                f"consumer group {self._sink.group!r} has members: {', '.join(members)}",
+                f"consumer group {self._group!r} has members: {', '.join(members)}",
                 pipeline=str(context.pipeline),
                 sink=self._sink.name,
                 remedy="stop them, or give the pipeline a group of its own.",
@@ -42,6 +41,8 @@ class KafkaOffsetsCommitter(TransactionCommitter):
         Called again with the same offsets and another handle it replaces a lost branch. `hint` is `hint()` when not
         given. Raises `TransientError`; the branch is then aborted.
         """
-        writer = KafkaOffsetsWriter(self._sink, handle, SCHEMA, self.hint() if hint is None else hint)
+        writer = KafkaOffsetsWriter(
+            self._sink, handle, SCHEMA, self.hint() if hint is None else hint, group=self._group
+        )
         writer.write(offsets_batch(offsets))
         return writer.prepare()

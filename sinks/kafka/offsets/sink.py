@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.settings import Env
-from tpc.sink import Limit, Sink, Writer
-from tpc.sinks.kafka.cluster.connection import Connection
-from tpc.sinks.kafka.limits import KAFKA_LIMITS
+from tpc.sink import Writer
+from tpc.sinks.kafka.transactional_sink import TransactionalSink
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
 
 
-class KafkaOffsetsSink(Sink):
+class KafkaOffsetsSink(TransactionalSink):
     """Commits the offsets of Kafka sources to consumer group `group` of the cluster at `servers`.
 
     The cluster is the one the pipeline reads from. The group must have no members: it is the pipeline's own.
@@ -31,11 +30,6 @@ class KafkaOffsetsSink(Sink):
     """
 
     kind = "kafka-offsets"
-    commits_first = True
-    limits: Mapping[Limit, str] = KAFKA_LIMITS
-    topic = None
-    marker_topic = None
-    compression = "none"
 
     def __init__(
         self,
@@ -47,11 +41,14 @@ class KafkaOffsetsSink(Sink):
         transaction_timeout_s: float | None = None,
         timeout_s: float = 30.0,
     ) -> None:
-        super().__init__(f"offsets-{group}" if name is None else name)
+        super().__init__(
+            f"offsets-{group}" if name is None else name,
+            servers=servers,
+            client=client,
+            transaction_timeout_s=transaction_timeout_s,
+            timeout_s=timeout_s,
+        )
         self.group = group
-        self.connection = Connection(servers, dict(client or {}))
-        self.transaction_timeout_s = transaction_timeout_s
-        self.timeout_s = timeout_s
 
     def __repr__(self) -> str:
         return f"KafkaOffsetsSink(group={self.group!r}, name={self.name!r}, {self.connection!r})"
@@ -60,13 +57,13 @@ class KafkaOffsetsSink(Sink):
         """A writer of one branch; its rows are (topic: string, partition: int, offset: long), on the driver only."""
         from tpc.sinks.kafka.offsets.writer import KafkaOffsetsWriter
 
-        return KafkaOffsetsWriter(self, handle, schema, hint)
+        return KafkaOffsetsWriter(self, handle, schema, hint, group=self.group)
 
     def committer(self, pipeline: PipelineId) -> KafkaOffsetsCommitter:
         """The driver's half, which also prepares the branches."""
         from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
 
-        return KafkaOffsetsCommitter(self, pipeline)
+        return KafkaOffsetsCommitter(self, pipeline, group=self.group)
 
     def describe(self) -> Mapping[str, str]:
         """Settings for people, without credentials."""

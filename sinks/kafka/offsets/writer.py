@@ -15,7 +15,7 @@ from tpc.sinks.kafka.worker.transaction import OpenTransaction
 from tpc.sinks.kafka.worker.writer import producer_settings
 
 if TYPE_CHECKING:
-    from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
+    from tpc.sinks.kafka.transactional_sink import TransactionalSink
 
 SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
 """One row per partition of a source: the offset is that of the next record to read."""
@@ -32,11 +32,14 @@ def offsets_batch(offsets: Mapping[str, Mapping[int, int]]) -> pa.RecordBatch:
 
 
 class KafkaOffsetsWriter(Writer):
-    """One branch of offsets. The marker names the first partition written, which is known to exist."""
+    """One branch of offsets, for `group`. The marker names the first partition written, which is known to exist."""
 
-    def __init__(self, sink: KafkaOffsetsSink, handle: Handle, schema: pa.Schema, hint: JSONObject) -> None:
+    def __init__(
+        self, sink: TransactionalSink, handle: Handle, schema: pa.Schema, hint: JSONObject, *, group: str
+    ) -> None:
         check_offsets_schema(schema)
         self._sink = sink
+        self._group = group
         self._handle = handle
         self._hint = hint
         self._offsets: list[tuple[str, int, int]] = []
@@ -53,10 +56,10 @@ class KafkaOffsetsWriter(Writer):
 
         if not self._offsets:
             return None
-        settings = producer_settings(self._sink, self._hint, None)
+        settings = producer_settings(self._sink, self._hint)
         self._open = OpenTransaction(self._handle, settings, self._hint.get("released", {}))
         try:
-            self._open.send_offsets([TopicPartition(*offset) for offset in self._offsets], self._sink.group)
+            self._open.send_offsets([TopicPartition(*offset) for offset in self._offsets], self._group)
         except BaseException:
             self._open.abort()
             raise

@@ -6,63 +6,31 @@ that any process can end the transaction. After that the producer is let go; the
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpc import failpoints
-from tpc.errors import ConfigurationError, DataError, TpcError, TransientError
+from tpc.errors import TpcError, TransientError
 from tpc.handles import Handle
-from tpc.sink import Committable, describe_row
+from tpc.sink import Committable
 from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, Reply, Transaction
 from tpc.sinks.kafka.cluster.connection import logger, reason_of
 from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.markers import group_metadata
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.sinks.kafka.worker.producer_pool import acquire
+from tpc.sinks.kafka.worker.refused_row import error_of_row
+from tpc.sinks.kafka.worker.statistics import Report
 from tpc.support.deadlines import Deadline, until
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, TopicPartition
+    from confluent_kafka import TopicPartition
 
 T = TypeVar("T")
 
 _STATISTICS_S = 0.005
-
-
-def transaction_of(committable: Committable) -> Transaction:
-    """The transaction that a committable of this sink names."""
-    data = committable.data
-    return Transaction(committable.resource, data["producer_id"], data["producer_epoch"], data["endtxn_version"])
-
-
-@dataclass(frozen=True)
-class Report:
-    """What librdkafka's statistics tell of the transaction of a producer that is used for one only."""
-
-    producer_id: int
-    producer_epoch: int
-    is_open: bool
-    acknowledged: int
-    """Rows: librdkafka numbers those of each partition from 1, and tells the last that was acknowledged.
-
-    One that is answered as a duplicate of an earlier send is not told; brokers of today answer those as taken.
-    """
-
-    @classmethod
-    def of(cls, statistics: str) -> Report:
-        """From the JSON that librdkafka hands over."""
-        told = json.loads(statistics)
-        partitions = [partition for topic in told["topics"].values() for partition in topic["partitions"].values()]
-        return cls(
-            producer_id=told["eos"]["producer_id"],
-            producer_epoch=told["eos"]["producer_epoch"],
-            is_open=told["eos"]["txn_state"] == "InTransaction",
-            acknowledged=sum(partition["acked_msgid"] for partition in partitions),
-        )
 
 
 class OpenTransaction:
@@ -129,12 +97,9 @@ class OpenTransaction:
         mark = TopicPartition(topic, partition, self.handle.epoch, metadata=str(self.handle))
         self.send_offsets([mark], name)
         report = self._report(produced)
-        data = {
-            "producer_id": report.producer_id,
-            "producer_epoch": report.producer_epoch,
-            "endtxn_version": self.source.facts.endtxn_version,
-        }
-        self._prepared = Committable(self.handle, name, rows, size_bytes, data)
+        version = self.source.facts.endtxn_version
+        transaction = Transaction(name, report.producer_id, report.producer_epoch, version)
+        self._prepared = Committable(self.handle, name, rows, size_bytes, transaction.data)
         self.source.let_go()
         return self._prepared
 
@@ -165,7 +130,7 @@ class OpenTransaction:
     def _raise_failure(self) -> None:
         if self.source.first_failure is not None:
             error, message = self.source.first_failure
-            raise self._refused_row(error, message.key(), message.topic())
+            raise error_of_row(self.handle, error, message.key(), message.topic())
 
     def refusal(self, error: Exception, key: Any) -> TpcError:
         """The error for what `produce` raised on the row with `key`. A row refused earlier comes first."""
@@ -173,30 +138,10 @@ class OpenTransaction:
 
         if self.source.first_failure is not None:
             first, message = self.source.first_failure
-            return self._refused_row(first, message.key(), message.topic())
+            return error_of_row(self.handle, first, message.key(), message.topic())
         if isinstance(error, KafkaException):
-            return self._refused_row(error.args[0], key, None)
+            return error_of_row(self.handle, error.args[0], key, None)
         return self._transient(f"Kafka transaction {self.source.name}: {reason_of(error)}")
-
-    def _refused_row(self, error: KafkaError, key: Any, topic: str | None) -> TpcError:
-        """A row that was not taken: the user's fault if it is about the row, nobody's if it is about the moment."""
-        from confluent_kafka import KafkaError
-
-        columns = {
-            KafkaError.MSG_SIZE_TOO_LARGE: "value",
-            KafkaError.INVALID_RECORD: "key",
-            KafkaError.UNKNOWN_TOPIC_OR_PART: "topic",
-            KafkaError._UNKNOWN_TOPIC: "topic",
-            KafkaError._UNKNOWN_PARTITION: "partition",
-        }
-        row = describe_row({"key": key, "topic": topic}, ("key",) if topic is None else ("key", "topic"))
-        if error.code() in columns:
-            what = f"Kafka does not take the row with {row}: {error.str()}"
-            return DataError(what, column=columns[error.code()], key=key, **self._where)
-        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            what = f"this user may not write to topic {topic}"
-            return ConfigurationError(what, remedy="grant it Write on the topic.", **self._where)
-        return self._transient(f"Kafka did not take the row with {row}: {error.str()}")
 
     def abort(self) -> None:
         """Undo the branch, prepared or not; a second call does nothing. Raises `TransientError` when it cannot."""
@@ -210,7 +155,7 @@ class OpenTransaction:
 
     def _abort_prepared(self, committable: Committable) -> None:
         with closing(TransactionClient(self._settings.connection, self._settings.timeout_s)) as client:
-            reply = client.end([transaction_of(committable)], commit=False)[0]
+            reply = client.end([Transaction.of(committable)], commit=False)[0]
         if reply.name != NONE:
             raise self._transient(f"Kafka did not abort the prepared transaction {committable.resource}: {reply}")
 
@@ -257,8 +202,5 @@ class OpenTransaction:
             raise self._transient(f"Kafka transaction {self.source.name}: {what}: {reason_of(error)}") from error
 
     def _transient(self, what: str) -> TransientError:
-        return TransientError(what, **self._where)
-
-    @property
-    def _where(self) -> dict[str, Any]:
-        return {"pipeline": str(self.handle.pipeline), "epoch": self.handle.epoch, "sink": self.handle.sink}
+        handle = self.handle
+        return TransientError(what, pipeline=str(handle.pipeline), epoch=handle.epoch, sink=handle.sink)

@@ -20,7 +20,7 @@ from tpc.sinks.kafka.worker.rows import Layout
 from tpc.sinks.kafka.worker.transaction import OpenTransaction
 
 if TYPE_CHECKING:
-    from tpc.sinks.kafka.sink import KafkaSink
+    from tpc.sinks.kafka.transactional_sink import TransactionalSink
 
 POLL_EVERY_ROWS = 8192
 """How often delivery reports are served while rows are produced."""
@@ -29,26 +29,34 @@ ROOM_ROWS = 250_000
 """Production pauses when librdkafka's queue (500,000 rows) is full, until it holds fewer than this."""
 
 
-def producer_settings(sink: Any, hint: JSONObject, topic: str | None) -> ProducerSettings:
+def producer_settings(sink: TransactionalSink, hint: JSONObject) -> ProducerSettings:
     """What the producers of a sink are made from: its settings, and the driver's facts of the cluster in the hint.
 
-    Without a hint the facts are asked for here. `sink` is a `KafkaSink` or a `KafkaOffsetsSink`.
+    Without a hint the facts are asked for here.
     """
     facts = Facts.of_hint(hint) or find_facts(
-        sink.connection, topic=topic, transaction_timeout_s=sink.transaction_timeout_s, timeout_s=sink.timeout_s
+        sink.connection, topic=sink.topic, transaction_timeout_s=sink.transaction_timeout_s, timeout_s=sink.timeout_s
     )
     return ProducerSettings(sink.connection, facts, sink.compression, sink.timeout_s)
 
 
 class KafkaWriter(Writer):
-    """One branch. Errors name sink, epoch, column and the row's key."""
+    """One branch. Errors name sink, epoch, column and the row's key. `epoch_header`: see `KafkaSink`."""
 
-    def __init__(self, sink: KafkaSink, handle: Handle, schema: pa.Schema, hint: JSONObject) -> None:
+    def __init__(
+        self,
+        sink: TransactionalSink,
+        handle: Handle,
+        schema: pa.Schema,
+        hint: JSONObject,
+        *,
+        epoch_header: str | None,
+    ) -> None:
         self._sink = sink
         self._handle = handle
         self._layout = Layout.of(schema, sink.topic)
         self._hint = hint
-        self._epoch_header = None if sink.epoch_header is None else (sink.epoch_header, str(handle.epoch).encode())
+        self._epoch_header = None if epoch_header is None else (epoch_header, str(handle.epoch).encode())
         self._open: OpenTransaction | None = None
         self._partitions: dict[str, int] = {}
         self._rows = 0
@@ -59,7 +67,7 @@ class KafkaWriter(Writer):
         if batch.num_rows == 0:
             return
         if self._open is None:
-            settings = producer_settings(self._sink, self._hint, self._sink.topic)
+            settings = producer_settings(self._sink, self._hint)
             self._open = OpenTransaction(self._handle, settings, self._hint.get("released", {}))
         self._check_topics(batch)
         keys, values = self._layout.keys(batch), self._layout.values(batch)

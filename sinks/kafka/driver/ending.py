@@ -1,0 +1,154 @@
+"""How the driver ends transactions that workers have prepared: EndTxn, then the evidence or the fence.
+
+Needs nothing but committables. What an answer means for a branch is judged in `verdicts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tpc.errors import HistoryMismatchError, TransientError
+from tpc.handles import Handle, PipelineId
+from tpc.sink import Committable, InDoubt, Outcome, Verdict
+from tpc.sinks.kafka.cluster.answers import (
+    ENDING,
+    NONE,
+    NOT_FOUND,
+    RETRIABLE,
+    UNANSWERED,
+    Description,
+    Reply,
+    Transaction,
+)
+from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
+from tpc.sinks.kafka.cluster.markers import Markers
+from tpc.sinks.kafka.driver.verdicts import verdict_of_evidence, verdict_of_reply
+from tpc.support.deadlines import patiently, until
+
+BRIEFLY_S = 5.0
+"""How long `commit` and `abort` ask again while a coordinator moves or ends a transaction: milliseconds, normally."""
+
+GONE = frozenset({NONE, "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", NOT_FOUND})
+"""Answers to an abort after which nothing of the branch is open."""
+
+
+class TransactionEnding:
+    """Commits and aborts branches of one sink of one pipeline.
+
+    `transaction_timeout_ms` is asked for what an id gets when it is fenced.
+    """
+
+    def __init__(
+        self,
+        client: TransactionClient,
+        markers: Markers,
+        pipeline: PipelineId,
+        sink: str,
+        *,
+        timeout_s: float,
+        transaction_timeout_ms: Callable[[], int],
+    ) -> None:
+        self._client = client
+        self._markers = markers
+        self._pipeline = pipeline
+        self._name = sink
+        self._timeout_s = timeout_s
+        self._transaction_timeout_ms = transaction_timeout_ms
+
+    def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+        """All EndTxn requests at once; ambiguous answers are settled by marker and description."""
+        transactions = [Transaction.of(committable) for committable in committables]
+        replies = self._end(transactions, commit=True)
+        outcomes = [verdict_of_reply(reply) for reply in replies]
+        open_questions = [index for index, outcome in enumerate(outcomes) if outcome is None]
+        names = [transactions[index].transactional_id for index in open_questions]
+        try:
+            committed = patiently(lambda: self._markers.committed(names), BRIEFLY_S)
+            described = patiently(lambda: self._client.describe(names), BRIEFLY_S)
+        except TransientError as error:
+            doubt = Outcome(Verdict.UNKNOWN, f"the evidence could not be asked for: {error.what}")
+            return [doubt if outcome is None else outcome for outcome in outcomes]
+        return [
+            outcome
+            if outcome is not None
+            else verdict_of_evidence(
+                committables[index].handle,
+                transactions[index],
+                replies[index],
+                committed[transactions[index].transactional_id],
+                described.get(transactions[index].transactional_id, Reply(NOT_FOUND)),
+            )
+            for index, outcome in enumerate(outcomes)
+        ]
+
+    def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
+        """Undo branches and shut their writers out.
+
+        EndTxn 5 ends exactly the transaction a committable names and raises its epoch. Of a branch in doubt only the
+        id is known, and EndTxn 3 and 4 leave the epoch as it is, so that late rows would open it again: these are
+        fenced. Raises `HistoryMismatchError` when a branch turns out to be committed.
+        """
+        prepared = [branch for branch in branches if isinstance(branch, Committable)]
+        exact = [branch for branch in prepared if Transaction.of(branch).endtxn_version >= 5]
+        replies = self._end([Transaction.of(branch) for branch in exact], commit=False)
+        for one, reply in zip(exact, replies, strict=True):
+            self._judge_abort(one, reply)
+        for branch in branches:
+            if branch not in exact:
+                self._fence(branch.resource)
+
+    def _judge_abort(self, branch: Committable, reply: Reply) -> None:
+        if reply.name in GONE:
+            return
+        if reply.name == "INVALID_TXN_STATE":
+            if str(branch.handle) not in self._markers.committed([branch.resource])[branch.resource]:
+                return
+            raise HistoryMismatchError(
+                f"branch {branch.handle} was to be aborted and is committed",
+                pipeline=str(self._pipeline),
+                epoch=branch.handle.epoch,
+                sink=self._name,
+                remedy="find out who committed it: another coordinator on a copied log, or somebody by hand.",
+            )
+        raise self._transient(branch.handle, f"Kafka did not abort {branch.resource}: {reply}")
+
+    def _fence(self, transactional_id: str) -> None:
+        """Abort what is open under an id, until it is described as done."""
+        timeout_ms = self._transaction_timeout_ms()
+
+        def done() -> bool:
+            described = patiently(lambda: self._client.describe([transactional_id]), BRIEFLY_S)
+            description = described.get(transactional_id, Reply(NOT_FOUND))
+            if isinstance(description, Description) and description.state == "Ongoing":
+                self._client.fence(transactional_id, timeout_ms)
+                return False
+            if isinstance(description, Description):
+                return description.state not in ENDING
+            return description.name == NOT_FOUND
+
+        if not until(done, self._timeout_s):
+            raise TransientError(
+                f"Kafka did not abort the transaction {transactional_id} within {self._timeout_s:g} s",
+                pipeline=str(self._pipeline),
+                sink=self._name,
+            )
+
+    def _end(self, transactions: Sequence[Transaction], *, commit: bool) -> list[Reply]:
+        """EndTxn for all; answers that pass within milliseconds are asked for again, briefly."""
+        replies = [Reply(UNANSWERED)] * len(transactions)
+        left = list(range(len(transactions)))
+
+        def settled() -> bool:
+            nonlocal left
+            answers = self._client.end([transactions[index] for index in left], commit=commit)
+            for index, answer in zip(left, answers, strict=True):
+                replies[index] = answer
+            left = [index for index in left if replies[index].name in RETRIABLE]
+            return not left
+
+        if left:
+            until(settled, BRIEFLY_S)
+        return replies
+
+    def _transient(self, handle: Handle, what: str) -> TransientError:
+        return TransientError(what, pipeline=str(self._pipeline), epoch=handle.epoch, sink=self._name)

@@ -1,0 +1,51 @@
+"""What the descriptions of both Kafka sinks have in common: all that worker, driver and check need to know of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tpc.errors import ConfigurationError
+from tpc.settings import Env
+from tpc.sink import Limit, Sink
+from tpc.sinks.kafka.cluster.connection import Connection
+
+KAFKA_LIMITS: Mapping[Limit, str] = MappingProxyType(
+    {
+        Limit.MARKERS_EXPIRE: "Kafka forgets markers and owner entries, which are offsets of groups without members,"
+        " after offsets.retention.minutes without a change: 7 days by default.",
+        Limit.OWNER_NOT_FENCED: "Kafka cannot compare and set an offset: of two coordinators that write the owner entry"
+        " at one moment both succeed, and the later writer's stays.",
+    }
+)
+"""What of the contract no Kafka sink can keep, in sentences for users."""
+
+
+class TransactionalSink(Sink):
+    """A sink whose branches are Kafka transactions.
+
+    - `topic`: the topic of all rows; None where rows name theirs, or there are none.
+    - `marker_topic`: the topic that markers and owner entries name; None: a branch's first topic, and Kafka's own.
+    """
+
+    commits_first = True
+    limits: Mapping[Limit, str] = KAFKA_LIMITS
+    topic: str | None = None
+    marker_topic: str | None = None
+    compression = "none"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        servers: str | Env,
+        client: Mapping[str, str | Env] | None,
+        transaction_timeout_s: float | None,
+        timeout_s: float,
+    ) -> None:
+        super().__init__(name)
+        if timeout_s <= 0 or (transaction_timeout_s is not None and transaction_timeout_s <= 0):
+            raise ConfigurationError("a timeout must be more than 0 seconds", sink=self.name, remedy="raise it.")
+        self.connection = Connection(servers, dict(client or {}))
+        self.transaction_timeout_s = transaction_timeout_s
+        self.timeout_s = timeout_s
