@@ -8,7 +8,7 @@ from tpc.errors import ConfigurationError, TransientError
 from tpc.sink import CheckContext
 from tpc.sinks.kafka.cluster.login import require_login
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
-from tpc.sinks.kafka.worker.rows import Layout
+from tpc.sinks.kafka.worker.messages import Layout
 
 if TYPE_CHECKING:
     from tpc.sinks.kafka.transactional_sink import TransactionalSink

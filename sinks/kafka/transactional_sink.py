@@ -8,7 +8,7 @@ from types import MappingProxyType
 from tpc.errors import ConfigurationError
 from tpc.settings import Env
 from tpc.sink import Limit, Sink
-from tpc.sinks.kafka.cluster.connection import Connection
+from tpc.sinks.kafka.connection_settings import Connection
 
 KAFKA_LIMITS: Mapping[Limit, str] = MappingProxyType(
     {

@@ -1,7 +1,7 @@
 """The executor's half of the MongoDB sink: rows become operations, operations become parts of the outbox.
 
 Memory is bounded by one part (8 MB). Before a part goes to the outbox its targets are read, so that what can be
-refused is refused before the epoch is decided (`targets`).
+refused is refused before the epoch is decided (`refused_operations`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tpc.sink import Committable, Writer, describe_row
 from tpc.sinks.mongo.connection import Document, shared, transient
 from tpc.sinks.mongo.operations import described, insert_operation, merge_operation
 from tpc.sinks.mongo.outbox import MAX_OPERATION_BYTES, OUTBOX, Outbox, PartBuffer, part_id
-from tpc.sinks.mongo.targets import refuse_impossible
+from tpc.sinks.mongo.refused_operations import refuse_impossible
 from tpc.sinks.mongo.values import converter, fault_of_key, fault_of_name, fault_of_type, hashable
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tpc.sinks.postgres.types import SqlType
+from tpc.sinks.postgres.column_types import SqlType
 from tpc.support.bounded_connection import BoundedConnection
 
 

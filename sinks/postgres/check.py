@@ -1,6 +1,6 @@
 """What the PostgreSQL sink refuses before the first epoch, each refusal with its remedy.
 
-Looks at server, table, columns, privileges and the other sinks of the pipeline; then lets `setup` make the
+Looks at server, table, columns, privileges and the other sinks of the pipeline; then lets `own_tables` make the
 sink's own tables. What cannot be known here: a trigger that touches a temporary table (PREPARE TRANSACTION refuses
 such a branch, with the server's words) and constraints that depend on rows.
 """
@@ -14,13 +14,13 @@ import psycopg
 from tpc.errors import ConfigurationError
 from tpc.merge import MergeHow
 from tpc.sink import CheckContext
-from tpc.sinks.postgres import tables
+from tpc.sinks.postgres import statements
 from tpc.sinks.postgres.catalog import Table, lacks_column_privilege, read_table
+from tpc.sinks.postgres.column_types import refusal
 from tpc.sinks.postgres.connection import borrowed, connection_settings
 from tpc.sinks.postgres.errors import said
-from tpc.sinks.postgres.setup import set_up
+from tpc.sinks.postgres.own_tables import set_up
 from tpc.sinks.postgres.sink import PostgresSink
-from tpc.sinks.postgres.types import refusal
 from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _server(sink: PostgresSink) -> tuple[str, str]:
 
 
 def _found_table(connection: BoundedConnection, sink: PostgresSink) -> Table:
-    table = read_table(connection, tables.table(sink, sink.table).as_string(connection))
+    table = read_table(connection, statements.table(sink, sink.table).as_string(connection))
     if table is None:
         raise _refuse(
             sink,
@@ -222,7 +222,7 @@ def _check_sharing(connection: BoundedConnection, sink: PostgresSink, context: C
     for peer in _in_same_database(sink, context):
         if sink.merge is None and peer.merge is None:
             continue
-        regclass = tables.table(peer, peer.table).as_string(connection)
+        regclass = statements.table(peer, peer.table).as_string(connection)
         row = connection.execute("SELECT to_regclass(%s)::oid", [regclass]).fetchone()
         if row is not None and row[0] == table.oid:
             raise _refuse(

@@ -18,7 +18,7 @@ from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Verdict
-from tpc.sinks.postgres import tables
+from tpc.sinks.postgres import statements
 from tpc.sinks.postgres.check import check, identity
 from tpc.sinks.postgres.connection import borrowed, close_idle
 from tpc.sinks.postgres.errors import BUSY_GID, MISSING_GID, said
@@ -104,7 +104,7 @@ class PostgresCommitter(Committer):
 
     def _commit_one(self, connection: BoundedConnection, committable: Committable) -> Outcome:
         try:
-            _finish(connection, tables.commit_prepared(committable.resource))
+            _finish(connection, statements.commit_prepared(committable.resource))
         except psycopg.Error as error:
             if error.sqlstate != MISSING_GID:
                 return Outcome(Verdict.UNKNOWN, said(error))
@@ -117,7 +117,7 @@ class PostgresCommitter(Committer):
 
     def _without_gid(self, connection: BoundedConnection, committable: Committable) -> Outcome:
         handle = committable.handle
-        if connection.execute(tables.marker_of(self._sink, handle)).fetchone():
+        if connection.execute(statements.marker_of(self._sink, handle)).fetchone():
             return Outcome(Verdict.ALREADY, "the gid is absent, the branch's marker row is there")
         newest = self._newest(connection, handle.pipeline)
         shown = newest.epoch if newest is not None else None
@@ -142,7 +142,7 @@ class PostgresCommitter(Committer):
 
     def _abort_one(self, connection: BoundedConnection, gid: str) -> None:
         try:
-            _finish(connection, tables.rollback_prepared(gid))
+            _finish(connection, statements.rollback_prepared(gid))
         except psycopg.Error as error:
             if error.sqlstate != MISSING_GID:
                 raise
@@ -171,7 +171,7 @@ class PostgresCommitter(Committer):
             raise ConfigurationError(
                 f"the owner entries of other pipelines cannot be read: {said(error)}",
                 sink=self._sink.name,
-                remedy=f"GRANT SELECT ON every table {tables.OWNERS} of this database, and USAGE ON its schema.",
+                remedy=f"GRANT SELECT ON every table {statements.OWNERS} of this database, and USAGE ON its schema.",
             ) from error
         except psycopg.Error as error:
             raise self._transient("could not list the prepared branches of all pipelines", error) from error
@@ -193,7 +193,7 @@ class PostgresCommitter(Committer):
             raise self._transient("could not read the newest marker", error) from error
 
     def _newest(self, connection: BoundedConnection, pipeline: PipelineId) -> Marker | None:
-        row = connection.execute(tables.newest_marker(self._sink, pipeline)).fetchone()
+        row = connection.execute(statements.newest_marker(self._sink, pipeline)).fetchone()
         if row is None:
             return None
         handle = Handle.parse(row[0])
@@ -237,7 +237,7 @@ class PostgresCommitter(Committer):
             return
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
-                connection.execute(tables.prune_markers(self._sink, self._pipeline, epoch))
+                connection.execute(statements.prune_markers(self._sink, self._pipeline, epoch))
         except psycopg.Error as error:
             logger.warning("sink %s: old markers were not pruned: %s", self._sink.name, said(error))
 
@@ -250,7 +250,7 @@ class PostgresCommitter(Committer):
 
 
 def _in_doubt(gid: str) -> InDoubt:
-    handle = tables.handle_of(gid)
+    handle = statements.handle_of(gid)
     return InDoubt(gid, handle.pipeline, handle.generation, handle.sink, handle.epoch)
 
 

@@ -1,6 +1,6 @@
 """Arrow batches as the CSV that COPY reads, and the way back from a line of that CSV to its row.
 
-Which Arrow types reach this module is decided by `types`; everything else is refused before.
+Which Arrow types reach this module is decided by `column_types`; everything else is refused before.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from psycopg import sql
 
 from tpc.handles import PipelineId
 from tpc.sink import Owner
-from tpc.sinks.postgres import tables
+from tpc.sinks.postgres import statements
 from tpc.sinks.postgres.catalog import read_table
-from tpc.sinks.postgres.setup import make_tables, owners_table
+from tpc.sinks.postgres.own_tables import make_tables, owners_table
 from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _IN_EVERY_SCHEMA = """
 def read_owner(connection: BoundedConnection, sink: PostgresSink, pipeline: PipelineId) -> Owner | None:
     """The entry of a sink of this incarnation. Raises `psycopg.errors.UndefinedTable` before the first entry."""
     statement = sql.SQL("SELECT generation, nonce, since FROM {} WHERE {}").format(
-        tables.table(sink, tables.OWNERS), tables.own(sink, pipeline)
+        statements.table(sink, statements.OWNERS), statements.own(sink, pipeline)
     )
     row = connection.execute(statement).fetchone()
     return None if row is None else Owner(*row)
@@ -46,7 +46,7 @@ def replace_owner(
     make_tables(connection, sink, [owners_table(sink)])
     statement = _insert(sink, pipeline, owner) if before is None else _update(sink, pipeline, owner, before)
     with connection.transaction():
-        connection.execute(tables.limits(sink))
+        connection.execute(statements.limits(sink))
         connection.execute("SET LOCAL synchronous_commit = on")
         return connection.execute(statement).rowcount == 1
 
@@ -56,8 +56,8 @@ def _insert(sink: PostgresSink, pipeline: PipelineId, owner: Owner) -> sql.Compo
         "INSERT INTO {} AS stored ({}) VALUES ({}) ON CONFLICT (pipeline, incarnation, sink)"
         " DO UPDATE SET since = excluded.since WHERE {}"
     ).format(
-        tables.table(sink, tables.OWNERS),
-        tables.columns(tables.OWNER_COLUMNS),
+        statements.table(sink, statements.OWNERS),
+        statements.columns(statements.OWNER_COLUMNS),
         sql.SQL(", ").join(
             map(
                 sql.Literal,
@@ -70,11 +70,11 @@ def _insert(sink: PostgresSink, pipeline: PipelineId, owner: Owner) -> sql.Compo
 
 def _update(sink: PostgresSink, pipeline: PipelineId, owner: Owner, before: Owner) -> sql.Composed:
     return sql.SQL("UPDATE {} AS stored SET generation = {}, nonce = {}, since = {} WHERE {} AND ({} OR {})").format(
-        tables.table(sink, tables.OWNERS),
+        statements.table(sink, statements.OWNERS),
         sql.Literal(owner.generation),
         sql.Literal(owner.nonce),
         sql.Literal(owner.since),
-        tables.own(sink, pipeline),
+        statements.own(sink, pipeline),
         _is_term(before),
         _is_term(owner),
     )
@@ -93,12 +93,14 @@ def read_all_owners(connection: BoundedConnection) -> dict[OwnerKey, Owner]:
     had none.
     """
     found: dict[OwnerKey, Owner] = {}
-    for (schema,) in connection.execute(_IN_EVERY_SCHEMA, [tables.OWNERS]).fetchall():
-        name = sql.Identifier(schema, tables.OWNERS)
+    for (schema,) in connection.execute(_IN_EVERY_SCHEMA, [statements.OWNERS]).fetchall():
+        name = sql.Identifier(schema, statements.OWNERS)
         there = read_table(connection, name.as_string(connection))
-        if there is None or set(there.columns) != set(tables.OWNER_COLUMNS):
+        if there is None or set(there.columns) != set(statements.OWNER_COLUMNS):
             continue  # somebody else's table of that name
-        rows = connection.execute(sql.SQL("SELECT {} FROM {}").format(tables.columns(tables.OWNER_COLUMNS), name))
+        rows = connection.execute(
+            sql.SQL("SELECT {} FROM {}").format(statements.columns(statements.OWNER_COLUMNS), name)
+        )
         for pipeline, incarnation, sink, generation, nonce, since in rows:
             key, owner = (PipelineId(pipeline, incarnation), sink), Owner(generation, nonce, since)
             if key not in found or found[key].since < since:

@@ -17,7 +17,7 @@ from tpc.errors import TpcError
 from tpc.handles import DELIMITER, Handle
 from tpc.merge import MergePlan
 from tpc.sink import describe_row
-from tpc.sinks.postgres import errors, tables
+from tpc.sinks.postgres import errors, statements
 from tpc.sinks.postgres.copy_csv import column_with_nul, described, row_of_line, value_at
 from tpc.support.bounded_connection import BoundedConnection
 
@@ -80,7 +80,7 @@ class Refusal:
     def of_prepare(self) -> TpcError:
         """The end of the branch failed: marker, or PREPARE TRANSACTION, which checks deferred constraints."""
         self._ask("ROLLBACK")
-        if self.error.diag.table_name == tables.MARKERS:
+        if self.error.diag.table_name == statements.MARKERS:
             return errors.marked_before(self.error, self.handle)
         if not errors.is_row_refused(self.error):
             return self._other("while the branch was prepared", None)
@@ -131,14 +131,14 @@ class Refusal:
         while low < high:
             middle = (low + high) // 2
             try:
-                self.connection.execute(tables.merge(self.sink, plan, written, self.handle, middle))
+                self.connection.execute(statements.merge(self.sink, plan, written, self.handle, middle))
                 low = middle + 1
             except psycopg.Error as error:
                 if not errors.is_row_refused(error):
                     return self._key_in_detail()
                 high = middle
             self._ask(UNDO_MERGE)
-        found = self._ask(tables.staged_key(self.sink, plan, written, self.handle, low - 1))
+        found = self._ask(statements.staged_key(self.sink, plan, written, self.handle, low - 1))
         return describe_row(dict(zip(plan.key, found[0], strict=True)), plan.key) if found else None
 
     # Questions -------------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class Refusal:
 
     @property
     def _table(self) -> str:
-        return tables.table(self.sink, self.sink.table).as_string(self.connection)
+        return statements.table(self.sink, self.sink.table).as_string(self.connection)
 
     def _ask(self, query: str | sql.Composed, parameters: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         try:

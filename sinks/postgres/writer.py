@@ -15,7 +15,7 @@ from tpc.errors import StateMachineError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
-from tpc.sinks.postgres import tables
+from tpc.sinks.postgres import statements
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
 from tpc.sinks.postgres.copy_csv import csv_of
 from tpc.sinks.postgres.errors import MISSING_GID, failed
@@ -39,8 +39,8 @@ class PostgresWriter(Writer):
         self._hint = hint
         self._plan = sink.plan_for(schema.names)
         self._columns = sink.written(schema.names)
-        self._into = sink.table if self._plan is None else tables.staging_name(sink, self._columns)
-        self._copy = tables.copy_into(sink, self._into, self._columns)
+        self._into = sink.table if self._plan is None else statements.staging_name(sink, self._columns)
+        self._copy = statements.copy_into(sink, self._into, self._columns)
         self._connection: PooledConnection | None = None
         self._maybe_prepared: str | None = None
         self._ended = False
@@ -69,7 +69,7 @@ class PostgresWriter(Writer):
         if self._connection is None:
             try:
                 self._connection = borrow(self._sink.dsn, self._sink.timeout_s)
-                self._connection.execute(tables.begin(self._sink, self._handle))
+                self._connection.execute(statements.begin(self._sink, self._handle))
             except psycopg.Error as error:
                 self._let_go()
                 raise failed(error, "when a branch was begun", self._handle) from error
@@ -82,12 +82,12 @@ class PostgresWriter(Writer):
         if connection is None:
             return None
         self._merge(connection)
-        gid = tables.gid_of(self._handle, connection.database_oid)
+        gid = statements.gid_of(self._handle, connection.database_oid)
         try:
-            connection.execute(tables.mark(self._sink, self._handle))
+            connection.execute(statements.mark(self._sink, self._handle))
             failpoints.hit_branch("pass.flushed", self._handle)
             self._maybe_prepared = gid
-            connection.execute(tables.prepare(gid))
+            connection.execute(statements.prepare(gid))
         except psycopg.Error as error:
             refused = Refusal(error, connection, self._sink, self._handle).of_prepare()
             self._let_go()
@@ -101,8 +101,8 @@ class PostgresWriter(Writer):
             return
         try:
             connection.execute(SAVE_BEFORE_MERGE)
-            connection.execute(tables.merge(self._sink, self._plan, self._columns, self._handle))
-            connection.execute(tables.empty_staging(self._sink, self._columns, self._handle))
+            connection.execute(statements.merge(self._sink, self._plan, self._columns, self._handle))
+            connection.execute(statements.empty_staging(self._sink, self._columns, self._handle))
         except psycopg.Error as error:
             refusal = Refusal(error, connection, self._sink, self._handle)
             refused = refusal.of_merge(self._plan, self._columns, self._rows)
@@ -116,7 +116,7 @@ class PostgresWriter(Writer):
             return
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
-                connection.execute(tables.rollback_prepared(self._maybe_prepared))
+                connection.execute(statements.rollback_prepared(self._maybe_prepared))
         except psycopg.Error as error:
             if error.sqlstate != MISSING_GID:
                 raise failed(error, "when a branch was undone", self._handle) from error

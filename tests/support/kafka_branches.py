@@ -13,8 +13,8 @@ from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, Outcome, Sink, Writer
 from tpc.sinks.kafka.cluster.answers import Description, Reply
-from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.group_offsets import Offset, group_offsets
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.support.deadlines import patiently
 

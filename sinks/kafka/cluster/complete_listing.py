@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.group_offsets import group_offsets
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
 
 GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"

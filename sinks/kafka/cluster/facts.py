@@ -7,9 +7,9 @@ from typing import Any
 
 from tpc.errors import ConfigurationError
 from tpc.json import JSONObject
-from tpc.sinks.kafka.cluster.connection import Connection
-from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
+from tpc.sinks.kafka.connection_settings import Connection
 
 LIBRDKAFKA_MAX_TIMEOUT_MS = 2**31 - 1
 """The largest `transaction.timeout.ms` that librdkafka takes, 24.8 days."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError, TransientError
-from tpc.sinks.kafka.cluster.connection import Connection, reason_of
+from tpc.sinks.kafka.connection_settings import Connection, reason_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -16,11 +16,11 @@ from tpc.handles import Handle, PipelineId
 from tpc.sink import Marker
 from tpc.sinks.kafka.cluster.answers import ENDING, Description
 from tpc.sinks.kafka.cluster.complete_listing import require_all_groups
-from tpc.sinks.kafka.cluster.connection import librdkafka_log
-from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.group_offsets import Offset, group_offsets
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
+from tpc.sinks.kafka.connection_settings import librdkafka_log
 from tpc.support.deadlines import until
 
 _PLACEHOLDER = "tpc-group-of-a-marker"

@@ -20,8 +20,8 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from tpc.errors import TransientError
 from tpc.sinks.kafka.cluster.answers import NONE, Reply
-from tpc.sinks.kafka.cluster.connection import Connection
 from tpc.sinks.kafka.cluster.login import require_login
+from tpc.sinks.kafka.connection_settings import Connection
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """The driver's half of the Kafka sinks: one class that hands each call of the contract to the module it is about.
 
-Ending transactions: `ending`, with `verdicts`. What is open: `open_transactions`. What goes after an epoch: `pruning`.
+Ending transactions: `ending`, with `verdicts`. What is open: `in_doubt`. What goes after an epoch: `pruning`.
 What is checked before the first one: `tpc.sinks.kafka.check`. Which sinks there are: `topic_committer` and
 `tpc.sinks.kafka.offsets.committer`.
 """
@@ -18,13 +18,13 @@ from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
 from tpc.sinks.kafka.check import check_reachable
 from tpc.sinks.kafka.cluster.answers import NOT_FOUND, Reply, Transaction
-from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
 from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactional_ids import ReleasedIds
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.ending import TransactionEnding
-from tpc.sinks.kafka.driver.open_transactions import OpenTransactions
+from tpc.sinks.kafka.driver.in_doubt import OpenTransactions
 from tpc.sinks.kafka.driver.owners import Owners
 from tpc.sinks.kafka.driver.pruning import Pruning
 from tpc.support.deadlines import patiently

@@ -20,8 +20,8 @@ from tpc.sinks.kafka.cluster.answers import (
     Reply,
     Transaction,
 )
-from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.markers import Markers
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.verdicts import verdict_of_evidence, verdict_of_reply
 from tpc.support.deadlines import patiently, until
 

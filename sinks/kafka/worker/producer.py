@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
-from tpc.sinks.kafka.cluster.connection import Connection, logger, reason_of
 from tpc.sinks.kafka.cluster.facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+from tpc.sinks.kafka.connection_settings import Connection, logger, reason_of
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:

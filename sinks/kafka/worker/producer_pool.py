@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import Handle, PipelineId
-from tpc.sinks.kafka.cluster.connection import logger
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId, is_released
+from tpc.sinks.kafka.connection_settings import logger
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.support.deadlines import Deadline
 

@@ -15,8 +15,8 @@ from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer, describe_row
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
+from tpc.sinks.kafka.worker.messages import Layout
 from tpc.sinks.kafka.worker.producer import ProducerSettings
-from tpc.sinks.kafka.worker.rows import Layout
 from tpc.sinks.kafka.worker.transaction import OpenTransaction
 
 if TYPE_CHECKING:

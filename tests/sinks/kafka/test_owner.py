@@ -16,11 +16,11 @@ from tpc.chaos.servers.kafka import KafkaServer
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import PipelineId
 from tpc.sink import Committer, Limit, Marker, Owner
-from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.group_offsets import Offset, commit_offset, group_offsets
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.raw_requests import RawClient
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.owners import owner_group
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.sinks.kafka.sink import KafkaSink

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from tpc.errors import ConfigurationError
-from tpc.sinks.postgres import tables
+from tpc.sinks.postgres import statements
 from tpc.sinks.postgres.catalog import Table, lacks_privilege, read_table
 from tpc.sinks.postgres.errors import is_locked, said
 from tpc.support.bounded_connection import BoundedConnection
@@ -47,16 +47,19 @@ class OwnTable:
 def owners_table(sink: PostgresSink) -> OwnTable:
     """The table of owner entries, which a coordinator needs before it asks `check`."""
     rights = ("INSERT", "SELECT", "UPDATE")
-    return OwnTable(tables.OWNERS, tables.create_owners(sink), tables.OWNER_COLUMNS, rights=rights)
+    return OwnTable(statements.OWNERS, statements.create_owners(sink), statements.OWNER_COLUMNS, rights=rights)
 
 
 def set_up(connection: BoundedConnection, sink: PostgresSink, target: Table, written: Sequence[str]) -> None:
     """Make owners, markers and staging, or see that those there fit. Raises as `make_tables` does."""
-    wanted = [owners_table(sink), OwnTable(tables.MARKERS, tables.create_markers(sink), tables.MARKER_COLUMNS)]
+    wanted = [
+        owners_table(sink),
+        OwnTable(statements.MARKERS, statements.create_markers(sink), statements.MARKER_COLUMNS),
+    ]
     if sink.merge is not None:
         types = {name: target.columns[name].type.text for name in written}
-        ddl = tables.create_staging(sink, types)
-        wanted.append(OwnTable(tables.staging_name(sink, written), ddl, [tables.HANDLE_COLUMN, *types], types))
+        ddl = statements.create_staging(sink, types)
+        wanted.append(OwnTable(statements.staging_name(sink, written), ddl, [statements.HANDLE_COLUMN, *types], types))
     make_tables(connection, sink, wanted)
 
 
@@ -77,15 +80,15 @@ def make_tables(connection: BoundedConnection, sink: PostgresSink, wanted: Seque
 
 
 def _make(connection: BoundedConnection, sink: PostgresSink, own: OwnTable) -> None:
-    regclass = tables.table(sink, own.name).as_string(connection)
+    regclass = statements.table(sink, own.name).as_string(connection)
     there = read_table(connection, regclass)
     if not own.is_there(there):
         with connection.transaction():
-            connection.execute(tables.limits(sink))
+            connection.execute(statements.limits(sink))
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [ONE_AT_A_TIME])
             there = read_table(connection, regclass)
             if there is not None and own.types is not None and not own.is_there(there):
-                connection.execute(sql.SQL("DROP TABLE {}").format(tables.table(sink, own.name)))
+                connection.execute(sql.SQL("DROP TABLE {}").format(statements.table(sink, own.name)))
                 there = None
             if there is None:
                 _create(connection, sink, own)

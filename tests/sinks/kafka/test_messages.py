@@ -14,7 +14,7 @@ from tests.support.kafka_branches import TEXT, Branches, texts, values
 from tests.support.kafka_topics import KafkaTopics
 from tpc.errors import ConfigurationError, DataError
 from tpc.sinks.kafka.sink import KafkaSink
-from tpc.sinks.kafka.worker.rows import Layout, cells
+from tpc.sinks.kafka.worker.messages import Layout, cells
 from tpc.sinks.shared.arrow_json import json_objects
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -10,9 +10,9 @@ from tpc.handles import PipelineId
 from tpc.sink import InDoubt
 from tpc.sinks.kafka.cluster.answers import Listing
 from tpc.sinks.kafka.cluster.complete_listing import require_all_transactions
-from tpc.sinks.kafka.cluster.end_transaction import TransactionClient
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId, whole_id_pattern
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
 from tpc.support.deadlines import patiently
 
