@@ -101,7 +101,7 @@ def test_a_commit_killed_half_way_is_finished_exactly_once(branches: Branches, m
         from pymongo import monitoring
         from tpc.handles import PipelineId
         from tpc.sink import Committable
-        from tpc.sinks import mongo_apply
+        from tpc.sinks.mongo import apply
         from tpc.sinks.mongo.sink import MongoSink
 
         class KillAfterTwoWrites(monitoring.CommandListener):
@@ -114,7 +114,7 @@ def test_a_commit_killed_half_way_is_finished_exactly_once(branches: Branches, m
                     os.kill(os.getpid(), signal.SIGKILL)
 
         monitoring.register(KillAfterTwoWrites())
-        mongo_apply.OPERATIONS_PER_WRITE = 1
+        apply.OPERATIONS_PER_WRITE = 1
         sink = MongoSink("airports", uri={mongo.uri!r}, database={mongo.name!r}, key="airport",
                          merge={{"flights": "add"}}, mode="guarded")
         sink.committer(PipelineId("job")).commit([Committable.from_json(json.loads({json.dumps(committable.to_json())!r}))])

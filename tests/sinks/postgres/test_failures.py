@@ -43,7 +43,6 @@ WRITER_THAT_DIES = """
 import json, os, signal, sys
 import pyarrow as pa
 from tpc.handles import Handle
-from tpc.sinks import postgres_committer
 from tpc.sinks.postgres.sink import PostgresSink
 dsn, handle, when = sys.argv[1:]
 batch = pa.RecordBatch.from_pydict({"id": [1, 2], "n": [1, 1]})
