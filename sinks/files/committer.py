@@ -150,13 +150,13 @@ class FileCommitter(Committer):
 
     def _undecided_of_all(self) -> list[tuple[InDoubt, Owner | None]]:
         published, staged = _Published(self.layout), set(_handles(self.layout.staging, ANY_PIPELINE))
-        found = []
+        with_owners = []
         for handle in sorted(staged | set(_handles(self.layout.root, ANY_PIPELINE))):
             with suppress(CorruptionError):
                 if handle in staged or not published.settles(handle):
                     owner = Owners(self.layout.owners_of(handle.pipeline, handle.sink)).read()
-                    found.append((_in_doubt(handle), owner))
-        return found
+                    with_owners.append((_in_doubt(handle), owner))
+        return with_owners
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest manifest of this sink and incarnation. Raises `CorruptionError` when it is damaged."""

@@ -97,8 +97,8 @@ def read_manifests(
     Raises `CorruptionError` for a damaged one.
     """
     root = Path(path).absolute()
-    for found in sorted(Layout(root).manifests.glob("*/*/*/*.json")):
-        manifest = read_manifest(found, root)
+    for manifest_path in sorted(Layout(root).manifests.glob("*/*/*/*.json")):
+        manifest = read_manifest(manifest_path, root)
         if pipeline in (None, manifest.pipeline) and sink in (None, manifest.sink):
             yield manifest
 

@@ -30,15 +30,15 @@ class Owners:
 
     def replace(self, owner: Owner, before: Owner | None) -> bool:
         """Put `owner` in the place of `before`, or of itself; False when another entry stands there, or none."""
-        number, found = self._newest()
-        if not is_same_term(found, before) and not is_same_term(found, owner):
+        number, entry = self._newest()
+        if not is_same_term(entry, before) and not is_same_term(entry, owner):
             return False
         put_if_absent(self._path(number + 1), to_text(owner).encode())
-        newest, found = self._newest()
+        newest, entry = self._newest()
         for old in self._numbers():
             if old < newest - 1:
                 remove(self._path(old))
-        return is_same_term(found, owner)
+        return is_same_term(entry, owner)
 
     def _newest(self) -> tuple[int, Owner | None]:
         """Number and entry; a file that goes between listing and reading has a successor. 0 and None without one."""

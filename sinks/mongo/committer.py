@@ -165,12 +165,12 @@ class MongoCommitter(Committer):
             handles = sorted(_parsed(self.outbox.branches(ANY_PIPELINE)))
             markers = self.markers.read_all(ANY_PIPELINE) if handles else {}
             owners = self.owners.read_all() if handles else {}
-        found = []
+        with_owners = []
         for handle in handles:
             if not _settled(markers, handle):
                 with suppress(CorruptionError):
-                    found.append((_in_doubt(handle), owner_of(owners.get(marker_id_of(handle)))))
-        return found
+                    with_owners.append((_in_doubt(handle), owner_of(owners.get(marker_id_of(handle)))))
+        return with_owners
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The marker document of this sink and incarnation; it names the branches of the newest epoch."""

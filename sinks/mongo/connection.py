@@ -131,8 +131,8 @@ def in_words(error: Exception) -> str:
 
     if isinstance(error, BulkWriteError):
         details = error.details or {}
-        found = [*details.get("writeErrors", []), *details.get("writeConcernErrors", [])]
-        return f"{found[0].get('errmsg')} (code {found[0].get('code')})" if found else "bulk write failed"
+        errors = [*details.get("writeErrors", []), *details.get("writeConcernErrors", [])]
+        return f"{errors[0].get('errmsg')} (code {errors[0].get('code')})" if errors else "bulk write failed"
     if isinstance(error, OperationFailure):
         message = (error.details or {}).get("errmsg") or str(error)
         return f"{message} (code {error.code})"

@@ -44,23 +44,23 @@ class Markers:
     def installation(self) -> str:
         """The uuid of this database's installation; made by the first who asks."""
         self.collection.update_one({"_id": INSTALLATION}, {"$setOnInsert": {"uuid": str(uuid.uuid4())}}, upsert=True)
-        found = self.collection.find_one({"_id": INSTALLATION})
-        return str(found["uuid"]) if found else ""
+        installation = self.collection.find_one({"_id": INSTALLATION})
+        return str(installation["uuid"]) if installation else ""
 
     def read(self, pipeline: PipelineId, sink: str, session: ClientSession | None = None) -> EpochMarker | None:
         """The marker of a sink of this incarnation; None if it never committed."""
         wanted = {"_id": marker_id(pipeline, sink)}
         # In a transaction a broken connection is for the transaction to repeat.
-        found = (
+        document = (
             self.collection.find_one(wanted, session=session) if session else retried(self.collection.find_one, wanted)
         )
-        return None if found is None else _marker(found)
+        return None if document is None else _marker(document)
 
     def read_all(self, prefix: str) -> dict[str, EpochMarker]:
         """The markers whose `_id` begins so, e.g. with a pipeline's `name_prefix`, by `marker_id`."""
         wanted = {"_id": {"$regex": "^" + re.escape(prefix)}}
-        found = retried(lambda: list(self.collection.find(wanted)))
-        return {document["_id"]: _marker(document) for document in found}
+        documents = retried(lambda: list(self.collection.find(wanted)))
+        return {document["_id"]: _marker(document) for document in documents}
 
     def advance(
         self,

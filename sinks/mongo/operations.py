@@ -105,8 +105,8 @@ def read_targets(
 ) -> dict[Hashable, Document]:
     """The target documents of `operations` that are there, with `fields` only, by `hashable` `_id`."""
     ids = [target_id(operation) for operation in operations]
-    found = target.find({"_id": {"$in": ids}}, {"_id": 1, **dict.fromkeys(fields, 1)}, session=session)
-    return {hashable(document["_id"]): document for document in found}
+    documents = target.find({"_id": {"$in": ids}}, {"_id": 1, **dict.fromkeys(fields, 1)}, session=session)
+    return {hashable(document["_id"]): document for document in documents}
 
 
 def fields_read(operations: Iterable[Document]) -> set[str]:

@@ -64,8 +64,8 @@ class Outbox:
         try:
             retried(self.collection.insert_one, document)
         except DuplicateKeyError:
-            found = retried(self.collection.find_one, {"_id": document["_id"]}, {"sha256": 1})
-            if found is None or found.get("sha256") != digest:
+            stored = retried(self.collection.find_one, {"_id": document["_id"]}, {"sha256": 1})
+            if stored is None or stored.get("sha256") != digest:
                 raise CorruptionError(
                     f"the outbox holds other operations under {document['_id']}",
                     epoch=handle.epoch,
@@ -76,13 +76,13 @@ class Outbox:
 
     def state(self, committable: Committable) -> str | None:
         """Why a prepared branch cannot be applied: 'missing' or 'damaged'; None when all of it is there, unchanged."""
-        found, damaged, whole = 0, False, hashlib.sha256()
+        parts, damaged, whole = 0, False, hashlib.sha256()
         for part in self._parts(committable):
-            found += 1
+            parts += 1
             digest = hashlib.sha256(part["operations"]).hexdigest()
             damaged |= digest != part["sha256"]
             whole.update(bytes.fromhex(digest))
-        if found < committable.data["parts"]:
+        if parts < committable.data["parts"]:
             return "missing"
         return "damaged" if damaged or whole.hexdigest() != committable.data["sha256"] else None
 
@@ -118,8 +118,8 @@ class Outbox:
     def branches(self, prefix: str) -> list[str]:
         """The names of the branches that have parts here and begin so, e.g. with a pipeline's `name_prefix`."""
         wanted = {"_id": {"$regex": beginning_with(prefix)}}
-        found = retried(lambda: [part["_id"] for part in self.collection.find(wanted, {"_id": 1})])
-        return sorted({identifier.rpartition(DELIMITER)[0] for identifier in found})
+        identifiers = retried(lambda: [part["_id"] for part in self.collection.find(wanted, {"_id": 1})])
+        return sorted({identifier.rpartition(DELIMITER)[0] for identifier in identifiers})
 
 
 def part_id(handle: Handle | str, sequence: int) -> str:

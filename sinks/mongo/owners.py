@@ -31,8 +31,8 @@ class Owners:
 
     def read_all(self) -> dict[str, Document]:
         """The documents of every pipeline's sinks, by `marker_id`; for `owner_of`."""
-        found = retried(lambda: list(self.collection.find({"_id": {"$regex": beginning_with(ANY_PIPELINE)}})))
-        return {document["_id"]: document for document in found}
+        documents = retried(lambda: list(self.collection.find({"_id": {"$regex": beginning_with(ANY_PIPELINE)}})))
+        return {document["_id"]: document for document in documents}
 
     def replace(self, pipeline: PipelineId, sink: str, owner: Owner, before: Owner | None) -> bool:
         """Put `owner` in the place of `before`, or of itself; False when another entry stands there, or none."""

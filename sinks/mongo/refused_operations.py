@@ -28,9 +28,9 @@ def refuse_impossible(target: DocumentCollection, operations: Sequence[Document]
         if not chunk:
             continue
         fields = {GUARDS}.union(*(_columns_looked_at(operation) for operation in chunk))
-        found = retried(read_targets, target, chunk, fields)
+        targets = retried(read_targets, target, chunk, fields)
         for operation in chunk:
-            stored = found.get(hashable(target_id(operation)))
+            stored = targets.get(hashable(target_id(operation)))
             fault = stored and _fault(operation, stored)
             if fault:
                 yield operation, *fault
@@ -86,11 +86,11 @@ def _too_large(target: DocumentCollection, operations: Sequence[Document]) -> It
         size_bytes = len(bson.encode(operation))
         if size_bytes < SIZE_CHECKED_FROM_BYTES:
             continue
-        found = retried(raw.find_one, {"_id": operation["key"]})
-        if found is None:
+        target_document = retried(raw.find_one, {"_id": operation["key"]})
+        if target_document is None:
             continue
         written = {column for section in SECTIONS.values() for column in operation.get(section, ())}
-        kept = {name: value for name, value in found.items() if name not in written}
+        kept = {name: value for name, value in target_document.items() if name not in written}
         result_bytes = len(bson.encode(kept)) + size_bytes
         if result_bytes > MAX_DOCUMENT_BYTES:
             yield operation, f"the document would grow to {result_bytes} bytes; MongoDB takes 16 MB", None

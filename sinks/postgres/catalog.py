@@ -59,10 +59,10 @@ _UNIQUE_KEYS = """
 
 def read_table(connection: BoundedConnection, regclass: str) -> Table | None:
     """The table that `regclass` (a quoted name) leads to; None if there is none."""
-    found = connection.execute(_TABLE, [regclass]).fetchone()
-    if found is None:
+    relation = connection.execute(_TABLE, [regclass]).fetchone()
+    if relation is None:
         return None
-    oid, schema, name, kind, persistence, row_security = found
+    oid, schema, name, kind, persistence, row_security = relation
     columns = {row[0]: _column(row) for row in connection.execute(_COLUMNS, [oid])}
     keys = tuple(frozenset(names) for (names,) in connection.execute(_UNIQUE_KEYS, [oid]))
     return Table(oid, schema, name, kind, persistence, row_security, columns, keys)

@@ -175,12 +175,12 @@ class PostgresCommitter(Committer):
             ) from error
         except psycopg.Error as error:
             raise self._transient("could not list the prepared branches of all pipelines", error) from error
-        found = []
+        with_owners = []
         for (gid,) in gids:
             with suppress(CorruptionError):
                 branch = _in_doubt(gid)
-                found.append((branch, owners.get((branch.pipeline, branch.sink))))
-        return found
+                with_owners.append((branch, owners.get((branch.pipeline, branch.sink))))
+        return with_owners
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest row of `tpc_markers`; None also when the table is not there yet."""

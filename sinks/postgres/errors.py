@@ -111,8 +111,8 @@ def failed(error: psycopg.Error, doing: str, handle: Handle) -> TpcError:
 
 def copy_line(error: psycopg.Error, table: str) -> tuple[int, str] | None:
     """The line that COPY into `table` was at, and the rest of that context; None if the error tells no line."""
-    found = re.search(rf"^COPY {re.escape(table)}, \D*(\d+)(.*)$", error.diag.context or "", re.MULTILINE)
-    return (int(found[1]), found[2]) if found else None
+    context = re.search(rf"^COPY {re.escape(table)}, \D*(\d+)(.*)$", error.diag.context or "", re.MULTILINE)
+    return (int(context[1]), context[2]) if context else None
 
 
 def refused_column(error: psycopg.Error, rest: str, columns: Sequence[str]) -> str | None:
@@ -123,5 +123,5 @@ def refused_column(error: psycopg.Error, rest: str, columns: Sequence[str]) -> s
 
 def detail_values(error: psycopg.Error) -> tuple[list[str], str] | None:
     """Columns and values of a detail like `Key (origin, hour)=(JFK, 5) already exists.`"""
-    found = re.search(r"\((.*?)\)=\((.*)\)", error.diag.message_detail or "")
-    return ([name.strip().strip('"') for name in found[1].split(",")], found[2]) if found else None
+    detail = re.search(r"\((.*?)\)=\((.*)\)", error.diag.message_detail or "")
+    return ([name.strip().strip('"') for name in detail[1].split(",")], detail[2]) if detail else None

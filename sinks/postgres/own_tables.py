@@ -37,11 +37,11 @@ class OwnTable:
     types: Mapping[str, str] | None = None
     rights: tuple[str, ...] = ("INSERT", "SELECT", "DELETE")
 
-    def is_there(self, found: Table | None) -> bool:
-        """Whether `found` is this table."""
-        if found is None or set(found.columns) != set(self.columns):
+    def is_there(self, table: Table | None) -> bool:
+        """Whether `table`, that of the same name, is this one."""
+        if table is None or set(table.columns) != set(self.columns):
             return False
-        return all(found.columns[name].type.text == text for name, text in (self.types or {}).items())
+        return all(table.columns[name].type.text == text for name, text in (self.types or {}).items())
 
 
 def owners_table(sink: PostgresSink) -> OwnTable:

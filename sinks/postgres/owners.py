@@ -92,7 +92,7 @@ def read_all_owners(connection: BoundedConnection) -> dict[OwnerKey, Owner]:
     Raises `psycopg.errors.InsufficientPrivilege` when a table may not be read: its pipelines would look as if they
     had none.
     """
-    found: dict[OwnerKey, Owner] = {}
+    entries: dict[OwnerKey, Owner] = {}
     for (schema,) in connection.execute(_IN_EVERY_SCHEMA, [statements.OWNERS]).fetchall():
         name = sql.Identifier(schema, statements.OWNERS)
         there = read_table(connection, name.as_string(connection))
@@ -103,6 +103,6 @@ def read_all_owners(connection: BoundedConnection) -> dict[OwnerKey, Owner]:
         )
         for pipeline, incarnation, sink, generation, nonce, since in rows:
             key, owner = (PipelineId(pipeline, incarnation), sink), Owner(generation, nonce, since)
-            if key not in found or found[key].since < since:
-                found[key] = owner
-    return found
+            if key not in entries or entries[key].since < since:
+                entries[key] = owner
+    return entries

@@ -106,21 +106,21 @@ class Refusal:
         if self.error.diag.column_name:
             return self.error.diag.column_name
         names = [name for (name,) in self._ask(_CONSTRAINED, [self._table, self.error.diag.constraint_name])]
-        if not names and (found := errors.detail_values(self.error)):
-            names = found[0]
+        if not names and (detail := errors.detail_values(self.error)):
+            names = detail[0]
         return ", ".join(names) or None
 
     def _key_in_detail(self) -> str | None:
-        found = errors.detail_values(self.error)
-        return f"{', '.join(found[0])}={found[1]}" if found else None
+        detail = errors.detail_values(self.error)
+        return f"{', '.join(detail[0])}={detail[1]}" if detail else None
 
     def _row_by_detail(self, batch: pyarrow.RecordBatch) -> int | None:
         """The first row with the values of a detail; foreign keys are checked after COPY has forgotten its line."""
-        found = errors.detail_values(self.error)
-        if found is None or not set(found[0]) <= set(batch.schema.names):
+        detail = errors.detail_values(self.error)
+        if detail is None or not set(detail[0]) <= set(batch.schema.names):
             return None
         for row in range(batch.num_rows):
-            if ", ".join(str(value_at(batch, name, row)) for name in found[0]) == found[1]:
+            if ", ".join(str(value_at(batch, name, row)) for name in detail[0]) == detail[1]:
                 return row
         return None
 
@@ -138,8 +138,8 @@ class Refusal:
                     return self._key_in_detail()
                 high = middle
             self._ask(UNDO_MERGE)
-        found = self._ask(statements.staged_key(self.sink, plan, written, self.handle, low - 1))
-        return describe_row(dict(zip(plan.key, found[0], strict=True)), plan.key) if found else None
+        keys = self._ask(statements.staged_key(self.sink, plan, written, self.handle, low - 1))
+        return describe_row(dict(zip(plan.key, keys[0], strict=True)), plan.key) if keys else None
 
     # Questions -------------------------------------------------------------------------------------------------
 

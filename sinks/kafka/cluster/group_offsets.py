@@ -59,8 +59,8 @@ def group_offsets(client: RawClient, groups: Sequence[str], *, stable: bool) -> 
         await look_up(admin, GROUP, groups)
         return dict(zip(groups, await each(admin, one, groups), strict=True))
 
-    found: dict[str, list[Offset]] = client.run(ask, "OffsetFetch")
-    return found
+    offsets: dict[str, list[Offset]] = client.run(ask, "OffsetFetch")
+    return offsets
 
 
 def commit_offset(client: RawClient, group: str, offset: Offset) -> None:
@@ -103,15 +103,15 @@ def _offsets(group: str, response: Any) -> list[Offset]:
     whole = reply_of(response.error_code)
     if whole.name != NONE:
         raise TransientError(f"Kafka did not tell the offsets of group {group}: {whole}")
-    found = []
+    offsets = []
     for topic in response.topics:
         for partition in topic.partitions:
             reply = reply_of(partition.error_code)
             if reply.name == _UNSTABLE:
-                found.append(Offset(topic.name, partition.partition_index, -1, "", unstable=True))
+                offsets.append(Offset(topic.name, partition.partition_index, -1, "", unstable=True))
             elif reply.name != NONE:
                 raise TransientError(f"Kafka did not tell the offsets of group {group}: {reply}")
             elif partition.committed_offset >= 0:
                 metadata = (partition.metadata or "").rstrip("\0")  # confluent-kafka writes the C string's end too
-                found.append(Offset(topic.name, partition.partition_index, partition.committed_offset, metadata))
-    return found
+                offsets.append(Offset(topic.name, partition.partition_index, partition.committed_offset, metadata))
+    return offsets

@@ -115,15 +115,15 @@ class Markers:
             return {}
         if not until(lambda: not self._in_states(groups, ENDING), SETTLE_S):
             raise TransientError(f"a Kafka transaction of sink {self._sink} has been ending for {SETTLE_S:g} s")
-        found = group_offsets(self._client, groups, stable=True)
-        unstable = [group for group, offsets in found.items() if any(offset.unstable for offset in offsets)]
+        by_group = group_offsets(self._client, groups, stable=True)
+        unstable = [group for group, offsets in by_group.items() if any(offset.unstable for offset in offsets)]
         still_open = self._in_states(unstable, ("Ongoing",)) if unstable else []
         if len(still_open) < len(unstable):
             raise TransientError(f"Kafka transactions of sink {self._sink} ended while their markers were read")
         if still_open:
-            found.update(group_offsets(self._client, still_open, stable=False))
-        return found
+            by_group.update(group_offsets(self._client, still_open, stable=False))
+        return by_group
 
     def _in_states(self, groups: Sequence[str], states: Sequence[str]) -> list[str]:
         described = self._client.describe(groups)
-        return [name for name, found in described.items() if isinstance(found, Description) and found.state in states]
+        return [name for name, one in described.items() if isinstance(one, Description) and one.state in states]

@@ -35,19 +35,19 @@ class KafkaCluster:
 
     def cluster_id(self) -> str:
         """The cluster's own id, the same for all its brokers and for ever."""
-        found = self._metadata([]).cluster_id
-        if not found:
+        cluster_id = self._metadata([]).cluster_id
+        if not cluster_id:
             raise TransientError("the Kafka cluster does not tell its id")
-        return str(found)
+        return str(cluster_id)
 
     def partitions(self, topic: str) -> int | None:
         """How many partitions a topic has; None when there is no such topic. Never creates one."""
-        (found,) = self._metadata([topic]).topics
-        reply = reply_of(found.error_code)
+        (described,) = self._metadata([topic]).topics
+        reply = reply_of(described.error_code)
         if reply.name in _NO_TOPIC:
             return None
         _require(reply, f"topic {topic}")
-        return len(found.partitions)
+        return len(described.partitions)
 
     def broker_settings(self) -> dict[str, str]:
         """The settings of one broker. Raises `ConfigurationError` when the user may not read them."""

@@ -90,8 +90,8 @@ class TransactionClient(RawClient):
                     raise TransientError(f"Kafka cannot describe the transaction {name} now: {answer}")
             return answers
 
-        found: dict[str, Description | Reply] = self.run(ask, "DescribeTransactions")
-        return found
+        described: dict[str, Description | Reply] = self.run(ask, "DescribeTransactions")
+        return described
 
     def list_transactions(self, pattern: str, states: Sequence[str]) -> list[Listing]:
         """Transactions in one of `states` whose whole id matches the RE2 `pattern`. Raises `TransientError`.

@@ -51,19 +51,19 @@ class Owners:
         """The entries of these sinks; one that cannot be read is left out."""
         groups = {key: owner_group(*key) for key in keys}
         offsets = group_offsets(self._client, list(groups.values()), stable=False) if groups else {}
-        found = {}
+        entries = {}
         for key, group in groups.items():
             with suppress(CorruptionError):
-                found[key] = _newest(group, offsets[group])
-        return found
+                entries[key] = _newest(group, offsets[group])
+        return entries
 
     def replace(self, pipeline: PipelineId, sink: str, owner: Owner, before: Owner | None) -> bool:
         """Write `owner` if `before`, or `owner` itself, was read a moment before; False for another entry, or none.
 
         Raises `ConfigurationError` when there is no such topic, or when the user may not.
         """
-        found = self.read(pipeline, sink)
-        if not is_same_term(found, before) and not is_same_term(found, owner):
+        stored = self.read(pipeline, sink)
+        if not is_same_term(stored, before) and not is_same_term(stored, owner):
             return False
         # The topic of groups is made by the first question for one; a broker may know it a moment later.
         if self._topic != GROUPS_TOPIC and self._cluster.partitions(self._topic) is None:

@@ -125,11 +125,11 @@ def cells(column: pa.Array) -> list[bytes | None]:
         return empty
     ends = memoryview(offsets).cast("q")[column.offset : column.offset + len(column) + 1].tolist()
     content = data.to_pybytes() if len(data) < 2 * (ends[-1] - ends[0]) else memoryview(data)[: ends[-1]].tobytes()
-    found: list[bytes | None] = [content[start:end] for start, end in pairwise(ends)]
+    values: list[bytes | None] = [content[start:end] for start, end in pairwise(ends)]
     if column.null_count:
         for row in pc.indices_nonzero(column.is_null()).to_pylist():
-            found[row] = None
-    return found
+            values[row] = None
+    return values
 
 
 def _binary(column: pa.Array) -> pa.Array:

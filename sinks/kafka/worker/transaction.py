@@ -47,10 +47,10 @@ class OpenTransaction:
 
     def partitions(self, topic: str) -> int | None:
         """How many partitions a topic has; None when there is none of that name. Raises `TransientError`."""
-        found = self._client(
+        metadata = self._client(
             f"topic {topic}", lambda: self.source.producer.list_topics(topic, timeout=self._settings.timeout_s)
         ).topics[topic]
-        return None if found.error is not None else len(found.partitions)
+        return None if metadata.error is not None else len(metadata.partitions)
 
     def wait_for_room(self, before: int) -> int:
         """Serve delivery reports until the client's queue has shrunk below `before`; returns its length.
