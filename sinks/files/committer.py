@@ -1,8 +1,6 @@
 """The driver's half of the file sink: which files are there, and what becomes of them.
 
-How a decided epoch is published stands in `publish`. A file is in doubt while it is staged, or while it lies
-among the committed ones above the newest manifest: files get there only by a decision, and epochs are published
-one after the other, so what lies below the newest manifest needs no look.
+How a decided epoch is published stands in `publish`, which files are in doubt in `in_doubt`.
 """
 
 from __future__ import annotations
@@ -19,11 +17,11 @@ from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
 from tpc.sinks.files.formats import check_schema
-from tpc.sinks.files.layout import EXTENSIONS, Layout, handle_of, newest_epoch, newest_manifest
+from tpc.sinks.files.in_doubt import Published, undecided, undecided_of_all
+from tpc.sinks.files.layout import EXTENSIONS, Layout, newest_epoch, newest_manifest
 from tpc.sinks.files.manifest import FileManifest, read_manifest
 from tpc.sinks.files.owners import Owners
 from tpc.sinks.files.publish import publish_epoch
-from tpc.sinks.shared.owner_entry import ANY_PIPELINE
 from tpc.support.deadlines import within
 from tpc.support.durable_files import in_words, make_directories, put_if_absent, remove, sync
 
@@ -121,7 +119,7 @@ class FileCommitter(Committer):
         self._ask("removing files", lambda: self._remove(branches))
 
     def _remove(self, branches: Sequence[InDoubt | Committable]) -> None:
-        published = _Published(self.layout)
+        published = Published(self.layout)
         for branch in branches:
             handle = Handle.parse(branch.resource)
             for extension in EXTENSIONS.values():
@@ -131,15 +129,8 @@ class FileCommitter(Committer):
 
     def in_doubt(self) -> list[InDoubt]:
         """The files of this pipeline's name that are staged, or renamed and not in a manifest."""
-        handles = self._ask("listing", lambda: sorted(self._undecided()))
+        handles = self._ask("listing", lambda: sorted(undecided(self.layout, self.pipeline.name_prefix)))
         return [_in_doubt(handle) for handle in handles]
-
-    def _undecided(self) -> Iterator[Handle]:
-        published = _Published(self.layout)
-        yield from _handles(self.layout.staging, self.pipeline.name_prefix)
-        for handle in _handles(self.layout.root, self.pipeline.name_prefix):
-            if not published.settles(handle):
-                yield handle
 
     def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
         """The same for every pipeline that writes here.
@@ -149,13 +140,11 @@ class FileCommitter(Committer):
         return self._ask("listing", self._undecided_of_all)
 
     def _undecided_of_all(self) -> list[tuple[InDoubt, Owner | None]]:
-        published, staged = _Published(self.layout), set(_handles(self.layout.staging, ANY_PIPELINE))
         with_owners = []
-        for handle in sorted(staged | set(_handles(self.layout.root, ANY_PIPELINE))):
+        for handle in sorted(undecided_of_all(self.layout)):
             with suppress(CorruptionError):
-                if handle in staged or not published.settles(handle):
-                    owner = Owners(self.layout.owners_of(handle.pipeline, handle.sink)).read()
-                    with_owners.append((_in_doubt(handle), owner))
+                owner = Owners(self.layout.owners_of(handle.pipeline, handle.sink)).read()
+                with_owners.append((_in_doubt(handle), owner))
         return with_owners
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
@@ -206,31 +195,3 @@ class FileCommitter(Committer):
 
 def _in_doubt(handle: Handle) -> InDoubt:
     return InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
-
-
-def _handles(directory: Path, prefix: str) -> Iterator[Handle]:
-    """The branches that have a file in a directory and begin with `prefix`."""
-    if not directory.is_dir():
-        return
-    with os.scandir(directory) as entries:
-        names = [entry.name for entry in entries if entry.name.startswith(prefix)]
-    yield from (handle for name in names if (handle := handle_of(name)) is not None)
-
-
-class _Published:
-    """The newest manifest of every sink and incarnation that is asked for, each read once."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self._newest: dict[tuple[PipelineId, str], FileManifest | None] = {}
-
-    def settles(self, handle: Handle) -> bool:
-        """Whether a renamed file counts: its epoch lies below the newest manifest, or that one names it."""
-        key = (handle.pipeline, handle.sink)
-        if key not in self._newest:
-            path = newest_manifest(self.layout.manifests_of(*key))
-            self._newest[key] = None if path is None else read_manifest(path, self.layout.root)
-        newest = self._newest[key]
-        if newest is None:
-            return False
-        return handle.epoch < newest.epoch or any(file.handle == handle for file in newest.files)

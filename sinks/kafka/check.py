@@ -8,7 +8,7 @@ from tpc.errors import ConfigurationError, TransientError
 from tpc.sink import CheckContext
 from tpc.sinks.kafka.cluster.login import require_login
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
-from tpc.sinks.kafka.worker.messages import Layout
+from tpc.sinks.kafka.worker.messages import MessageColumns
 
 if TYPE_CHECKING:
     from tpc.sinks.kafka.transactional_sink import TransactionalSink
@@ -20,7 +20,7 @@ def check_topics(cluster: KafkaCluster, sink: TransactionalSink, context: CheckC
     Raises `ConfigurationError`.
     """
     try:
-        Layout.of(context.schema, sink.topic)
+        MessageColumns.of(context.schema, sink.topic)
     except ConfigurationError as error:
         error.located(pipeline=str(context.pipeline), sink=sink.name)
         raise

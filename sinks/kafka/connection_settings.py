@@ -8,31 +8,13 @@ This module opens no connection.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tpc.errors import ConfigurationError
 from tpc.settings import Env, resolve
-
-logger = logging.getLogger(__name__)
-# Without a handler of its own a library's warnings go to standard error when the application configures none.
-logger.addHandler(logging.NullHandler())
-
-
-class _Librdkafka:
-    """What librdkafka writes its own log to: at DEBUG, since every failure that matters also fails a call.
-
-    Without it librdkafka writes to standard error, several lines a second for each client while a broker is down.
-    """
-
-    def log(self, _level: int, message: str, *arguments: object) -> None:
-        """Called by confluent-kafka in the place of `logging.Logger.log`."""
-        logger.debug(message, *arguments)
-
-
-librdkafka_log = _Librdkafka()
+from tpc.sinks.kafka.librdkafka import librdkafka_log
 
 SECRETS = frozenset(
     {
@@ -78,7 +60,7 @@ _HOST_CHECK = "ssl.endpoint.identification.algorithm"
 
 
 @dataclass(frozen=True, repr=False)
-class Connection:
+class ConnectionSettings:
     """Where a cluster is and how to log in. Raises `ConfigurationError` for what it can never use.
 
     `client` holds further settings of librdkafka (CONFIGURATION.md of librdkafka); those of TLS and SASL also
@@ -104,7 +86,7 @@ class Connection:
                 )
 
     def __repr__(self) -> str:
-        return f"Connection({self.servers!r}, client settings: {', '.join(sorted(self.client)) or 'none'})"
+        return f"ConnectionSettings({self.servers!r}, client settings: {', '.join(sorted(self.client)) or 'none'})"
 
     def librdkafka(self) -> dict[str, Any]:
         """The configuration of a client of confluent-kafka. Raises `ConfigurationError` for an unset variable."""
@@ -126,12 +108,3 @@ class Connection:
             if theirs in configuration:
                 configuration[theirs] = configuration[theirs].upper()
         return configuration
-
-
-def reason_of(error: BaseException) -> str:
-    """What confluent-kafka said, in words."""
-    from confluent_kafka import KafkaError
-
-    inner = error.args[0] if error.args else None
-    text = inner.str() if isinstance(inner, KafkaError) else str(error)
-    return text or type(error).__name__

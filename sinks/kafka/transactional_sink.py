@@ -8,7 +8,7 @@ from types import MappingProxyType
 from tpc.errors import ConfigurationError
 from tpc.settings import Env
 from tpc.sink import Limit, Sink
-from tpc.sinks.kafka.connection_settings import Connection
+from tpc.sinks.kafka.connection_settings import ConnectionSettings
 
 KAFKA_LIMITS: Mapping[Limit, str] = MappingProxyType(
     {
@@ -46,6 +46,6 @@ class TransactionalSink(Sink):
         super().__init__(name)
         if timeout_s <= 0 or (transaction_timeout_s is not None and transaction_timeout_s <= 0):
             raise ConfigurationError("a timeout must be more than 0 seconds", sink=self.name, remedy="raise it.")
-        self.connection = Connection(servers, dict(client or {}))
+        self.connection = ConnectionSettings(servers, dict(client or {}))
         self.transaction_timeout_s = transaction_timeout_s
         self.timeout_s = timeout_s

@@ -36,10 +36,10 @@ class SqlType:
         return ((self.modifier - 4) >> 16) & 0xFFFF, scale - 0x800 if scale & 0x400 else scale
 
 
-def refusal(arrow: pa.DataType, sql: SqlType) -> str | None:
+def remedy_for(arrow: pa.DataType, sql: SqlType) -> str | None:
     """The remedy if `arrow` cannot go into `sql` unchanged; None if it can."""
     if pa.types.is_dictionary(arrow):
-        return refusal(arrow.value_type, sql)
+        return remedy_for(arrow.value_type, sql)
     if pa.types.is_null(arrow):
         return None
     for belongs, judge in _RULES:

@@ -1,7 +1,7 @@
 """The driver's half of the PostgreSQL sink: COMMIT PREPARED, ROLLBACK PREPARED, what is in doubt, markers.
 
-Needs nothing of the process that wrote a branch: a gid is enough. What is refused before the first epoch stands in
-`check`, the statements about owner entries in `owners`.
+Needs nothing of the process that wrote a branch: a gid is enough. What a missing gid means stands in `commit_prepared`,
+what is refused before the first epoch in `check`, the statements about owner entries in `owners`.
 """
 
 from __future__ import annotations
@@ -12,30 +12,25 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import psycopg
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
-from tpc.handles import Handle, PipelineId
+from tpc.handles import PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Verdict
-from tpc.sinks.postgres import statements
+from tpc.sinks.postgres import markers, statements
 from tpc.sinks.postgres.check import check, identity
+from tpc.sinks.postgres.commit_prepared import abort_one, commit_one
 from tpc.sinks.postgres.connection import borrowed, close_idle
-from tpc.sinks.postgres.errors import BUSY_GID, MISSING_GID, said
+from tpc.sinks.postgres.errors import said
+from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_newest_marker
 from tpc.sinks.postgres.owners import read_all_owners, read_owner, replace_owner
 from tpc.sinks.postgres.sessions import end_older_sessions
-from tpc.sinks.postgres.writer import PREVIOUS_EPOCH
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
-from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
     from tpc.sinks.postgres.sink import PostgresSink
 
 logger = logging.getLogger(__name__)
-
-BUSY_ATTEMPTS = 20
-BUSY_WAIT_S = 0.05
-"""Somebody else (a fenced coordinator) is finishing the same branch: a matter of milliseconds."""
 
 _IN_DOUBT = """
     SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, %s) ORDER BY prepared
@@ -74,24 +69,12 @@ class PostgresCommitter(Committer):
     # Second phase ----------------------------------------------------------------------------------------------
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
-        """COMMIT PREPARED, one after the other (0.25 ms each, measured); a pipeline of them gained nothing.
-
-        A gid that is not there (42704, for the whole cluster, not only this database) proves nothing by itself:
-
-        - the branch's marker row is there: ALREADY;
-        - it is not, and the newest marker of this sink is exactly the one that stood there when the epoch began (as
-          the committable recorded it), or is of the same epoch: LOST. The server remembers everything before this
-          epoch and not this branch, and the marker cannot have been pruned, since no later epoch is there;
-        - else (a backup restored, a later epoch there, no record of what stood there): UNKNOWN.
-
-        The marker is read after the answer 42704: PostgreSQL makes a transaction's rows visible before it forgets
-        the gid. Whatever else the server says, or does not say, is UNKNOWN.
-        """
+        """COMMIT PREPARED, one after the other (0.25 ms each, measured); a pipeline of them gained nothing."""
         outcomes: list[Outcome] = []
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
                 for committable in committables:
-                    outcomes.append(self._commit_one(connection, committable))
+                    outcomes.append(commit_one(connection, self._sink, committable))
                     if connection.closed:
                         break
         except psycopg.Error as error:
@@ -102,50 +85,14 @@ class PostgresCommitter(Committer):
         evidence = outcomes[-1].evidence if outcomes else ""
         return [*outcomes, *[Outcome(Verdict.UNKNOWN, f"not asked: {evidence}")] * missing]
 
-    def _commit_one(self, connection: BoundedConnection, committable: Committable) -> Outcome:
-        try:
-            _finish(connection, statements.commit_prepared(committable.resource))
-        except psycopg.Error as error:
-            if error.sqlstate != MISSING_GID:
-                return Outcome(Verdict.UNKNOWN, said(error))
-        else:
-            return Outcome(Verdict.COMMITTED, "COMMIT PREPARED")
-        try:
-            return self._without_gid(connection, committable)
-        except psycopg.Error as error:
-            return Outcome(Verdict.UNKNOWN, f"the gid is absent, and the markers cannot be read: {said(error)}")
-
-    def _without_gid(self, connection: BoundedConnection, committable: Committable) -> Outcome:
-        handle = committable.handle
-        if connection.execute(statements.marker_of(self._sink, handle)).fetchone():
-            return Outcome(Verdict.ALREADY, "the gid is absent, the branch's marker row is there")
-        newest = self._newest(connection, handle.pipeline)
-        shown = newest.epoch if newest is not None else None
-        facts = f"the gid and the branch's marker are absent, the newest marker is of epoch {shown}"
-        if PREVIOUS_EPOCH not in committable.data:
-            return Outcome(Verdict.UNKNOWN, f"{facts}; which it was before is not recorded", contradiction=True)
-        before = committable.data[PREVIOUS_EPOCH]
-        if shown in (before, handle.epoch):
-            return Outcome(Verdict.LOST, f"{facts}, as it must be before this branch is committed")
-        return Outcome(
-            Verdict.UNKNOWN, f"{facts}, and was {before} when the epoch began: another history", contradiction=True
-        )
-
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
         """ROLLBACK PREPARED; gone already is fine."""
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
                 for branch in branches:
-                    self._abort_one(connection, branch.resource)
+                    abort_one(connection, branch.resource)
         except psycopg.Error as error:
             raise self._transient("could not undo a prepared branch", error) from error
-
-    def _abort_one(self, connection: BoundedConnection, gid: str) -> None:
-        try:
-            _finish(connection, statements.rollback_prepared(gid))
-        except psycopg.Error as error:
-            if error.sqlstate != MISSING_GID:
-                raise
 
     # What the server shows -------------------------------------------------------------------------------------
 
@@ -186,18 +133,11 @@ class PostgresCommitter(Committer):
         """The newest row of `tpc_markers`; None also when the table is not there yet."""
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
-                return self._newest(connection, self._pipeline)
+                return read_newest_marker(connection, self._sink, self._pipeline)
         except psycopg.errors.UndefinedTable:
             return None
         except psycopg.Error as error:
             raise self._transient("could not read the newest marker", error) from error
-
-    def _newest(self, connection: BoundedConnection, pipeline: PipelineId) -> Marker | None:
-        row = connection.execute(statements.newest_marker(self._sink, pipeline)).fetchone()
-        if row is None:
-            return None
-        handle = Handle.parse(row[0])
-        return Marker(handle.epoch, handle)
 
     def owner(self) -> Owner | None:
         """The row of `tpc_owners`; None also when the table is not there yet."""
@@ -237,7 +177,7 @@ class PostgresCommitter(Committer):
             return
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
-                connection.execute(statements.prune_markers(self._sink, self._pipeline, epoch))
+                connection.execute(markers.prune_markers(self._sink, self._pipeline, epoch))
         except psycopg.Error as error:
             logger.warning("sink %s: old markers were not pruned: %s", self._sink.name, said(error))
 
@@ -252,14 +192,3 @@ class PostgresCommitter(Committer):
 def _in_doubt(gid: str) -> InDoubt:
     handle = statements.handle_of(gid)
     return InDoubt(gid, handle.pipeline, handle.generation, handle.sink, handle.epoch)
-
-
-def _finish(connection: BoundedConnection, statement: psycopg.sql.Composed) -> None:
-    """Run a COMMIT or ROLLBACK PREPARED, waiting a moment for whoever is finishing the same branch."""
-    retrying = Retrying(
-        stop=stop_after_attempt(BUSY_ATTEMPTS),
-        wait=wait_fixed(BUSY_WAIT_S),
-        retry=retry_if_exception(lambda error: isinstance(error, psycopg.Error) and error.sqlstate == BUSY_GID),
-        reraise=True,
-    )
-    retrying(connection.execute, statement)

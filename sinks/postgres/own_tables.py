@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from tpc.errors import ConfigurationError
-from tpc.sinks.postgres import statements
+from tpc.sinks.postgres import markers, statements
 from tpc.sinks.postgres.catalog import Table, lacks_privilege, read_table
 from tpc.sinks.postgres.errors import is_locked, said
 from tpc.support.bounded_connection import BoundedConnection
@@ -54,7 +54,7 @@ def set_up(connection: BoundedConnection, sink: PostgresSink, target: Table, wri
     """Make owners, markers and staging, or see that those there fit. Raises as `make_tables` does."""
     wanted = [
         owners_table(sink),
-        OwnTable(statements.MARKERS, statements.create_markers(sink), statements.MARKER_COLUMNS),
+        OwnTable(markers.MARKERS, markers.create_markers(sink), markers.MARKER_COLUMNS),
     ]
     if sink.merge is not None:
         types = {name: target.columns[name].type.text for name in written}

@@ -17,7 +17,7 @@ from tpc.errors import TpcError
 from tpc.handles import DELIMITER, Handle
 from tpc.merge import MergePlan
 from tpc.sink import describe_row
-from tpc.sinks.postgres import errors, statements
+from tpc.sinks.postgres import errors, markers, statements
 from tpc.sinks.postgres.copy_csv import column_with_nul, described, row_of_line, value_at
 from tpc.support.bounded_connection import BoundedConnection
 
@@ -80,7 +80,7 @@ class Refusal:
     def of_prepare(self) -> TpcError:
         """The end of the branch failed: marker, or PREPARE TRANSACTION, which checks deferred constraints."""
         self._ask("ROLLBACK")
-        if self.error.diag.table_name == statements.MARKERS:
+        if self.error.diag.table_name == markers.MARKERS:
             return errors.marked_before(self.error, self.handle)
         if not errors.is_row_refused(self.error):
             return self._other("while the branch was prepared", None)

@@ -1,9 +1,8 @@
-"""The tables of the sink and the statements on them: target, `tpc_markers`, staging; what `tpc_owners` looks like.
+"""The statements of one branch, on target and staging table, and what `tpc_owners` looks like.
 
 Only composes SQL, the values included: psycopg's placeholders would meet a % in somebody's column name.
 
-`tpc_markers` holds one row per branch, written inside the branch's transaction: it is there exactly if the branch is
-committed. A staging table takes an upsert's rows on their way into the target; they are written, merged and deleted
+A staging table takes an upsert's rows on their way into the target; they are written, merged and deleted
 inside one transaction, so nobody ever sees a row in it. It is not logged: what PostgreSQL empties in it after a crash
 had been deleted already.
 """
@@ -24,8 +23,6 @@ from tpc.sinks.postgres.sessions import name_session
 if TYPE_CHECKING:
     from tpc.sinks.postgres.sink import PostgresSink
 
-MARKERS = "tpc_markers"
-MARKER_COLUMNS = ("pipeline", "incarnation", "sink", "epoch", "handle", "generation", "prepared_at")
 OWNERS = "tpc_owners"
 OWNER_COLUMNS = ("pipeline", "incarnation", "sink", "generation", "nonce", "since")
 HANDLE_COLUMN = "tpc_handle"
@@ -52,16 +49,6 @@ def staging_name(sink: PostgresSink, written: Sequence[str]) -> str:
 
 
 # What check creates ------------------------------------------------------------------------------------------------
-
-
-def create_markers(sink: PostgresSink) -> sql.Composed:
-    """The marker table. The key begins as every question about it does."""
-    return sql.SQL(
-        "CREATE TABLE {} (pipeline text NOT NULL, incarnation integer NOT NULL, sink text NOT NULL,"
-        " epoch bigint NOT NULL, handle text NOT NULL, generation bigint NOT NULL,"
-        " prepared_at timestamptz NOT NULL DEFAULT now(),"
-        " PRIMARY KEY (pipeline, incarnation, sink, epoch, handle))"
-    ).format(table(sink, MARKERS))
 
 
 def create_owners(sink: PostgresSink) -> sql.Composed:
@@ -175,17 +162,6 @@ def _staged(handle: Handle) -> sql.Composed:
     return sql.SQL("{} = {}").format(sql.Identifier(HANDLE_COLUMN), sql.Literal(str(handle)))
 
 
-def mark(sink: PostgresSink, handle: Handle) -> sql.Composed:
-    """The branch's marker."""
-    values = (
-        *(handle.pipeline.name, handle.pipeline.incarnation, handle.sink, handle.epoch, str(handle)),
-        handle.generation,
-    )
-    return sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
-        table(sink, MARKERS), columns(MARKER_COLUMNS[:-1]), sql.SQL(", ").join(map(sql.Literal, values))
-    )
-
-
 # Two-phase commit --------------------------------------------------------------------------------------------------
 
 
@@ -218,29 +194,7 @@ def rollback_prepared(gid: str) -> sql.Composed:
     return sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid))
 
 
-# Markers -----------------------------------------------------------------------------------------------------------
-
-
-def marker_of(sink: PostgresSink, handle: Handle) -> sql.Composed:
-    """A row if the branch is committed."""
-    return sql.SQL("SELECT 1 FROM {} WHERE {} AND epoch = {} AND handle = {}").format(
-        table(sink, MARKERS), own(sink, handle.pipeline), sql.Literal(handle.epoch), sql.Literal(str(handle))
-    )
-
-
-def newest_marker(sink: PostgresSink, pipeline: PipelineId) -> sql.Composed:
-    """The handle of a branch of the newest committed epoch, one of the highest generation: a repair shows."""
-    return sql.SQL("SELECT handle FROM {} WHERE {} ORDER BY epoch DESC, generation DESC, handle DESC LIMIT 1").format(
-        table(sink, MARKERS), own(sink, pipeline)
-    )
-
-
-def prune_markers(sink: PostgresSink, pipeline: PipelineId, epoch: int) -> sql.Composed:
-    """Delete the markers of epochs before `epoch`. Lost in a crash, it is repeated with the next epoch's."""
-    return sql.SQL(
-        "BEGIN; SET LOCAL synchronous_commit = off; {limits}; DELETE FROM {markers} WHERE {own} AND epoch < {epoch};"
-        " COMMIT"
-    ).format(limits=limits(sink), markers=table(sink, MARKERS), own=own(sink, pipeline), epoch=sql.Literal(epoch))
+# Rows of a sink ----------------------------------------------------------------------------------------------------
 
 
 def own(sink: PostgresSink, pipeline: PipelineId) -> sql.Composed:

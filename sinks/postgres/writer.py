@@ -15,19 +15,17 @@ from tpc.errors import StateMachineError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
-from tpc.sinks.postgres import statements
+from tpc.sinks.postgres import markers, statements
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
 from tpc.sinks.postgres.copy_csv import csv_of
 from tpc.sinks.postgres.errors import MISSING_GID, failed
+from tpc.sinks.postgres.markers import PREVIOUS_EPOCH
 from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal
 
 if TYPE_CHECKING:
     import pyarrow
 
     from tpc.sinks.postgres.sink import PostgresSink
-
-PREVIOUS_EPOCH = "previous_epoch"
-"""In hint and committable: the newest epoch the sink showed as committed when the branch's epoch began."""
 
 
 class PostgresWriter(Writer):
@@ -84,7 +82,7 @@ class PostgresWriter(Writer):
         self._merge(connection)
         gid = statements.gid_of(self._handle, connection.database_oid)
         try:
-            connection.execute(statements.mark(self._sink, self._handle))
+            connection.execute(markers.mark(self._sink, self._handle))
             failpoints.hit_branch("pass.flushed", self._handle)
             self._maybe_prepared = gid
             connection.execute(statements.prepare(gid))

@@ -9,7 +9,7 @@ from tpc.errors import ConfigurationError
 from tpc.json import JSONObject
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
-from tpc.sinks.kafka.connection_settings import Connection
+from tpc.sinks.kafka.connection_settings import ConnectionSettings
 
 LIBRDKAFKA_MAX_TIMEOUT_MS = 2**31 - 1
 """The largest `transaction.timeout.ms` that librdkafka takes, 24.8 days."""
@@ -40,7 +40,7 @@ class Facts:
 
 
 def find_facts(
-    connection: Connection, *, topic: str | None, transaction_timeout_s: float | None, timeout_s: float
+    connection: ConnectionSettings, *, topic: str | None, transaction_timeout_s: float | None, timeout_s: float
 ) -> Facts:
     """Ask the cluster. Raises `TransientError` when it does not answer, `ConfigurationError` when it cannot serve."""
     client = TransactionClient(connection, timeout_s)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError, TransientError
-from tpc.sinks.kafka.connection_settings import Connection, reason_of
+from tpc.sinks.kafka.connection_settings import ConnectionSettings
+from tpc.sinks.kafka.librdkafka import reason_of
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -18,7 +19,7 @@ _ANY_TOPIC = "__consumer_offsets"
 """One topic, so that the answer is small; should a broker make it for the question, it is needed anyway."""
 
 
-def require_login(connection: Connection, timeout_s: float) -> None:
+def require_login(connection: ConnectionSettings, timeout_s: float) -> None:
     """Return when the cluster has answered.
 
     Raises `ConfigurationError` for refused settings or a refused login, `TransientError` when nobody answers.
@@ -43,7 +44,9 @@ def require_login(connection: Connection, timeout_s: float) -> None:
         raise _named(connection, error, errors) from error
 
 
-def _named(connection: Connection, error: Exception, reports: list[KafkaError]) -> ConfigurationError | TransientError:
+def _named(
+    connection: ConnectionSettings, error: Exception, reports: list[KafkaError]
+) -> ConfigurationError | TransientError:
     from confluent_kafka import KafkaError
 
     telling = [report for report in reports if report.code() != KafkaError._ALL_BROKERS_DOWN]

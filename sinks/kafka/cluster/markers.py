@@ -20,7 +20,7 @@ from tpc.sinks.kafka.cluster.group_offsets import Offset, group_offsets
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
-from tpc.sinks.kafka.connection_settings import librdkafka_log
+from tpc.sinks.kafka.librdkafka import librdkafka_log
 from tpc.support.deadlines import until
 
 _PLACEHOLDER = "tpc-group-of-a-marker"

@@ -21,7 +21,7 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from tpc.errors import TransientError
 from tpc.sinks.kafka.cluster.answers import NONE, Reply
 from tpc.sinks.kafka.cluster.login import require_login
-from tpc.sinks.kafka.connection_settings import Connection
+from tpc.sinks.kafka.connection_settings import ConnectionSettings
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def _silence() -> None:
 class RawClient:
     """Connects at the first question, and again after a failure. Questions may come from one thread at a time."""
 
-    def __init__(self, connection: Connection, timeout_s: float) -> None:
+    def __init__(self, connection: ConnectionSettings, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_ms = int(timeout_s * 1000)
         self._admin: Any = None

@@ -21,7 +21,7 @@ from tpc.sinks.kafka.cluster.answers import NOT_FOUND, Reply, Transaction
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
 from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
-from tpc.sinks.kafka.cluster.transactional_ids import ReleasedIds
+from tpc.sinks.kafka.cluster.released_ids import ReleasedIds
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.ending import TransactionEnding
 from tpc.sinks.kafka.driver.in_doubt import OpenTransactions

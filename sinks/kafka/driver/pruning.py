@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tpc.sink import Committable
 from tpc.sinks.kafka.cluster.markers import Markers
-from tpc.sinks.kafka.cluster.transactional_ids import ReleasedIds
+from tpc.sinks.kafka.cluster.released_ids import ReleasedIds
 
 PRUNE_EVERY_EPOCHS = 100
 PRUNED_AT_MOST = 50

@@ -29,7 +29,7 @@ ANY_PARTITION = -1
 
 
 @dataclass(frozen=True)
-class Layout:
+class MessageColumns:
     """Where in a schema the parts of a message are; None for a part that has no column."""
 
     topic: str | None
@@ -42,7 +42,7 @@ class Layout:
     json_columns: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: pa.Schema, topic: str | None) -> Layout:
+    def of(cls, schema: pa.Schema, topic: str | None) -> MessageColumns:
         """Raises `ConfigurationError` for a column of a type that Kafka cannot take, with the remedy."""
         index = {name: number for number, name in enumerate(schema.names)}
         if topic is None and "topic" not in index:

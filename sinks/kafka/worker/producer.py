@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.cluster.facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
-from tpc.sinks.kafka.connection_settings import Connection, logger, reason_of
+from tpc.sinks.kafka.connection_settings import ConnectionSettings
+from tpc.sinks.kafka.librdkafka import logger, reason_of
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _PAUSE_S = 0.01
 class ProducerSettings:
     """Everything that a producer is made from, besides its id."""
 
-    connection: Connection
+    connection: ConnectionSettings
     facts: Facts
     compression: str
     timeout_s: float

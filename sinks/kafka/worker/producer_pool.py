@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import Handle, PipelineId
-from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId, is_released
-from tpc.sinks.kafka.connection_settings import logger
+from tpc.sinks.kafka.cluster.released_ids import is_released
+from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+from tpc.sinks.kafka.librdkafka import logger
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.support.deadlines import Deadline
 
@@ -36,14 +37,14 @@ SERVING_AT_MOST = 1024
 
 
 @dataclass(frozen=True)
-class Owner:
+class Term:
     """Whose producers a pool holds: no id crosses a generation."""
 
     pipeline: PipelineId
     generation: int
     sink: str
 
-    def succeeds(self, other: Owner) -> bool:
+    def succeeds(self, other: Term) -> bool:
         """Whether this is a later term of the same sink of the same pipeline."""
         same = (self.pipeline.name, self.sink) == (other.pipeline.name, other.sink)
         later = (self.pipeline.incarnation, self.generation) > (other.pipeline.incarnation, other.generation)
@@ -53,8 +54,8 @@ class Owner:
 class ProducerPool:
     """The producers of one sink and generation in this process, under a uuid of its own. Thread-safe."""
 
-    def __init__(self, owner: Owner, settings: ProducerSettings) -> None:
-        self.owner = owner
+    def __init__(self, term: Term, settings: ProducerSettings) -> None:
+        self.term = term
         self.settings = settings
         self.idle_until = Deadline(IDLE_S)
         self._worker = uuid.uuid4().hex
@@ -106,8 +107,8 @@ class ProducerPool:
 
     def _fresh(self) -> TransactionalId:
         self._slots += 1
-        owner = self.owner
-        return TransactionalId(owner.pipeline, owner.generation, owner.sink, self._worker, self._slots - 1)
+        term = self.term
+        return TransactionalId(term.pipeline, term.generation, term.sink, self._worker, self._slots - 1)
 
     def _take_back(self, released: Mapping[str, Mapping[str, int]]) -> None:
         done = [name for name, epoch in self._serving.items() if is_released(released, name, epoch)]
@@ -121,21 +122,21 @@ class _Process:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._pools: dict[Owner, ProducerPool] = {}
+        self._pools: dict[Term, ProducerPool] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         atexit.register(self._end)
 
-    def pool(self, owner: Owner, settings: ProducerSettings) -> ProducerPool:
-        """The pool of `owner`; pools of terms that it succeeds are dropped, another pipeline's stay."""
+    def pool(self, term: Term, settings: ProducerSettings) -> ProducerPool:
+        """The pool of `term`; pools of terms that it succeeds are dropped, another pipeline's stay."""
         with self._changed:
-            for other in [other for other in self._pools if owner.succeeds(other)]:
+            for other in [other for other in self._pools if term.succeeds(other)]:
                 self._pools.pop(other).drop()
-            pool = self._pools.get(owner)
+            pool = self._pools.get(term)
             if pool is None or pool.settings != settings:
                 if pool is not None:
                     pool.drop()
-                pool = self._pools[owner] = ProducerPool(owner, settings)
+                pool = self._pools[term] = ProducerPool(term, settings)
             return pool
 
     def top_up_soon(self) -> None:
@@ -150,8 +151,8 @@ class _Process:
     def _run(self) -> None:
         while True:
             with self._changed:
-                for owner in [owner for owner, pool in self._pools.items() if pool.idle_until.passed]:
-                    self._pools.pop(owner).drop()
+                for term in [term for term, pool in self._pools.items() if pool.idle_until.passed]:
+                    self._pools.pop(term).drop()
                 if not self._pools:
                     self._thread = None
                     return
@@ -196,7 +197,7 @@ def acquire(
         if _process is None:
             _process = _Process()
         process = _process
-    pool = process.pool(Owner(handle.pipeline, handle.generation, handle.sink), settings)
+    pool = process.pool(Term(handle.pipeline, handle.generation, handle.sink), settings)
     producer = pool.acquire(handle.epoch, released)
     process.top_up_soon()
     return producer

@@ -18,7 +18,7 @@ from tpc.sink import Committable
 from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, Reply, Transaction
 from tpc.sinks.kafka.cluster.markers import group_metadata
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
-from tpc.sinks.kafka.connection_settings import logger, reason_of
+from tpc.sinks.kafka.librdkafka import logger, reason_of
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.sinks.kafka.worker.producer_pool import acquire
 from tpc.sinks.kafka.worker.refused_row import error_of_row

@@ -15,7 +15,7 @@ from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer, describe_row
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
-from tpc.sinks.kafka.worker.messages import Layout
+from tpc.sinks.kafka.worker.messages import MessageColumns
 from tpc.sinks.kafka.worker.producer import ProducerSettings
 from tpc.sinks.kafka.worker.transaction import OpenTransaction
 
@@ -54,7 +54,7 @@ class KafkaWriter(Writer):
     ) -> None:
         self._sink = sink
         self._handle = handle
-        self._layout = Layout.of(schema, sink.topic)
+        self._message_columns = MessageColumns.of(schema, sink.topic)
         self._hint = hint
         self._epoch_header = None if epoch_header is None else (epoch_header, str(handle.epoch).encode())
         self._open: OpenTransaction | None = None
@@ -70,7 +70,7 @@ class KafkaWriter(Writer):
             settings = producer_settings(self._sink, self._hint)
             self._open = OpenTransaction(self._handle, settings, self._hint.get("released", {}))
         self._check_topics(batch)
-        keys, values = self._layout.keys(batch), self._layout.values(batch)
+        keys, values = self._message_columns.keys(batch), self._message_columns.values(batch)
         self._produce(batch, keys, values, self._open)
         self._rows += batch.num_rows
         for column in (keys, values):
@@ -93,7 +93,7 @@ class KafkaWriter(Writer):
     def _produce(self, batch: pa.RecordBatch, keys: Any, values: Any, transaction: OpenTransaction) -> None:
         from confluent_kafka import KafkaException
 
-        messages = self._layout.messages(batch, keys, values, self._epoch_header)
+        messages = self._message_columns.messages(batch, keys, values, self._epoch_header)
         produce, poll = transaction.source.producer.produce, transaction.source.producer.poll
         row = -1
         try:
@@ -119,9 +119,9 @@ class KafkaWriter(Writer):
         if self._sink.topic is not None:
             self._check_topic(batch, self._sink.topic)
             return
-        for topic in self._layout.topics(batch):
+        for topic in self._message_columns.topics(batch):
             if topic is None:
-                column = batch.column(self._layout.topic_column)
+                column = batch.column(self._message_columns.topic_column)
                 raise self._unfit(batch, pc.index(column.is_null(), True).as_py(), "topic", "the topic is NULL")
             self._check_topic(batch, topic)
 
@@ -138,19 +138,19 @@ class KafkaWriter(Writer):
                     sink=self._sink.name,
                 )
             if count is None:
-                row = pc.index(batch.column(self._layout.topic_column), topic).as_py()
+                row = pc.index(batch.column(self._message_columns.topic_column), topic).as_py()
                 raise self._unfit(batch, row, "topic", f"Kafka has no topic {topic!r}")
             self._partitions[topic] = count
-        lowest, highest = self._layout.partitions(batch, topic)
+        lowest, highest = self._message_columns.partitions(batch, topic)
         if lowest < -1 or highest >= self._partitions[topic]:
             wrong = highest if highest >= self._partitions[topic] else lowest
-            row = self._layout.row_of_partition(batch, topic, wrong)
+            row = self._message_columns.row_of_partition(batch, topic, wrong)
             raise self._unfit(batch, row, "partition", f"topic {topic!r} has no partition {wrong}")
 
     def _key_of(self, batch: pa.RecordBatch, row: int) -> Any:
         """What tells a row from others: its key column, else its first columns."""
-        if self._layout.key is not None:
-            return batch.column(self._layout.key)[row].as_py()
+        if self._message_columns.key is not None:
+            return batch.column(self._message_columns.key)[row].as_py()
         columns = [name for name in batch.schema.names if name not in ("value", "headers")][:3]
         values = {name: batch.column(name)[row].as_py() for name in columns}
         return describe_row(values, columns) if columns else f"row {self._rows + row} of the branch"

@@ -14,7 +14,7 @@ from tests.support.kafka_branches import TEXT, Branches, texts, values
 from tests.support.kafka_topics import KafkaTopics
 from tpc.errors import ConfigurationError, DataError
 from tpc.sinks.kafka.sink import KafkaSink
-from tpc.sinks.kafka.worker.messages import Layout, cells
+from tpc.sinks.kafka.worker.messages import MessageColumns, cells
 from tpc.sinks.shared.arrow_json import json_objects
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -145,7 +145,7 @@ def test_a_column_kafka_cannot_take_is_refused_with_a_remedy(
     fields: dict[str, pa.DataType], topic: str | None, message: str
 ) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        Layout.of(pa.schema(list(fields.items())), topic)
+        MessageColumns.of(pa.schema(list(fields.items())), topic)
 
     assert message in str(raised.value)
     assert raised.value.remedy

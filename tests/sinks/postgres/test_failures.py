@@ -29,7 +29,7 @@ from tpc.chaos.servers.postgres import PostgresServer
 from tpc.errors import ConfigurationError, NotInstalledError, TransientError
 from tpc.settings import env
 from tpc.sink import Committable, Verdict
-from tpc.sinks.postgres import committer as postgres_committer
+from tpc.sinks.postgres import commit_prepared
 from tpc.sinks.postgres.sink import PostgresSink
 
 pytestmark = pytest.mark.stack
@@ -253,11 +253,11 @@ def test_a_branch_that_somebody_else_is_finishing_is_waited_for_a_moment_and_the
     finishing.start()
     try:
         _until(database, "SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
-        monkeypatch.setattr(postgres_committer, "BUSY_ATTEMPTS", 2)
+        monkeypatch.setattr(commit_prepared, "BUSY_ATTEMPTS", 2)
         (outcome,) = committer.commit([committable])
         assert outcome.verdict is Verdict.UNKNOWN
         assert "55000" in outcome.evidence
-        monkeypatch.setattr(postgres_committer, "BUSY_ATTEMPTS", 200)
+        monkeypatch.setattr(commit_prepared, "BUSY_ATTEMPTS", 200)
         second: list[Verdict] = []
         waiting = threading.Thread(target=lambda: second.extend(verdicts(committer.commit([committable]))))
         waiting.start()

@@ -1,0 +1,76 @@
+"""The markers of the PostgreSQL sink: one row of `tpc_markers` per branch, which tells committed from never prepared.
+
+A row is written inside the branch's transaction, so it is there exactly if the branch is committed. Composes SQL, and
+reads the newest row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from psycopg import sql
+
+from tpc.handles import Handle, PipelineId
+from tpc.sink import Marker
+from tpc.sinks.postgres.statements import columns, limits, own, table
+from tpc.support.bounded_connection import BoundedConnection
+
+if TYPE_CHECKING:
+    from tpc.sinks.postgres.sink import PostgresSink
+
+MARKERS = "tpc_markers"
+MARKER_COLUMNS = ("pipeline", "incarnation", "sink", "epoch", "handle", "generation", "prepared_at")
+PREVIOUS_EPOCH = "previous_epoch"
+"""In hint and committable: the newest epoch the sink showed as committed when the branch's epoch began."""
+
+
+def create_markers(sink: PostgresSink) -> sql.Composed:
+    """The marker table. The key begins as every question about it does."""
+    return sql.SQL(
+        "CREATE TABLE {} (pipeline text NOT NULL, incarnation integer NOT NULL, sink text NOT NULL,"
+        " epoch bigint NOT NULL, handle text NOT NULL, generation bigint NOT NULL,"
+        " prepared_at timestamptz NOT NULL DEFAULT now(),"
+        " PRIMARY KEY (pipeline, incarnation, sink, epoch, handle))"
+    ).format(table(sink, MARKERS))
+
+
+def mark(sink: PostgresSink, handle: Handle) -> sql.Composed:
+    """The branch's marker."""
+    values = (
+        *(handle.pipeline.name, handle.pipeline.incarnation, handle.sink, handle.epoch, str(handle)),
+        handle.generation,
+    )
+    return sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
+        table(sink, MARKERS), columns(MARKER_COLUMNS[:-1]), sql.SQL(", ").join(map(sql.Literal, values))
+    )
+
+
+def marker_of(sink: PostgresSink, handle: Handle) -> sql.Composed:
+    """A row if the branch is committed."""
+    return sql.SQL("SELECT 1 FROM {} WHERE {} AND epoch = {} AND handle = {}").format(
+        table(sink, MARKERS), own(sink, handle.pipeline), sql.Literal(handle.epoch), sql.Literal(str(handle))
+    )
+
+
+def newest_marker(sink: PostgresSink, pipeline: PipelineId) -> sql.Composed:
+    """The handle of a branch of the newest committed epoch, one of the highest generation: a repair shows."""
+    return sql.SQL("SELECT handle FROM {} WHERE {} ORDER BY epoch DESC, generation DESC, handle DESC LIMIT 1").format(
+        table(sink, MARKERS), own(sink, pipeline)
+    )
+
+
+def prune_markers(sink: PostgresSink, pipeline: PipelineId, epoch: int) -> sql.Composed:
+    """Delete the markers of epochs before `epoch`. Lost in a crash, it is repeated with the next epoch's."""
+    return sql.SQL(
+        "BEGIN; SET LOCAL synchronous_commit = off; {limits}; DELETE FROM {markers} WHERE {own} AND epoch < {epoch};"
+        " COMMIT"
+    ).format(limits=limits(sink), markers=table(sink, MARKERS), own=own(sink, pipeline), epoch=sql.Literal(epoch))
+
+
+def read_newest_marker(connection: BoundedConnection, sink: PostgresSink, pipeline: PipelineId) -> Marker | None:
+    """The newest marker of a sink of this incarnation."""
+    row = connection.execute(newest_marker(sink, pipeline)).fetchone()
+    if row is None:
+        return None
+    handle = Handle.parse(row[0])
+    return Marker(handle.epoch, handle)
