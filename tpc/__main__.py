@@ -273,8 +273,8 @@ def matrix(
     directory: ChaosDirectory = Path("tpc-chaos"),
 ) -> None:
     """Every step of the protocol x every fault, on real servers: nothing lost, nothing doubled, nothing left."""
+    from tpc.chaos.matrix.cases.suites import SUITES
     from tpc.chaos.matrix.command import run_matrix
-    from tpc.chaos.matrix.suites import SUITES
 
     suites = suite or [name for name in SUITES if name != "pairs"]
     raise typer.Exit(run_matrix(directory, seed=seed, only=only, suites=suites, workers=workers))

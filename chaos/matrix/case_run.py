@@ -18,7 +18,7 @@ from tpc.chaos.checkers.recovery import recovery_bounded
 from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL_DRIVER, ZOMBIE
 from tpc.chaos.matrix.bench import Theatre
-from tpc.chaos.matrix.cases import Case
+from tpc.chaos.matrix.cases.cell_cases import Case
 from tpc.chaos.matrix.drivers import CaseFailedError, Cast
 from tpc.chaos.matrix.evidence import check_made, observed_epoch, went_on
 from tpc.chaos.matrix.judging import Judge, Readers

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tpc.chaos.demo.killed_run import sigterm_as_interrupt
-from tpc.chaos.matrix import cells
-from tpc.chaos.matrix.cases import Case
+from tpc.chaos.matrix.cases import cells
+from tpc.chaos.matrix.cases.cell_cases import Case
+from tpc.chaos.matrix.cases.suites import SUITES, chosen_cases
 from tpc.chaos.matrix.records import (
     FAILED,
     FILE_NAME,
@@ -23,7 +24,6 @@ from tpc.chaos.matrix.records import (
     tally_of,
     uncounted_line,
 )
-from tpc.chaos.matrix.suites import SUITES, chosen_cases
 from tpc.chaos.matrix.workers import SERVERS, WORK, run_cases
 from tpc.chaos.reports.matrix import write_matrix_report
 from tpc.chaos.running.run_directory import claim_directory

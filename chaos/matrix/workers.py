@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.demo.killed_run import sigterm_as_interrupt
-from tpc.chaos.matrix.cases import Case
+from tpc.chaos.matrix.cases.cell_cases import Case
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.errors import ConfigurationError, LocalStackError
 

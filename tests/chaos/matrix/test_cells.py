@@ -9,9 +9,9 @@ import pytest
 
 from tpc import failpoints
 from tpc.chaos.faults.fault import FOREIGN_ERROR, KILL, KILL_DRIVER
-from tpc.chaos.matrix import suites
-from tpc.chaos.matrix.cases import matrix, pairs
-from tpc.chaos.matrix.cells import COLUMNS, blanks, cells
+from tpc.chaos.matrix.cases import suites
+from tpc.chaos.matrix.cases.cell_cases import matrix, pairs
+from tpc.chaos.matrix.cases.cells import COLUMNS, blanks, cells
 from tpc.chaos.matrix.pipeline import SINKS
 from tpc.chaos.matrix.records import PASSED, tally
 from tpc.errors import ConfigurationError

@@ -7,7 +7,7 @@ import pytest
 from tpc.chaos.faults.fault import KILL, Fault
 from tpc.chaos.matrix.bench import Theatre
 from tpc.chaos.matrix.case_run import CaseRun
-from tpc.chaos.matrix.cases import Case, fault_at, matrix
+from tpc.chaos.matrix.cases.cell_cases import Case, fault_at, matrix
 from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]

@@ -15,7 +15,7 @@ from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL, Fault, LostReply
 from tpc.chaos.matrix.case_run import CaseRun
-from tpc.chaos.matrix.cases import Case, fault_at
+from tpc.chaos.matrix.cases.cell_cases import Case, fault_at
 from tpc.chaos.matrix.evidence import went_on
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.load_judging import LoadReaders

@@ -12,15 +12,15 @@ from tests.chaos.matrix.stages import Stage
 from tests.chaos.matrix.test_core import SEED, told
 from tpc.chaos.faults.fault import KILL, Fault
 from tpc.chaos.faults.hits import Hit
-from tpc.chaos.matrix import disk_cases, load_cases, process_cases
 from tpc.chaos.matrix.bench import Theatre
-from tpc.chaos.matrix.cases import matrix, pairs
-from tpc.chaos.matrix.disk_cases import open_file_in
+from tpc.chaos.matrix.cases import disk, load, process
+from tpc.chaos.matrix.cases.cell_cases import matrix, pairs
+from tpc.chaos.matrix.cases.disk import open_file_in
+from tpc.chaos.matrix.cases.special import SpecialCase, SpecialRun, ran_again
 from tpc.chaos.matrix.drivers import CaseFailedError
 from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
-from tpc.chaos.matrix.special_cases import SpecialCase, SpecialRun, ran_again
 
-SUITES = {"processes": process_cases.cases(), "disk": disk_cases.cases(), "load": load_cases.cases()}
+SUITES = {"processes": process.cases(), "disk": disk.cases(), "load": load.cases()}
 ALL = [case for cases in SUITES.values() for case in cases]
 CASE = SpecialCase("a case", "disk", Fault("epoch.prepared", KILL, 1), what="something")
 CHEAP = (
@@ -51,7 +51,7 @@ def test_a_power_cut_takes_what_its_case_says(tmp_path: Path) -> None:
         for batch in (0, 1):
             (tmp_path / kind).mkdir(exist_ok=True)
             (tmp_path / kind / str(batch)).touch()
-    taken = disk_cases.files_taken(tmp_path, ("offsets", "commits"), 1)
+    taken = disk.files_taken(tmp_path, ("offsets", "commits"), 1)
     assert [str(path.relative_to(tmp_path)) for path in taken] == ["offsets/1", "commits/1"]
 
 
@@ -115,7 +115,7 @@ def test_the_pipeline_survives(stage: Theatre, name: str) -> None:
 @pytest.mark.stack
 @pytest.mark.spark
 def test_a_power_cut_that_finds_nothing_to_take_fails_its_case(stage: Theatre) -> None:
-    early = disk_cases.PowerCutCase(
+    early = disk.PowerCutCase(
         "nothing to take", "disk", Fault("epoch.prepared", KILL, 0), what="nothing", kinds=("commits",)
     )
     record = early.run(stage, SEED)

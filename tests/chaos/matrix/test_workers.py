@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tpc.chaos.matrix.cases import matrix
+from tpc.chaos.matrix.cases.cell_cases import matrix
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.workers import run_cases
 from tpc.errors import LocalStackError

@@ -13,11 +13,11 @@ from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults.fault import FOREIGN_ERROR, HANG, KILL, Fault
 from tpc.chaos.faults.spark_cluster import TWO_HOSTS, StandaloneCluster
 from tpc.chaos.matrix.case_run import EPOCHS
-from tpc.chaos.matrix.cases import EPOCH, LAST_TASK
+from tpc.chaos.matrix.cases.cell_cases import EPOCH, LAST_TASK
+from tpc.chaos.matrix.cases.special import RESTARTS, OwnSessionRun, SpecialCase, SpecialRun, ran_again
 from tpc.chaos.matrix.load_judging import LoadJudge, LoadReaders, history_of
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, TASK_SINKS
 from tpc.chaos.matrix.places import Servers
-from tpc.chaos.matrix.special_cases import RESTARTS, OwnSessionRun, SpecialCase, SpecialRun, ran_again
 from tpc.chaos.matrix.variants import Formula, VariedScene, drop_unique_key, varied
 from tpc.chaos.servers.postgres import PostgresServer
 from tpc.chaos.servers.stack import Stack

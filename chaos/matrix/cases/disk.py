@@ -14,9 +14,9 @@ from tpc.chaos.faults.failing_fsync import FailingFsync
 from tpc.chaos.faults.fault import KILL, Fault
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.faults.spark_files import REMOVED, TRUNCATED
-from tpc.chaos.matrix.cases import EPOCH
+from tpc.chaos.matrix.cases.cell_cases import EPOCH
+from tpc.chaos.matrix.cases.special import HeldRun, SpecialCase, SpecialRun, held_at
 from tpc.chaos.matrix.drivers import CaseFailedError
-from tpc.chaos.matrix.special_cases import HeldRun, SpecialCase, SpecialRun, held_at
 from tpc.chaos.matrix.variants import varied
 from tpc.coordinator.pipeline import LOG_FOLDER
 

@@ -1,7 +1,7 @@
 """Cases whose fault is made by whoever holds the case: while a process waits at the step, or between two lives.
 
-Same record, same checks, same readers as the cases of the matrix (`running`); which cases there are stands in
-`process_cases`, `disk_cases` and `load_cases`.
+Same record, same checks, same readers as the cases of the matrix (`case_run`); which cases there are stands in
+`process`, `disk` and `load`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import injector
 from tpc.chaos.faults.fault import HANG, Fault
 from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
-from tpc.chaos.matrix.cases import EPOCH, LAST_TASK, Case
+from tpc.chaos.matrix.cases.cell_cases import EPOCH, LAST_TASK, Case
 from tpc.chaos.matrix.drivers import CaseFailedError
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, TASK_SINKS
 from tpc.chaos.matrix.records import FAILED, SKIPPED, CaseRecord

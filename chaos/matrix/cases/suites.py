@@ -6,22 +6,22 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 
-from tpc.chaos.matrix.cases import Case
+from tpc.chaos.matrix.cases.cell_cases import Case
 from tpc.errors import ConfigurationError
 
 SUITES: Mapping[str, str] = {
-    "matrix": "cases:matrix",
-    "pairs": "cases:pairs",
-    "processes": "process_cases:cases",
-    "disk": "disk_cases:cases",
-    "load": "load_cases:cases",
+    "matrix": "cell_cases:matrix",
+    "pairs": "cell_cases:pairs",
+    "processes": "process:cases",
+    "disk": "disk:cases",
+    "load": "load:cases",
 }
 """The suites, with the function of this package that lists their cases."""
 
 
 def _cases(suite: str) -> Sequence[Case]:
     module, _, name = SUITES[suite].partition(":")
-    found: Sequence[Case] = getattr(import_module(f"tpc.chaos.matrix.{module}"), name)()
+    found: Sequence[Case] = getattr(import_module(f"tpc.chaos.matrix.cases.{module}"), name)()
     return found
 
 

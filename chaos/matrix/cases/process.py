@@ -17,8 +17,8 @@ from tpc.chaos.faults import server_faults
 from tpc.chaos.faults.fault import KILL, ZOMBIE
 from tpc.chaos.faults.server_faults import Outage
 from tpc.chaos.faults.spark_cluster import StandaloneCluster, executor_of
+from tpc.chaos.matrix.cases.special import RESTARTS, HeldRun, OwnSessionRun, SpecialCase, held_at, ran_again
 from tpc.chaos.matrix.drivers import CaseFailedError
-from tpc.chaos.matrix.special_cases import RESTARTS, HeldRun, OwnSessionRun, SpecialCase, held_at, ran_again
 from tpc.chaos.servers.server import LocalServer
 from tpc.coordinator.supervisor import EXIT_FENCED
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.chaos.faults.fault import ERROR, KILL, KILL_DRIVER, REPLY_LOST, Fault, LostReply
-from tpc.chaos.matrix.cells import UNCOUNTED, Cell, cells
+from tpc.chaos.matrix.cases.cells import UNCOUNTED, Cell, cells
 from tpc.chaos.matrix.pipeline import TASK_SINKS
 
 if TYPE_CHECKING:
