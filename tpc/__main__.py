@@ -269,7 +269,7 @@ def matrix(
         list[str] | None,
         typer.Option(help="matrix, pairs, processes, disk or load; may be given again", show_default="all but pairs"),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="theatres side by side, each with servers of its own")] = 2,
+    workers: Annotated[int, typer.Option(min=1, help="test benches side by side, each with servers of its own")] = 2,
     directory: ChaosDirectory = Path("tpc-chaos"),
 ) -> None:
     """Every step of the protocol x every fault, on real servers: nothing lost, nothing doubled, nothing left."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from tpc.chaos.matrix.pipeline import Addresses
 from tpc.chaos.matrix.places import Servers, dsn_of
 from tpc.chaos.matrix.sessions import WarmSession
-from tpc.chaos.matrix.warm_up import rehearse
+from tpc.chaos.matrix.warm_up import warm_up
 from tpc.chaos.proxy import KAFKA, Proxy, proxied_mongo, proxied_postgres
 from tpc.chaos.servers.jars import Report
 from tpc.chaos.servers.kafka import KafkaServer
@@ -19,8 +19,8 @@ from tpc.chaos.servers.stack import Stack
 SESSIONS = 2
 
 
-class Theatre:
-    """Servers, proxies and sessions of a run, in `directory`. Close it with `close`, or let `theatre` do so."""
+class Bench:
+    """Servers, proxies and sessions of a run, in `directory`. Close it with `close`, or let `started_bench` do so."""
 
     def __init__(self, directory: Path, stack: Stack, exits: ExitStack) -> None:
         self.directory = directory
@@ -68,11 +68,12 @@ def proxied_stack(directory: Path, report: Report | None = None) -> Stack:
 
 
 @contextmanager
-def theatre(directory: Path, stack: Stack, say: Callable[[str], None] = lambda _line: None) -> Iterator[Theatre]:
-    """A theatre on a running stack. Everything that it started is gone at the end, whatever happened."""
+def started_bench(directory: Path, stack: Stack, say: Callable[[str], None] = lambda _line: None) -> Iterator[Bench]:
+    """A bench on a running stack. Everything that it started is gone at the end, whatever happened."""
     with ExitStack() as exits:
         say("starting two Spark sessions")
-        stage = Theatre(directory, stack, exits)
-        say("rehearsing")
-        rehearse(stage, say)
-        yield stage
+        bench = Bench(directory, stack, exits)
+        say("warming up")
+        warm_up(directory, bench.sessions, bench.servers, say)
+        bench.tidy()
+        yield bench

@@ -17,12 +17,12 @@ from tpc.chaos.checkers.compare import Check
 from tpc.chaos.checkers.recovery import recovery_bounded
 from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL_DRIVER, ZOMBIE
-from tpc.chaos.matrix.bench import Theatre
+from tpc.chaos.matrix.bench import Bench
 from tpc.chaos.matrix.cases.cell_cases import Case
-from tpc.chaos.matrix.drivers import CaseFailedError, Cast
+from tpc.chaos.matrix.drivers import CaseFailedError, Drivers
 from tpc.chaos.matrix.evidence import check_made, observed_epoch, went_on
 from tpc.chaos.matrix.judging import Judge, Readers
-from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, Feed, Scene
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, Feed, PipelineUnderTest
 from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
 from tpc.chaos.proxy import Action, Fired, Rule
 from tpc.chaos.running.owned_processes import read_from
@@ -36,18 +36,18 @@ LOG_CHARACTERS = 6000
 
 
 class CaseRun:
-    """One case in one theatre, in a directory of its own."""
+    """One case on one test bench, in a directory of its own."""
 
     hopeless_lives = 0
     """How many lives after the last fault cannot come to anything, since what it broke is not mended yet."""
 
-    def __init__(self, theatre: Theatre, case: Case, seed: int, *, doctor: str | None = None) -> None:
-        self.theatre = theatre
+    def __init__(self, bench: Bench, case: Case, seed: int, *, doctor: str | None = None) -> None:
+        self.bench = bench
         self.case = case
         number = zlib.crc32(f"{seed}:{case.name}".encode())
         name = f"case-{number:08x}-{int(time.time() * 1000) % 10**8}"
-        self.directory = theatre.directory / "cases" / name
-        self.scene = self._scene(name)
+        self.directory = bench.directory / "cases" / name
+        self.pipeline = self._make_pipeline(name)
         self.feed = Feed(number)
         self.record = CaseRecord(
             case.name,
@@ -59,7 +59,7 @@ class CaseRun:
             second=None if case.second is None else case.second.to_json(),
             counts=case.counts,
         )
-        self.cast = Cast(self.scene, theatre.sessions, self.record, doctor=doctor)
+        self.drivers = Drivers(self.pipeline, bench.sessions, self.record, doctor=doctor)
         self._rules: dict[int, tuple[str, Rule]] = {}
 
     # The whole -------------------------------------------------------------------------------------------------
@@ -67,12 +67,12 @@ class CaseRun:
     def run(self) -> CaseRecord:
         """The record of the case. Never raises for what the case does; no process of it is left."""
         record, began_at = self.record, time.monotonic()
-        if missing := {f.lost.server for f in self.case.stages if f.lost is not None} - self.theatre.proxies.keys():
+        if missing := {f.lost.server for f in self.case.faults if f.lost is not None} - self.bench.proxies.keys():
             record.outcome, record.reason = SKIPPED, f"there is no proxy in front of {', '.join(sorted(missing))}"
             return record
         self.directory.mkdir(parents=True)
         try:
-            self._play()
+            self._carry_out()
             record.outcome = PASSED
         except CaseFailedError as failure:
             record.reason = str(failure)
@@ -81,17 +81,19 @@ class CaseRun:
         finally:
             self._end()
         record.seconds = round(time.monotonic() - began_at, 3)
-        record.log = read_from(self.cast.log, 0)[-LOG_CHARACTERS:]
+        record.log = read_from(self.drivers.log, 0)[-LOG_CHARACTERS:]
         if record.outcome == PASSED:
             shutil.rmtree(self.directory, ignore_errors=True)
         return record
 
-    def _scene(self, name: str) -> Scene:
+    def _make_pipeline(self, name: str) -> PipelineUnderTest:
         """The pipeline of the case."""
-        direct = self.theatre.direct(name)
-        return Scene(name, self.directory, direct, self.theatre.proxied(name) if self.case.proxied else direct, name)
+        direct = self.bench.direct(name)
+        return PipelineUnderTest(
+            name, self.directory, direct, self.bench.proxied(name) if self.case.proxied else direct, name
+        )
 
-    def _play(self) -> None:
+    def _carry_out(self) -> None:
         self._prepare()
         try:
             with self._watching():
@@ -101,10 +103,10 @@ class CaseRun:
         finally:
             self._tell()
         check_made(
-            self.case.stages,
+            self.case.faults,
             injector.fired(self.directory),
             injector.waits_in_vain(self.directory),
-            range(self._first, len(self.case.stages)) if self.case.counts else (),
+            range(self._first, len(self.case.faults)) if self.case.counts else (),
         )
         self.record.checks = self._judge()
         self._time_recovery()
@@ -113,21 +115,21 @@ class CaseRun:
 
     def _prepare(self) -> None:
         """What the pipeline reads and writes is there before its first life."""
-        self.theatre.servers.make(self.scene)
-        self.theatre.servers.feed(self.scene, self.feed.rows(EPOCHS * ROWS_PER_EPOCH))
+        self.bench.servers.make(self.pipeline)
+        self.bench.servers.feed(self.pipeline, self.feed.rows(EPOCHS * ROWS_PER_EPOCH))
 
     def _watching(self) -> AbstractContextManager[None]:
         """Concurrent readers, while drivers live."""
-        self.readers = Readers(self.scene)
+        self.readers = Readers(self.pipeline)
         return self.readers.watching()
 
     def _judge(self) -> list[Check]:
-        return Judge(self.scene, self.feed.fed, self.readers, self._disturbed).checks()
+        return Judge(self.pipeline, self.feed.fed, self.readers, self._disturbed).checks()
 
     @property
     def _disturbed(self) -> tuple[float, float]:
         """From the first fault to the end of the last life, in seconds since 1970."""
-        return self.record.fired[0]["at"], max(life.ended_at or 0.0 for life in self.cast.lives)
+        return self.record.fired[0]["at"], max(life.ended_at or 0.0 for life in self.drivers.lives)
 
     @property
     def _first(self) -> int:
@@ -136,32 +138,32 @@ class CaseRun:
 
     def _end(self) -> None:
         """Nothing of the case is left: no process, no rule, no topic, no database."""
-        self.cast.end()
+        self.drivers.end()
         for server, rule in self._rules.values():
-            self.theatre.proxies[server].remove(rule)
-        self.theatre.tidy()
+            self.bench.proxies[server].remove(rule)
+        self.bench.tidy()
         with suppress(Exception):  # a server that does not answer has made the case fail already
-            self.theatre.servers.remove(self.scene)
+            self.bench.servers.remove(self.pipeline)
 
     # Lives -----------------------------------------------------------------------------------------------------
 
     def _strike(self) -> None:
         """The lives that faults are made in."""
-        for number, fault in enumerate(self.case.stages):
-            life = self.cast.begin({number: fault})
-            stopped = self.cast.wait(life, stoppable=fault.kind == ZOMBIE, meanwhile=self._arm)
+        for number, fault in enumerate(self.case.faults):
+            life = self.drivers.begin({number: fault})
+            stopped = self.drivers.wait(life, stoppable=fault.kind == ZOMBIE, meanwhile=self._arm)
             if number not in injector.fired(self.directory):
                 end = f"life {life.number} ended with exit code {life.exit_code}"
                 raise CaseFailedError(f"the fault was never made: {fault.kind} at {fault.step}; {end} without it")
-            if not stopped and life.exit_code == 0 and number + 1 < len(self.case.stages):
+            if not stopped and life.exit_code == 0 and number + 1 < len(self.case.faults):
                 raise CaseFailedError(f"life {life.number} came to its end before the next fault could strike")
 
     def _recover(self) -> None:
         """Lives without a fault until one comes to the end; another one only after an error, as a supervisor would."""
-        if (life := self.cast.lives[-1]).exit_code == 0:
+        if (life := self.drivers.lives[-1]).exit_code == 0:
             return
         for _ in range(1 + RESTARTS):
-            self.cast.wait(life := self.cast.begin({}))
+            self.drivers.wait(life := self.drivers.begin({}))
             if life.exit_code == 0:
                 return
             if life.exit_code != ENDED_BY_ERROR:
@@ -175,38 +177,38 @@ class CaseRun:
         """
         if not self._disturbed_by_others:
             return
-        for zombie in self.cast.stopped:
+        for zombie in self.drivers.stopped:
             went_on_at = time.time()
-            self.cast.go_on(zombie, [int(fault["pid"]) for fault in injector.fired(self.directory).values()])
-            self.cast.wait(zombie)
+            self.drivers.go_on(zombie, [int(fault["pid"]) for fault in injector.fired(self.directory).values()])
+            self.drivers.wait(zombie)
             steps = [hit.step for hit in self._hits() if hit.life == zombie.number and hit.at > went_on_at]
             if zombie.exit_code == 0 and steps:
                 raise CaseFailedError(
                     f"the zombie, life {zombie.number}, ended as if nobody had taken over, after {', '.join(steps)}"
                 )
-        self.theatre.tidy()  # the tasks of a dead driver end with their executor, sooner or later
-        self.theatre.servers.feed(self.scene, self.feed.rows(ROWS_PER_EPOCH))
-        self.cast.wait(last := self.cast.begin({}))
+        self.bench.tidy()  # the tasks of a dead driver end with their executor, sooner or later
+        self.bench.servers.feed(self.pipeline, self.feed.rows(ROWS_PER_EPOCH))
+        self.drivers.wait(last := self.drivers.begin({}))
         if last.exit_code != 0:
             raise CaseFailedError(f"the last life, {last.number}, ended with exit code {last.exit_code}")
 
     @property
     def _disturbed_by_others(self) -> bool:
         """Whether tasks or a driver of an earlier life may still be at work."""
-        return any(fault.kind in (ZOMBIE, KILL_DRIVER) for fault in self.case.stages)
+        return any(fault.kind in (ZOMBIE, KILL_DRIVER) for fault in self.case.faults)
 
     # Lost replies ----------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
         """Have a reply lost for a process that waits for it."""
-        for number, fault in enumerate(self.case.stages):
+        for number, fault in enumerate(self.case.faults):
             lost = fault.lost
             if lost is None or number in self._rules or not injector.claim_file(self.directory, number).exists():
                 continue
-            matching = lost.matching.replace("{pipeline}", f"tpc~{self.scene.name}~")
+            matching = lost.matching.replace("{pipeline}", f"tpc~{self.pipeline.name}~")
             on_fired = partial(self._lost, number)
             rule = Rule(Action.LOSE_REPLY_AND_RESET, lost.kind, matching=matching, on_fired=on_fired)
-            self._rules[number] = (lost.server, self.theatre.proxies[lost.server].add(rule))
+            self._rules[number] = (lost.server, self.bench.proxies[lost.server].add(rule))
             injector.armed_file(self.directory, number).touch()
 
     def _lost(self, number: int, made: Fired) -> None:
@@ -232,11 +234,11 @@ class CaseRun:
 
     def _time_recovery(self) -> None:
         """From the start of the life after the last fault to its first new epoch; without one, from the fault on."""
-        after = len(self.case.stages) + self.hopeless_lives
-        if len(self.cast.lives) <= after:
+        after = len(self.case.faults) + self.hopeless_lives
+        if len(self.drivers.lives) <= after:
             self.record.checks.append(went_on(self._hits(), self.record.fired[-1]["at"], bound_s=RECOVERY_BOUND_S))
             return
-        at, began_at = hits.first_new_epoch_at(self._hits(), after), self.cast.lives[after].began_at
+        at, began_at = hits.first_new_epoch_at(self._hits(), after), self.drivers.lives[after].began_at
         self.record.recovery_s = None if at is None else round(at - began_at, 3)
         times_s = [self.record.recovery_s]
         self.record.checks.append(recovery_bounded("recovery is bounded", times_s, bound_s=RECOVERY_BOUND_S))

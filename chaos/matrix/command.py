@@ -44,7 +44,7 @@ def run_matrix(
     workers: int = WORKERS,
     console: Console | None = None,
 ) -> int:
-    """Run the cases that `only` and `suites` name, in `workers` theatres; records and report stay in `directory`.
+    """Run the cases that `only` and `suites` name, in `workers` test benches; records and report stay in `directory`.
 
     0: everything that could be run has passed. 1: something has failed, whether it counts or not. 2: nothing could be
     run. 130: Ctrl-C, the cases that had ended are on record. Nothing that was started is left running.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tpc.chaos.faults.fault import Fault
 from tpc.chaos.matrix.lives import Life, Order
-from tpc.chaos.matrix.pipeline import Scene
+from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.sessions import WarmSession
 
@@ -26,13 +26,13 @@ class CaseFailedError(Exception):
     """Why a case has failed, in words."""
 
 
-class Cast:
-    """The drivers of one scene. `doctor` is a function that breaks the library in each of them (see `lives.Order`)."""
+class Drivers:
+    """The drivers of one pipeline. `doctor`: a function that breaks the library in each of them (see `lives.Order`)."""
 
     def __init__(
-        self, scene: Scene, sessions: list[WarmSession], record: CaseRecord, *, doctor: str | None = None
+        self, pipeline: PipelineUnderTest, sessions: list[WarmSession], record: CaseRecord, *, doctor: str | None = None
     ) -> None:
-        self.scene = scene
+        self.pipeline = pipeline
         self.sessions = sessions
         self.record = record
         self.doctor = doctor
@@ -43,7 +43,7 @@ class Cast:
     @property
     def log(self) -> Path:
         """What all of them have written."""
-        return self.scene.directory / "driver.log"
+        return self.pipeline.directory / "driver.log"
 
     @property
     def stopped(self) -> list[Life]:
@@ -57,7 +57,7 @@ class Cast:
         free = [session for session in self.sessions if session not in busy]
         session = free[number % len(free)]
         self._entered.append(session)
-        life = Life(Order(self.scene, session.gateway, number, self.log, takeover, self.doctor), faults)
+        life = Life(Order(self.pipeline, session.gateway, number, self.log, takeover, self.doctor), faults)
         self.lives.append(life)
         self.record.note(f"life {number} {'takes over' if takeover else 'begins'}", life.began_at)
         return life

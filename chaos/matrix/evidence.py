@@ -17,12 +17,12 @@ Made = Mapping[int, Mapping[str, Any]]
 """The records of faults that were made, by their number in the case."""
 
 
-def check_made(stages: Sequence[Fault], made: Made, in_vain: Mapping[int, str], counted: Iterable[int]) -> None:
+def check_made(faults: Sequence[Fault], made: Made, in_vain: Mapping[int, str], counted: Iterable[int]) -> None:
     """Every fault was made at its place, and the `counted` ones while a branch was prepared.
 
     `in_vain` says of a fault what the process at its step has waited for and never got. Raises `CaseFailedError`.
     """
-    for number, planned in enumerate(stages):
+    for number, planned in enumerate(faults):
         if number in in_vain:
             raise CaseFailedError(f"{planned.kind} at {planned.step}: its process waited in vain for {in_vain[number]}")
         places = {"step": planned.step, "epoch": planned.epoch, "sink": planned.sink}

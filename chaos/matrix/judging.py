@@ -1,4 +1,4 @@
-"""What must hold when a case has ended, however it was disturbed: every check of `chaos.checkers`, asked of a scene.
+"""What must hold when a case has ended, however it was disturbed: every check of `chaos.checkers` on its pipeline.
 
 The systems are read directly, never through the proxies or the sinks (but for the markers, which the sinks show).
 """
@@ -22,7 +22,7 @@ from tpc.chaos.checkers.watch_kafka import KafkaReader
 from tpc.chaos.checkers.watch_rows import FileRowsReader, PostgresRowsReader
 from tpc.chaos.checkers.watch_tallies import MongoTalliesReader, PostgresTalliesReader
 from tpc.chaos.checkers.watching import Reader, watching
-from tpc.chaos.matrix.pipeline import COLLECTION, COLUMNS, Row, Scene
+from tpc.chaos.matrix.pipeline import COLLECTION, COLUMNS, PipelineUnderTest, Row
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
@@ -39,15 +39,15 @@ TALLIES_SQL = "SELECT key, n, amount FROM tallies"
 
 
 class Readers:
-    """The readers that watch a scene while it is being disturbed; `followed` are those that are asked to."""
+    """The readers that watch a pipeline while it is being disturbed; `followed` are those that are asked to."""
 
-    def __init__(self, scene: Scene) -> None:
-        at = scene.addresses
-        self.kafka = KafkaReader(at.servers, scene.target)
+    def __init__(self, pipeline: PipelineUnderTest) -> None:
+        at = pipeline.addresses
+        self.kafka = KafkaReader(at.servers, pipeline.target)
         self.rows = PostgresRowsReader(at.dsn, "SELECT id FROM rows")
         self.tallies = PostgresTalliesReader(at.dsn, TALLIES_SQL)
-        self.airports = MongoTalliesReader(at.uri, scene.database, COLLECTION, ("n", "amount"))
-        self.files = FileRowsReader(scene.files, "id", pipeline=scene.name)
+        self.airports = MongoTalliesReader(at.uri, pipeline.database, COLLECTION, ("n", "amount"))
+        self.files = FileRowsReader(pipeline.files, "id", pipeline=pipeline.name)
         self.followed: dict[str, Reader] = {
             "kafka": self.kafka,
             "rows": self.rows,
@@ -69,10 +69,12 @@ class Readers:
 
 
 class Judge:
-    """The checks on one scene, its source fed with `fed`, that was disturbed between two times (since 1970, in s)."""
+    """The checks on a pipeline, its source fed with `fed`, that was disturbed between two times (since 1970, in s)."""
 
-    def __init__(self, scene: Scene, fed: Sequence[Row], readers: Readers, disturbed: tuple[float, float]) -> None:
-        self.scene = replace(scene, proxied=scene.addresses)
+    def __init__(
+        self, pipeline: PipelineUnderTest, fed: Sequence[Row], readers: Readers, disturbed: tuple[float, float]
+    ) -> None:
+        self.pipeline = replace(pipeline, proxied=pipeline.addresses)
         self.fed = fed
         self.readers = readers
         self.disturbed = disturbed
@@ -85,10 +87,12 @@ class Judge:
     def _contents(self) -> list[Check]:
         expected = Counter(_values(row.to_json()) for row in self.fed)
         records = self._records
-        files = files_content.read_parquet(self.scene.files).select(list(COLUMNS)).to_pylist()
+        files = files_content.read_parquet(self.pipeline.files).select(list(COLUMNS)).to_pylist()
         return [
             multisets_equal("rows in Kafka", expected, [_values(_read(record)) for record in records]),
-            multisets_equal("rows in PostgreSQL", expected, postgres_content.query(self.scene.addresses.dsn, ROWS_SQL)),
+            multisets_equal(
+                "rows in PostgreSQL", expected, postgres_content.query(self.pipeline.addresses.dsn, ROWS_SQL)
+            ),
             multisets_equal("rows in the files", expected, [_values(row) for row in files]),
             order_kept("order per key in Kafka", ((r.partition, r.key, _read(r)["seq"]) for r in records)),
             order_kept("order per key in the files", (("files", row["key"], row["seq"]) for row in files)),
@@ -96,7 +100,7 @@ class Judge:
 
     @property
     def _records(self) -> list[KafkaRecord]:
-        return list(kafka_content.read_topic(self.scene.addresses.servers, self.scene.target))
+        return list(kafka_content.read_topic(self.pipeline.addresses.servers, self.pipeline.target))
 
     def _tallies(self) -> list[Check]:
         expected: dict[Hashable, tuple[int, int]] = {}
@@ -113,11 +117,11 @@ class Judge:
         ]
 
     def _in_postgres(self) -> dict[Hashable, tuple[int, int]]:
-        rows = postgres_content.query(self.scene.addresses.dsn, TALLIES_SQL)
+        rows = postgres_content.query(self.pipeline.addresses.dsn, TALLIES_SQL)
         return {key: (int(n), int(amount)) for key, n, amount in rows}
 
     def _in_mongo(self) -> dict[Hashable, tuple[int, int]]:
-        found = mongo_content.documents(self.scene.addresses.uri, self.scene.database, COLLECTION)
+        found = mongo_content.documents(self.pipeline.addresses.uri, self.pipeline.database, COLLECTION)
         return {document["_id"]: (document["n"], document["amount"]) for document in found}
 
     def _seen(self) -> list[Check]:
@@ -138,28 +142,28 @@ class Judge:
             sent.setdefault(row.source, []).append(row.id)
         found = {}
         for epoch, manifest in history.manifests.items():
-            starts = kafka_offsets(manifest.barrier.start).get(self.scene.source, {})
-            for partition, end in kafka_offsets(manifest.barrier.end).get(self.scene.source, {}).items():
+            starts = kafka_offsets(manifest.barrier.start).get(self.pipeline.source, {})
+            for partition, end in kafka_offsets(manifest.barrier.end).get(self.pipeline.source, {}).items():
                 found[epoch, partition] = sent[partition][starts.get(partition, 0) : end]
         return {branch: ids for branch, ids in found.items() if ids}
 
     def _history(self) -> History:
-        return Journal(LocalLog(self.scene.checkpoint / LOG_FOLDER)).open()
+        return Journal(LocalLog(self.pipeline.checkpoint / LOG_FOLDER)).open()
 
     def _books(self) -> list[Check]:
-        scene, at, history = self.scene, self.scene.addresses, self._history()
-        shown = newest_epochs(scene.sinks().values(), PipelineId(scene.name))
+        pipeline, at, history = self.pipeline, self.pipeline.addresses, self._history()
+        shown = newest_epochs(pipeline.sinks().values(), PipelineId(pipeline.name))
         where = Where(
-            pipeline=scene.name,
+            pipeline=pipeline.name,
             servers=at.servers,
             dsn=at.dsn,
             uri=at.uri,
-            database=scene.database,
-            files=(scene.files,),
-            log=scene.checkpoint / LOG_FOLDER,
+            database=pipeline.database,
+            files=(pipeline.files,),
+            log=pipeline.checkpoint / LOG_FOLDER,
         )
-        lag = kafka_content.group_lag(at.servers, scene.group, (scene.source,))
-        also = {"Spark's commits": last_spark_commit(scene.checkpoint)}
+        lag = kafka_content.group_lag(at.servers, pipeline.group, (pipeline.source,))
+        also = {"Spark's commits": last_spark_commit(pipeline.checkpoint)}
         return [
             last_epochs_equal("the last epoch is the same everywhere", history, shown, also=also),
             nothing_left(

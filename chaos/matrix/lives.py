@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from tpc.chaos.faults.injector import Injector
-from tpc.chaos.matrix.pipeline import Scene
+from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.sessions import Gateway
 from tpc.coordinator.supervisor import exit_code_for
 
@@ -59,7 +59,7 @@ _PR_SET_PDEATHSIG = 1
 class Order:
     """What one life is to do. `doctor` is a "module:function" called first: a test's way to break the library."""
 
-    scene: Scene
+    pipeline: PipelineUnderTest
     gateway: Gateway
     life: int
     log: Path
@@ -133,9 +133,9 @@ def _run(order: Order, faults: Mapping[int, Fault]) -> BaseException | None:
     if order.doctor is not None:
         module, _, name = order.doctor.partition(":")
         getattr(importlib.import_module(module), name)()
-    Injector(order.scene.directory, order.life, os.getpid(), dict(faults)).install()
+    Injector(order.pipeline.directory, order.life, os.getpid(), dict(faults)).install()
     try:
-        pipeline = order.scene.pipeline(order.gateway.attach())
+        pipeline = order.pipeline.build(order.gateway.attach())
         query = pipeline.start(trigger={"availableNow": True}, takeover=order.takeover)
         query.awaitTermination()
     except Exception as error:

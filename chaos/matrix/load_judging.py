@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from tpc.chaos.checkers.kafka_content import KafkaRecord
-    from tpc.chaos.matrix.pipeline import Scene
+    from tpc.chaos.matrix.pipeline import PipelineUnderTest
     from tpc.history import History
 
 CHUNK = 100_000
@@ -33,33 +33,41 @@ Values = tuple[int, str, int, int, int]
 class LoadReaders(Readers):
     """Those readers that can follow: none of a sink that is left out, none that keeps snapshots of all rows."""
 
-    def __init__(self, scene: Scene, *, follow_kafka: bool) -> None:
-        super().__init__(scene)
+    def __init__(self, pipeline: PipelineUnderTest, *, follow_kafka: bool) -> None:
+        super().__init__(pipeline)
         able = {"tallies", "airports", "kafka"} if follow_kafka else {"tallies", "airports"}
-        self.followed = {name: self.followed[name] for name in scene.sinks() if name in able}
+        self.followed = {name: self.followed[name] for name in pipeline.sinks() if name in able}
 
 
 class LoadJudge(Judge):
-    """The checks on a scene that was fed the first `count` rows of `formula`; `disturbed` as for a `Judge`."""
+    """The checks on a pipeline that was fed the first `count` rows of `formula`; `disturbed` as for a `Judge`."""
 
     def __init__(
-        self, scene: Scene, formula: Formula, count: int, readers: LoadReaders, disturbed: tuple[float, float]
+        self,
+        pipeline: PipelineUnderTest,
+        formula: Formula,
+        count: int,
+        readers: LoadReaders,
+        disturbed: tuple[float, float],
     ) -> None:
-        super().__init__(scene, (), readers, disturbed)
+        super().__init__(pipeline, (), readers, disturbed)
         self.formula = formula
         self.count = count
         self.followed = readers.followed
-        self.present = scene.sinks().keys()
+        self.present = pipeline.sinks().keys()
 
     def _contents(self) -> list[Check]:
-        records, at = kafka_content.read_topic(self.scene.addresses.servers, self.scene.target), self.scene.addresses
+        records, at = (
+            kafka_content.read_topic(self.pipeline.addresses.servers, self.pipeline.target),
+            self.pipeline.addresses,
+        )
         in_kafka = [(record.partition, _values(record)) for record in records]
         checks = [
             self._same("rows in Kafka", (row for _, row in in_kafka)),
             order_kept("order per key in Kafka", ((partition, row[1], row[2]) for partition, row in in_kafka)),
         ]
         if "files" in self.present:
-            files = list(_in_files(files_content.read_parquet(self.scene.files)))
+            files = list(_in_files(files_content.read_parquet(self.pipeline.files)))
             checks.append(self._same("rows in the files", files))
             checks.append(order_kept("order per key in the files", (("files", row[1], row[2]) for row in files)))
         if "rows" in self.present:
@@ -93,9 +101,9 @@ class LoadJudge(Judge):
         return [records_stay("a reader of Kafka saw no aborted row", self.readers.kafka.seen, self._records)]
 
 
-def history_of(scene: Scene) -> History:
-    """What the scene's log holds."""
-    return Journal(LocalLog(scene.checkpoint / LOG_FOLDER)).open()
+def history_of(pipeline: PipelineUnderTest) -> History:
+    """What the pipeline's log holds."""
+    return Journal(LocalLog(pipeline.checkpoint / LOG_FOLDER)).open()
 
 
 def _values(record: KafkaRecord) -> Values:

@@ -70,7 +70,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Scene:
+class PipelineUnderTest:
     """A pipeline named `name`, its files and checkpoint in `directory`. Its sinks connect to `proxied`."""
 
     name: str
@@ -145,8 +145,8 @@ class Scene:
             .select("m.*")
         )
 
-    def pipeline(self, spark: SparkSession) -> Pipeline:
-        """The whole pipeline."""
+    def build(self, spark: SparkSession) -> Pipeline:
+        """The library's pipeline with all of it, not yet started."""
         from pyspark.sql import functions as fn
 
         tally = [fn.lit(1).cast("long").alias("n"), "amount"]

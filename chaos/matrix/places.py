@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tpc.chaos.matrix.pipeline import PARTITIONS, TABLES, Addresses, Row, Scene
+from tpc.chaos.matrix.pipeline import PARTITIONS, TABLES, Addresses, PipelineUnderTest, Row
 from tpc.chaos.running.quiet import quiet
 from tpc.chaos.servers.stack import Stack
 from tpc.errors import LocalStackError
@@ -37,18 +37,18 @@ class Servers:
         """The servers, PostgreSQL with this database."""
         return Addresses(self.addresses.servers, dsn_of(self.addresses.dsn, database), self.addresses.uri)
 
-    def make(self, scene: Scene) -> None:
-        """Create what the scene writes to. Raises what the servers raise."""
+    def make(self, pipeline: PipelineUnderTest) -> None:
+        """Create what the pipeline writes to. Raises what the servers raise."""
         from confluent_kafka.cimpl import NewTopic
 
-        topics = [NewTopic(name, PARTITIONS, 1) for name in (scene.source, scene.target)]
+        topics = [NewTopic(name, PARTITIONS, 1) for name in (pipeline.source, pipeline.target)]
         creations = self._admin.create_topics(topics, operation_timeout=TIMEOUT_S)
-        self._execute(self.addresses.dsn, f'CREATE DATABASE "{scene.database}"')
-        self._execute(scene.addresses.dsn, *TABLES.values())
+        self._execute(self.addresses.dsn, f'CREATE DATABASE "{pipeline.database}"')
+        self._execute(pipeline.addresses.dsn, *TABLES.values())
         for created in creations.values():
             created.result(TIMEOUT_S)
 
-    def feed(self, scene: Scene, rows: Iterable[Row]) -> None:
+    def feed(self, pipeline: PipelineUnderTest, rows: Iterable[Row]) -> None:
         """Send rows to the source, each to its partition. Raises `LocalStackError` if one does not arrive."""
         errors: list[str] = []
 
@@ -60,25 +60,25 @@ class Servers:
             value = json.dumps(row.to_json())
             if len(self._producer) >= QUEUED_AT_MOST:
                 self._producer.flush(TIMEOUT_S)  # of a million rows more than the queue takes
-            self._producer.produce(scene.source, value, row.key, row.source, on_delivery=arrived)
+            self._producer.produce(pipeline.source, value, row.key, row.source, on_delivery=arrived)
         if self._producer.flush(TIMEOUT_S) or errors:
-            raise LocalStackError(f"the rows of a case did not arrive in {scene.source}: {errors[:1]}")
+            raise LocalStackError(f"the rows of a case did not arrive in {pipeline.source}: {errors[:1]}")
 
-    def remove(self, scene: Scene) -> None:
+    def remove(self, pipeline: PipelineUnderTest) -> None:
         """Remove what `make` made and the pipeline left, as far as the servers answer."""
         import psycopg
         from pymongo import MongoClient
 
-        self._admin.delete_topics([scene.source, scene.target], operation_timeout=0)
+        self._admin.delete_topics([pipeline.source, pipeline.target], operation_timeout=0)
         with suppress(psycopg.Error):
-            with self._connection(scene.addresses.dsn) as connection:
+            with self._connection(pipeline.addresses.dsn) as connection:
                 for (gid,) in connection.execute(
                     "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
                 ).fetchall():
                     connection.execute(f"ROLLBACK PREPARED '{gid}'")
-            self._execute(self.addresses.dsn, f'DROP DATABASE IF EXISTS "{scene.database}" WITH (FORCE)')
-        with MongoClient[dict[str, Any]](scene.addresses.uri, timeoutMS=int(TIMEOUT_S * 1000)) as client:
-            client.drop_database(scene.database)
+            self._execute(self.addresses.dsn, f'DROP DATABASE IF EXISTS "{pipeline.database}" WITH (FORCE)')
+        with MongoClient[dict[str, Any]](pipeline.addresses.uri, timeoutMS=int(TIMEOUT_S * 1000)) as client:
+            client.drop_database(pipeline.database)
 
     def _execute(self, dsn: str, *statements: str) -> None:
         with self._connection(dsn) as connection:

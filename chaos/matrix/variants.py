@@ -1,4 +1,4 @@
-"""The scene of the matrix in other shapes: stateful, over many partitions, without some sinks, with rows by formula."""
+"""The matrix's pipeline in other shapes: stateful, over many partitions, without some sinks, with rows by formula."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.checkers.postgres_content import CONNECT_TIMEOUT_S
-from tpc.chaos.matrix.pipeline import PARTITIONS, Row, Scene
+from tpc.chaos.matrix.pipeline import PARTITIONS, PipelineUnderTest, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class VariedScene(Scene):
+class VariedPipeline(PipelineUnderTest):
     """`distinct`: the query keeps state. `tasks`: the rows of a key go to one of so many tasks (0: as they come).
 
     `without` names the sinks that are left out.
@@ -27,27 +27,27 @@ class VariedScene(Scene):
     without: frozenset[str] = frozenset()
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """See `Scene.frame`."""
+        """See `PipelineUnderTest.frame`."""
         frame = super().frame(spark)
         if self.distinct:
             frame = frame.dropDuplicates(["id"])
         return frame.repartition(self.tasks, "key") if self.tasks else frame
 
     def sinks(self) -> dict[str, Sink]:
-        """See `Scene.sinks`."""
+        """See `PipelineUnderTest.sinks`."""
         return {name: sink for name, sink in super().sinks().items() if name not in self.without}
 
 
-def varied(scene: Scene, **changes: Any) -> VariedScene:
-    """The same scene with other values for the fields named in `changes`."""
-    return VariedScene(**{**{field.name: getattr(scene, field.name) for field in fields(scene)}, **changes})
+def varied(pipeline: PipelineUnderTest, **changes: Any) -> VariedPipeline:
+    """The same pipeline with other values for the fields named in `changes`."""
+    return VariedPipeline(**{**{field.name: getattr(pipeline, field.name) for field in fields(pipeline)}, **changes})
 
 
-def drop_unique_key(scene: Scene) -> None:
+def drop_unique_key(pipeline: PipelineUnderTest) -> None:
     """Let two attempts of a task write the same rows side by side."""
     import psycopg
 
-    with psycopg.connect(scene.addresses.dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S) as connection:
+    with psycopg.connect(pipeline.addresses.dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S) as connection:
         connection.execute("ALTER TABLE rows DROP CONSTRAINT rows_pkey")
 
 

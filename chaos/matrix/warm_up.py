@@ -5,33 +5,31 @@ The first batch of a JVM costs ten times the CPU of a later one, and would stand
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tpc.chaos.matrix.lives import Life, Order
-from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, Feed, Scene
-
-if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Theatre
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, Feed, PipelineUnderTest
+from tpc.chaos.matrix.places import Servers
+from tpc.chaos.matrix.sessions import WarmSession
 
 TIMEOUT_S = 300.0
 
 
-def rehearse(theatre: Theatre, say: Callable[[str], None]) -> None:
+def warm_up(directory: Path, sessions: Sequence[WarmSession], servers: Servers, say: Callable[[str], None]) -> None:
     """Run one epoch in every session, side by side. A life that fails is told of; the cases will tell more."""
     lives = []
-    for number, session in enumerate(theatre.sessions):
-        name = f"rehearsal-{number}"
-        directory = theatre.directory / name
-        directory.mkdir()
-        scene = Scene(name, directory, theatre.direct(name), theatre.direct(name), name)
-        theatre.servers.make(scene)
-        theatre.servers.feed(scene, Feed(number).rows(ROWS_PER_EPOCH))
-        lives.append((scene, Life(Order(scene, session.gateway, 0, directory / "driver.log"), {})))
-    for scene, life in lives:
+    for number, session in enumerate(sessions):
+        name = f"warm-up-{number}"
+        at = servers.addresses_of(name)
+        pipeline = PipelineUnderTest(name, directory / name, at, at, name)
+        pipeline.directory.mkdir()
+        servers.make(pipeline)
+        servers.feed(pipeline, Feed(number).rows(ROWS_PER_EPOCH))
+        lives.append((pipeline, Life(Order(pipeline, session.gateway, 0, pipeline.directory / "driver.log"), {})))
+    for pipeline, life in lives:
         if not life.join(TIMEOUT_S):
             life.kill()
         if life.exit_code != 0:
-            say(f"{scene.name} ended with exit code {life.exit_code}: see {scene.directory / 'driver.log'}")
-        theatre.servers.remove(scene)
-    theatre.tidy()
+            say(f"{pipeline.name} ended with exit code {life.exit_code}: see {pipeline.directory / 'driver.log'}")
+        servers.remove(pipeline)

@@ -1,4 +1,4 @@
-"""Several theatres side by side, since half of a case is waiting: each is a process with servers and JVMs of its own.
+"""Test benches side by side, since half of a case is waiting: each is a process with servers and JVMs of its own.
 
 Which case is whose is decided as they come: a worker takes the next one when it is done with the one before. Workers
 are ended by their parent alone, with SIGTERM, and then leave nothing running.
@@ -39,9 +39,9 @@ def run_cases(
     on_case: Callable[[CaseRecord], None],
     say: Callable[[str], None] = lambda _line: None,
 ) -> None:
-    """Run all cases in `workers` theatres; `on_case` gets each record, in the order in which they end.
+    """Run all cases in `workers` test benches; `on_case` gets each record, in the order in which they end.
 
-    Raises `LocalStackError` when a theatre cannot be had, or its process ends by itself. No worker is left.
+    Raises `LocalStackError` when a bench cannot be had, or its process ends by itself. No worker is left.
     """
     context = multiprocessing.get_context("spawn")
     todo: Queue[int | None] = context.Queue()
@@ -50,7 +50,7 @@ def run_cases(
     for number in [*range(len(cases)), *[None] * workers]:
         todo.put(number)
     processes = [
-        context.Process(target=_work, args=(number, directory, cases, seed, todo, told), name=f"theatre {number}")
+        context.Process(target=_work, args=(number, directory, cases, seed, todo, told), name=f"test bench {number}")
         for number in range(workers)
     ]
     try:
@@ -104,7 +104,7 @@ def _work(
     todo: Queue[int | None],
     told: Queue[tuple[str, Any]],
 ) -> None:
-    from tpc.chaos.matrix.bench import proxied_stack, theatre
+    from tpc.chaos.matrix.bench import proxied_stack, started_bench
 
     def say(line: str) -> None:
         told.put((_NEWS, line))
@@ -116,11 +116,11 @@ def _work(
         with (
             sigterm_as_interrupt(),
             proxied_stack(directory / SERVERS / name, say) as stack,
-            theatre(directory / WORK / name, stack, say) as stage,
+            started_bench(directory / WORK / name, stack, say) as bench,
         ):
             say("running")
             while (index := todo.get()) is not None:
-                told.put((_CASE, cases[index].run(stage, seed)))
+                told.put((_CASE, cases[index].run(bench, seed)))
     except KeyboardInterrupt:
         told.cancel_join_thread()
     except (ConfigurationError, LocalStackError) as error:

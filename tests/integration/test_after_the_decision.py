@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.integration.scene import Dead, Scene, Systems, die
+from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
 from tpc.chaos.servers.postgres import PostgresServer
 from tpc.coordinator import operations
 from tpc.errors import ParkedError, RepairNeededError
@@ -31,31 +31,31 @@ class Expire:
         time.sleep(self.timeout_s)
 
 
-def kafka_with_short_timeout(systems: Systems) -> Scene:
-    scene = Scene(systems, stateful=True)
-    scene.kafka_settings = {"transaction_timeout_s": 4.0, "timeout_s": 3.0}
-    scene.feed()
-    scene.run()
-    scene.feed()
-    return scene
+def kafka_with_short_timeout(systems: Systems) -> FourSystemsJob:
+    job = FourSystemsJob(systems, stateful=True)
+    job.kafka_settings = {"transaction_timeout_s": 4.0, "timeout_s": 3.0}
+    job.feed()
+    job.run()
+    job.feed()
+    return job
 
 
 def test_a_transaction_that_the_broker_timed_out_at_run_time_is_repaired_by_the_replay(systems: Systems) -> None:
-    scene = kafka_with_short_timeout(systems)
-    error = scene.run_with({"epoch.decided": Expire(8.0)}, RepairNeededError)
+    job = kafka_with_short_timeout(systems)
+    error = job.run_with({"epoch.decided": Expire(8.0)}, RepairNeededError)
     assert error.sink == "kafka"
-    assert sum(scene.in_postgres().values()) == 40, "the other sinks have committed the epoch"
-    assert sum(scene.in_kafka().values()) == 20, "Kafka has lost it"
-    scene.run()
-    scene.check()
+    assert sum(job.in_postgres().values()) == 40, "the other sinks have committed the epoch"
+    assert sum(job.in_kafka().values()) == 20, "Kafka has lost it"
+    job.run()
+    job.check()
 
 
 def test_a_transaction_that_the_broker_timed_out_while_the_pipeline_was_down_is_repaired(systems: Systems) -> None:
-    scene = kafka_with_short_timeout(systems)
-    scene.run_with({"epoch.decided": die}, Dead)
+    job = kafka_with_short_timeout(systems)
+    job.run_with({"epoch.decided": die}, Dead)
     Expire(8.0)("down", {})
-    scene.run()
-    scene.check()
+    job.run()
+    job.check()
 
 
 class KillAndRestart:
@@ -80,20 +80,20 @@ def test_a_server_that_dies_after_the_intent_is_waited_for_and_told_about(
     server = PostgresServer(systems.root / "postgres")
     server.start()
     try:
-        scene = Scene(systems, ["kafka", "rows"])
-        scene.dsn = server.dsn
+        job = FourSystemsJob(systems, ["kafka", "rows"])
+        job.dsn = server.dsn
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute("CREATE TABLE rows (id bigint PRIMARY KEY, carrier text, delay bigint)")
-        scene.feed()
-        scene.run()
-        scene.feed()
+        job.feed()
+        job.run()
+        job.feed()
         from tpc import failpoints
 
         action = KillAndRestart(server, down_s=3.0)
         failpoints.install({"epoch.decided": action})
         try:
             with caplog.at_level(logging.WARNING, logger="tpc"):
-                scene.run()
+                job.run()
         finally:
             failpoints.install({})
         assert action.kills == 1
@@ -103,44 +103,44 @@ def test_a_server_that_dies_after_the_intent_is_waited_for_and_told_about(
             prepared = connection.execute("SELECT count(*) FROM pg_prepared_xacts").fetchone()
         assert rows == (40, 40)
         assert prepared == (0,)
-        assert sum(scene.in_kafka().values()) == 40
+        assert sum(job.in_kafka().values()) == 40
     finally:
         server.kill()
 
 
-def parked(systems: Systems) -> Scene:
+def parked(systems: Systems) -> FourSystemsJob:
     """A decided epoch that MongoDB cannot apply: a unique index forbids two airports with one sum of delays."""
-    scene = Scene(systems, ["kafka", "rows", "airports"])
-    scene.feed(1, carrier="A", delay=1)
-    scene.feed(1, carrier="B", delay=2)
-    scene.run()
+    job = FourSystemsJob(systems, ["kafka", "rows", "airports"])
+    job.feed(1, carrier="A", delay=1)
+    job.feed(1, carrier="B", delay=2)
+    job.run()
     systems.mongo.db["airports"].create_index("delay", unique=True)
-    scene.feed(1, carrier="A", delay=1)
-    scene.feed(1, carrier="C", delay=30)
-    return scene
+    job.feed(1, carrier="A", delay=1)
+    job.feed(1, carrier="C", delay=30)
+    return job
 
 
 def test_an_epoch_that_mongo_refuses_is_parked_by_name_and_finished_once_the_cause_is_gone(systems: Systems) -> None:
-    scene = parked(systems)
-    error = scene.run_with({}, ParkedError)
+    job = parked(systems)
+    error = job.run_with({}, ParkedError)
     assert (error.sink, error.epoch) == ("airports", 1)
-    assert sum(scene.in_kafka().values()) == 4, "the other sinks have committed the epoch"
-    assert sum(scene.in_postgres().values()) == 4
+    assert sum(job.in_kafka().values()) == 4, "the other sinks have committed the epoch"
+    assert sum(job.in_postgres().values()) == 4
     systems.mongo.db["airports"].drop_indexes()
-    scene.run()
-    scene.check()
+    job.run()
+    job.check()
 
 
 def test_an_operator_s_recorded_loss_lets_a_parked_pipeline_go_on(systems: Systems) -> None:
-    scene = parked(systems)
-    scene.run_with({}, ParkedError)
-    pipeline = scene.pipeline()
+    job = parked(systems)
+    job.run_with({}, ParkedError)
+    pipeline = job.pipeline()
     resolution = Resolution(1, "airports", Action.MARK_COMMITTED, "tallies put right by hand", "anna")
-    operations.resolve(pipeline.log, scene.checkpoint, resolution)
+    operations.resolve(pipeline.log, job.checkpoint, resolution)
     systems.mongo.db["airports"].drop_indexes()
-    scene.feed(1, carrier="B", delay=5)
-    scene.run()
-    assert sum(scene.in_kafka().values()) == 5
-    assert scene.in_doubt() == []
-    assert scene.airports()["A"] == (1, 1), "epoch 1 was left to the operator"
-    assert scene.airports()["B"] == (2, 7), "the epoch after it was applied"
+    job.feed(1, carrier="B", delay=5)
+    job.run()
+    assert sum(job.in_kafka().values()) == 5
+    assert job.in_doubt() == []
+    assert job.airports()["A"] == (1, 1), "epoch 1 was left to the operator"
+    assert job.airports()["B"] == (2, 7), "the epoch after it was applied"

@@ -13,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import tpc
-from tests.integration.scene import Dead, Scene, Systems, die, exit_worker
+from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die, exit_worker
 from tpc.errors import TpcError
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
@@ -45,38 +45,38 @@ def steps(sink: str | None) -> list[tuple[str, dict[str, Any], type[Exception]]]
 
 @pytest.mark.parametrize("sink", ["kafka", "airports"])
 def test_one_sink_alone_comes_back_right_from_every_step(systems: Systems, sink: str) -> None:
-    scene = Scene(systems, [sink])
-    scene.feed()
-    scene.run()
+    job = FourSystemsJob(systems, [sink])
+    job.feed()
+    job.run()
     for _, actions, expected in steps(None):
-        scene.feed()
-        scene.run_with(actions, expected)
-    scene.run()
-    scene.check()
+        job.feed()
+        job.run_with(actions, expected)
+    job.run()
+    job.check()
 
 
 @pytest.mark.parametrize("first", ["kafka", "files"])
 def test_all_sinks_together_come_back_right_from_every_step_whoever_commits_first(systems: Systems, first: str) -> None:
-    scene = Scene(systems, stateful=first == "kafka")
-    scene.feed()
-    scene.run()
+    job = FourSystemsJob(systems, stateful=first == "kafka")
+    job.feed()
+    job.run()
     for _, actions, expected in steps(first):
-        scene.feed()
-        scene.run_with(actions, expected)
-    scene.run()
-    scene.check()
+        job.feed()
+        job.run_with(actions, expected)
+    job.run()
+    job.check()
 
 
 def test_readers_see_nothing_of_an_epoch_before_it_is_decided(systems: Systems) -> None:
-    scene = Scene(systems)
-    scene.feed()
-    scene.run_with({"epoch.prepared": die}, Dead)
-    assert not scene.in_kafka()
-    assert not scene.in_postgres()
-    assert not scene.in_files()
-    assert not scene.tallies()
-    assert not scene.airports()
-    assert len(scene.in_doubt()) >= 6, "every sink has prepared something"
+    job = FourSystemsJob(systems)
+    job.feed()
+    job.run_with({"epoch.prepared": die}, Dead)
+    assert not job.in_kafka()
+    assert not job.in_postgres()
+    assert not job.in_files()
+    assert not job.tallies()
+    assert not job.airports()
+    assert len(job.in_doubt()) >= 6, "every sink has prepared something"
 
 
 def test_commit_before_the_intent_is_noticed_by_the_checks(systems: Systems, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,26 +91,26 @@ def test_commit_before_the_intent_is_noticed_by_the_checks(systems: Systems, mon
         self.participants.commit(manifest, handles, frozenset())
         return manifest
 
-    scene = Scene(systems, ["kafka", "tallies"])
-    scene.feed()
-    scene.run()
-    scene.feed()
+    job = FourSystemsJob(systems, ["kafka", "tallies"])
+    job.feed()
+    job.run()
+    job.feed()
     monkeypatch.setattr(SparkPass, "write", hasty)
-    scene.run_with({"epoch.prepared": die}, Exception)
+    job.run_with({"epoch.prepared": die}, Exception)
     monkeypatch.setattr(SparkPass, "write", honest)
     with pytest.raises((AssertionError, TpcError)):
-        scene.run()
-        scene.check()
+        job.run()
+        job.check()
 
 
 def test_a_start_with_secrets_writes_them_nowhere(systems: Systems, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tallies are gathered, so the driver alone needs the variable: workers got their environment long ago."""
-    monkeypatch.setenv("SCENE_DSN", make_conninfo(systems.postgres.dsn, application_name="hunter2"))
-    scene = Scene(systems, ["tallies"])
-    scene.dsn = tpc.env("SCENE_DSN")
-    scene.feed()
-    scene.run()
-    scene.check()
+    monkeypatch.setenv("FOUR_SYSTEMS_DSN", make_conninfo(systems.postgres.dsn, application_name="hunter2"))
+    job = FourSystemsJob(systems, ["tallies"])
+    job.dsn = tpc.env("FOUR_SYSTEMS_DSN")
+    job.feed()
+    job.run()
+    job.check()
     texts = [path.read_bytes() for path in systems.root.rglob("*") if path.is_file()]
     assert texts
     assert not any(b"hunter2" in text for text in texts)

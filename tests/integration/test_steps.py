@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import tpc
-from tests.integration.scene import Dead, Scene, Systems, die
+from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
 from tests.support.step_record import StepRecord
 from tpc import failpoints
 from tpc.coordinator.log.local import LocalLog
@@ -22,12 +22,12 @@ pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
 def test_one_epoch_of_all_sinks_comes_to_every_step_in_this_order(systems: Systems) -> None:
-    scene = Scene(systems)
+    job = FourSystemsJob(systems)
     record = StepRecord(systems.root / "steps")
-    scene.feed()
+    job.feed()
     with record.installed():
-        scene.run()
-    scene.check()
+        job.run()
+    job.check()
     assert {where["partition"] for step, where in record.taken() if step == "pass.open"} == {-1, 0, 1}
     assert without_partition(record, 1) == [
         *lines("recovery.claim 1", put(1, "generation"), "recovery.claimed 1", "recovery.owned 1"),
@@ -47,13 +47,13 @@ def test_one_epoch_of_all_sinks_comes_to_every_step_in_this_order(systems: Syste
 
 
 def test_a_recovery_comes_to_every_step_in_this_order(systems: Systems) -> None:
-    scene = Scene(systems, ["rows", "tallies"])
+    job = FourSystemsJob(systems, ["rows", "tallies"])
     record = StepRecord(systems.root / "steps")
-    scene.feed()
-    scene.run_with({"epoch.decided": die}, Dead)
+    job.feed()
+    job.run_with({"epoch.decided": die}, Dead)
     with record.installed():
-        scene.run()
-    scene.check()
+        job.run()
+    job.check()
     assert record.lines() == [
         *lines("recovery.claim 2", put(3, "generation"), "recovery.claimed 2", "recovery.owned 2"),
         *committed("rows", "tallies"),
@@ -64,15 +64,15 @@ def test_a_recovery_comes_to_every_step_in_this_order(systems: Systems) -> None:
 
 
 def test_a_merge_that_executors_write_comes_to_its_steps_there(systems: Systems) -> None:
-    scene = Scene(systems, ["tallies"])
-    pipeline = tpc.pipeline(scene.name, checkpoint=scene.checkpoint)
+    job = FourSystemsJob(systems, ["tallies"])
+    pipeline = tpc.pipeline(job.name, checkpoint=job.checkpoint)
     tally = ["carrier", F.lit(1).cast("long").alias("n"), "delay"]
-    pipeline.write(scene.frame(), partition_by="carrier").to(scene.sinks()["tallies"], select=tally)
+    pipeline.write(job.frame(), partition_by="carrier").to(job.sinks()["tallies"], select=tally)
     record = StepRecord(systems.root / "steps")
-    scene.feed(carrier="C0")  # one key: one branch
+    job.feed(carrier="C0")  # one key: one branch
     with record.installed():
         assert pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
-    scene.check()
+    job.check()
     (partition,) = {where["partition"] for step, where in record.taken() if step == "pass.open"}
     taken = record.lines()
     begin, end = taken.index("epoch.planned 0"), taken.index("epoch.collected 0")
@@ -96,19 +96,19 @@ class PreparedThen:
 
 @pytest.mark.parametrize("sink", ["rows", "tallies"], ids=["on an executor", "on the driver"])
 def test_a_flushed_branch_is_not_yet_prepared(systems: Systems, sink: str) -> None:
-    scene = Scene(systems, [sink])
-    scene.feed(count=1)  # one row: one branch
+    job = FourSystemsJob(systems, [sink])
+    job.feed(count=1)  # one row: one branch
     action = PreparedThen(systems.postgres.dsn, systems.root / "prepared")
     failpoints.install(dict.fromkeys(("pass.prepare", "pass.flushed", "pass.prepared"), action))
     try:
-        scene.run()
+        job.run()
     finally:
         failpoints.install({})
     assert action.path.read_text().splitlines() == ["pass.prepare 0", "pass.flushed 0", "pass.prepared 1"]
 
 
 def test_an_answer_of_the_log_that_is_lost_is_asked_for_again_and_nothing_is_doubled(systems: Systems) -> None:
-    scene = Scene(systems, ["rows"])
+    job = FourSystemsJob(systems, ["rows"])
     lost: list[int] = []
 
     def lose_once(step: str, where: Mapping[str, Any]) -> None:
@@ -116,14 +116,14 @@ def test_an_answer_of_the_log_that_is_lost_is_asked_for_again_and_nothing_is_dou
             lost.append(where["slot"])
             raise ConnectionResetError("the reply is lost")
 
-    scene.feed()
+    job.feed()
     failpoints.install({"log.stored": lose_once})
     try:
-        scene.run()
+        job.run()
     finally:
         failpoints.install({})
-    scene.check()
-    assert (lost, LocalLog(scene.checkpoint / LOG_FOLDER).slots()) == ([2], [1, 2, 3])
+    job.check()
+    assert (lost, LocalLog(job.checkpoint / LOG_FOLDER).slots()) == ([2], [1, 2, 3])
 
 
 def without_partition(record: StepRecord, partition: int) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import tpc
-from tests.integration.scene import Dead, Scene, Systems, die
+from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
 from tests.regressions.job import Job, Jobs, Term, batch
 from tests.regressions.targets import ids_in_kafka
 from tests.support.kafka_topics import KafkaTopics
@@ -45,19 +45,19 @@ print(coordinator.engine.state.last_complete, flush=True)
 @pytest.mark.spark
 def test_a_commit_without_the_producer_that_wrote_does_not_report_success_and_do_nothing(systems: Systems) -> None:
     """Arroyo: after a restart the sink had no producer to commit with, logged that and reported success."""
-    scene = Scene(systems, ["kafka"])
-    scene.feed()
-    scene.run_with({"epoch.decided": die}, Dead)
-    assert not scene.in_kafka()
+    job = FourSystemsJob(systems, ["kafka"])
+    job.feed()
+    job.run_with({"epoch.decided": die}, Dead)
+    assert not job.in_kafka()
 
     servers = systems.kafka.bootstrap
-    with python(FINISH, scene.name, scene.checkpoint, servers, scene.target, scene.group) as finishing:
+    with python(FINISH, job.name, job.checkpoint, servers, job.target, job.group) as finishing:
         assert line(finishing) == "0"
 
-    scene.check()
+    job.check()
 
 
-class Sparse(Scene):
+class Sparse(FourSystemsJob):
     """Kafka takes the messages of carrier K only."""
 
     def pipeline(self) -> Pipeline:
@@ -72,17 +72,17 @@ class Sparse(Scene):
 @pytest.mark.spark
 def test_a_transaction_without_rows_does_not_become_a_committable_whose_commit_fails(systems: Systems) -> None:
     """Flink's KafkaSink, FLINK-31363: with no data between two checkpoints the commit was refused, the job failed."""
-    scene = Sparse(systems, ["rows"])
-    scene.feed(carrier="P")
-    scene.run_with({"epoch.decided": die}, Dead)
+    job = Sparse(systems, ["rows"])
+    job.feed(carrier="P")
+    job.run_with({"epoch.decided": die}, Dead)
 
-    scene.feed(carrier="K")
-    scene.run()
+    job.feed(carrier="K")
+    job.run()
 
-    manifests = Journal(scene.pipeline().log).open().manifests
+    manifests = Journal(job.pipeline().log).open().manifests
     assert manifests[0].sinks["kafka"].branches == ()
-    assert scene.in_kafka() == Counter(range(20, 40))
-    scene.check()
+    assert job.in_kafka() == Counter(range(20, 40))
+    job.check()
 
 
 def die_where_an_id_is_taken_again(kafka: KafkaTopics, term: Term, step: str) -> tuple[int, set[str]]:

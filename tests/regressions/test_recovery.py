@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.scene import Dead, Scene, Systems, die
+from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
 from tests.regressions.faults import Frozen
 from tests.regressions.job import Jobs, batch
 from tests.regressions.targets import Targets, ids_in_postgres
@@ -23,17 +23,17 @@ pytestmark = pytest.mark.stack
 @pytest.mark.spark
 def test_an_absent_prepared_transaction_is_not_taken_for_a_committed_one(systems: Systems) -> None:
     """SeaTunnel: at a restore "no such transaction" meant "committed before"; rows were lost."""
-    scene = Scene(systems, ["kafka", "rows"])
-    scene.feed()
-    scene.run()
-    scene.feed()
-    scene.run_with({"epoch.decided": die}, Dead)
+    job = FourSystemsJob(systems, ["kafka", "rows"])
+    job.feed()
+    job.run()
+    job.feed()
+    job.run_with({"epoch.decided": die}, Dead)
     gid = systems.postgres.in_doubt()[0]
     systems.postgres.execute(f"ROLLBACK PREPARED '{gid}'")
 
-    scene.run()
+    job.run()
 
-    scene.check()
+    job.check()
 
 
 def test_a_branch_whose_marker_was_pruned_is_not_taken_for_one_never_committed(

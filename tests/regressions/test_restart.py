@@ -4,50 +4,50 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.scene import Scene, Systems
+from tests.integration.four_systems import FourSystemsJob, Systems
 from tpc.coordinator.log.journal import Journal
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
-def intents(scene: Scene) -> dict[int, int]:
+def intents(job: FourSystemsJob) -> dict[int, int]:
     """How many rows each decided epoch has."""
-    manifests = Journal(scene.pipeline().log).open().manifests
+    manifests = Journal(job.pipeline().log).open().manifests
     return {epoch: manifest.counts["rows"] for epoch, manifest in manifests.items()}
 
 
-def lose(scene: Scene, kind: str, batch: int) -> None:
+def lose(job: FourSystemsJob, kind: str, batch: int) -> None:
     """Spark's file of the batch is not there after the crash."""
-    (scene.checkpoint / kind / str(batch)).unlink()
-    (scene.checkpoint / kind / f".{batch}.crc").unlink(missing_ok=True)
+    (job.checkpoint / kind / str(batch)).unlink()
+    (job.checkpoint / kind / f".{batch}.crc").unlink(missing_ok=True)
 
 
 def test_a_batch_replayed_under_its_number_does_not_commit_twice(systems: Systems) -> None:
     """Paimon: a batch that Spark ran again was committed again, and sums were doubled."""
-    scene = Scene(systems)
-    scene.feed()
-    scene.run()
-    lose(scene, "commits", max(intents(scene)))
+    job = FourSystemsJob(systems)
+    job.feed()
+    job.run()
+    lose(job, "commits", max(intents(job)))
 
-    scene.feed()
-    scene.run()
+    job.feed()
+    job.run()
 
-    scene.check()
+    job.check()
 
 
 def test_an_epoch_without_rows_does_not_pass_without_a_record(systems: Systems) -> None:
     """RisingWave: empty epochs were acknowledged and not recorded; a recovery then
     began at an older epoch, and nothing was committed ever after.
     """
-    scene = Scene(systems, ["kafka", "rows"], stateful=True)
-    scene.feed()
-    scene.run()
-    found = intents(scene)
+    job = FourSystemsJob(systems, ["kafka", "rows"], stateful=True)
+    job.feed()
+    job.run()
+    found = intents(job)
     assert list(found) == list(range(len(found)))
     assert found[max(found)] == 0, "the watermark has moved, so Spark runs a batch without rows"
-    lose(scene, "commits", max(found))
+    lose(job, "commits", max(found))
 
-    scene.feed()
-    scene.run()
+    job.feed()
+    job.run()
 
-    scene.check()
+    job.check()

@@ -15,7 +15,7 @@ from tpc.chaos.matrix.cases.cells import UNCOUNTED, Cell, cells
 from tpc.chaos.matrix.pipeline import TASK_SINKS
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Theatre
+    from tpc.chaos.matrix.bench import Bench
     from tpc.chaos.matrix.records import CaseRecord
 
 EPOCH = 1
@@ -62,20 +62,20 @@ class Case:
     counts: bool = True
 
     @property
-    def stages(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[Fault, ...]:
         """The faults in the order of the lives that they strike."""
         return tuple(fault for fault in (self.setup, self.fault, self.second) if fault is not None)
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
-        """Run it in a theatre. Never raises for what the case does."""
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
+        """Run it on a test bench. Never raises for what the case does."""
         from tpc.chaos.matrix.case_run import CaseRun
 
-        return CaseRun(theatre, self, seed).run()
+        return CaseRun(bench, self, seed).run()
 
     @property
     def proxied(self) -> bool:
         """Whether its sinks must reach their servers through the proxies."""
-        return any(fault.lost is not None for fault in self.stages)
+        return any(fault.lost is not None for fault in self.faults)
 
 
 def fault_at(

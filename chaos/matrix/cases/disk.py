@@ -21,8 +21,8 @@ from tpc.chaos.matrix.variants import varied
 from tpc.coordinator.pipeline import LOG_FOLDER
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Theatre
-    from tpc.chaos.matrix.pipeline import Scene
+    from tpc.chaos.matrix.bench import Bench
+    from tpc.chaos.matrix.pipeline import PipelineUnderTest
     from tpc.chaos.matrix.records import CaseRecord
 
 SUITE = "disk"
@@ -41,9 +41,9 @@ ERROR_CODE = 1
 class LogDiskCase(SpecialCase):
     """The log lies on a small disk of its own, which takes nothing any more when a record is to be put."""
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
         """See `SpecialCase.run`."""
-        return LogDiskRun(theatre, self, seed).run()
+        return LogDiskRun(bench, self, seed).run()
 
 
 class LogDiskRun(HeldRun):
@@ -57,7 +57,7 @@ class LogDiskRun(HeldRun):
         return f"a tmpfs cannot be mounted here: {reason}" if reason else None
 
     def _prepare(self) -> None:
-        self.disk = SmallDisk(self.scene.checkpoint / LOG_FOLDER, LOG_DISK_SIZE)
+        self.disk = SmallDisk(self.pipeline.checkpoint / LOG_FOLDER, LOG_DISK_SIZE)
         self.exits.callback(self.disk.unmount)
         super()._prepare()
 
@@ -68,8 +68,8 @@ class LogDiskRun(HeldRun):
             self.disk.make_read_only()
 
     def _recover(self) -> None:
-        self.cast.wait(self.cast.begin({}))
-        codes = [life.exit_code for life in self.cast.lives]
+        self.drivers.wait(self.drivers.begin({}))
+        codes = [life.exit_code for life in self.drivers.lives]
         if codes != [ERROR_CODE, ERROR_CODE]:
             raise CaseFailedError(f"the drivers ended with exit codes {codes} while the log took nothing")
         self.disk.make_writable()
@@ -95,9 +95,9 @@ def _log_disk_cases() -> list[SpecialCase]:
 class FsyncCase(SpecialCase):
     """The kernel answers EIO to one fsync of the log."""
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
         """See `SpecialCase.run`."""
-        return FsyncRun(theatre, self, seed).run()
+        return FsyncRun(bench, self, seed).run()
 
 
 class FsyncRun(HeldRun):
@@ -108,7 +108,7 @@ class FsyncRun(HeldRun):
         return failing_fsync.why_not()
 
     def _make(self, claim: dict[str, Any]) -> None:
-        log = self.scene.checkpoint / LOG_FOLDER
+        log = self.pipeline.checkpoint / LOG_FOLDER
         path = log if self.what == DIRECTORY else open_file_in(int(claim["pid"]), log)
         self.failing = FailingFsync(int(claim["pid"]), path)
         self.exits.callback(self.failing.end)
@@ -155,9 +155,9 @@ class PowerCutCase(SpecialCase):
     how: str = REMOVED
     depth: int = 1
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
         """See `SpecialCase.run`."""
-        return PowerCutRun(theatre, self, seed).run()
+        return PowerCutRun(bench, self, seed).run()
 
 
 class PowerCutRun(SpecialRun):
@@ -166,19 +166,19 @@ class PowerCutRun(SpecialRun):
     STATEFUL_LACKS: Sequence[str] = ("order per key", "a reader of PostgreSQL saw no half branch")
     """Checks that need a key's rows, or a source partition's, in one task."""
 
-    def __init__(self, theatre: Theatre, case: PowerCutCase, seed: int) -> None:
+    def __init__(self, bench: Bench, case: PowerCutCase, seed: int) -> None:
         self.cut = case
-        super().__init__(theatre, case, seed)
+        super().__init__(bench, case, seed)
 
-    def _scene(self, name: str) -> Scene:
-        return varied(super()._scene(name), distinct=CHANGELOGS in self.cut.kinds)
+    def _make_pipeline(self, name: str) -> PipelineUnderTest:
+        return varied(super()._make_pipeline(name), distinct=CHANGELOGS in self.cut.kinds)
 
     def _recover(self) -> None:
-        taken = files_taken(self.scene.checkpoint, self.cut.kinds, self.cut.depth)
+        taken = files_taken(self.pipeline.checkpoint, self.cut.kinds, self.cut.depth)
         if not taken:
             raise CaseFailedError("there was nothing for the power cut to take")
         spark_files.take(taken, self.cut.how)
-        names = ", ".join(str(path.relative_to(self.scene.checkpoint)) for path in taken)
+        names = ", ".join(str(path.relative_to(self.pipeline.checkpoint)) for path in taken)
         self.record.note(f"power cut: {self.cut.how}: {names}")
         super()._recover()
 

@@ -18,13 +18,13 @@ from tpc.chaos.matrix.cases.special import RESTARTS, OwnSessionRun, SpecialCase,
 from tpc.chaos.matrix.load_judging import LoadJudge, LoadReaders, history_of
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, TASK_SINKS
 from tpc.chaos.matrix.places import Servers
-from tpc.chaos.matrix.variants import Formula, VariedScene, drop_unique_key, varied
+from tpc.chaos.matrix.variants import Formula, VariedPipeline, drop_unique_key, varied
 from tpc.chaos.servers.postgres import PostgresServer
 from tpc.chaos.servers.stack import Stack
 from tpc.coordinator.spark.query_log import kafka_offsets
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Theatre
+    from tpc.chaos.matrix.bench import Bench
     from tpc.chaos.matrix.records import CaseRecord
     from tpc.manifest import Manifest
 
@@ -49,14 +49,14 @@ class FormulaRun(SpecialRun):
     follow_kafka = True
 
     def _feed(self) -> None:
-        self.theatre.servers.feed(self.scene, self.formula.rows(0, self.count))
+        self.bench.servers.feed(self.pipeline, self.formula.rows(0, self.count))
 
     def _watching(self) -> AbstractContextManager[None]:
-        self.followed = LoadReaders(self.scene, follow_kafka=self.follow_kafka)
+        self.followed = LoadReaders(self.pipeline, follow_kafka=self.follow_kafka)
         return self.followed.watching()
 
     def _judge(self) -> list[Check]:
-        return LoadJudge(self.scene, self.formula, self.count, self.followed, self._disturbed).checks()
+        return LoadJudge(self.pipeline, self.formula, self.count, self.followed, self._disturbed).checks()
 
 
 # A task that fails, and one that runs twice ------------------------------------------------------------------------
@@ -68,10 +68,10 @@ class TaskCase(SpecialCase):
 
     unique: bool = True
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
         """See `SpecialCase.run`."""
         kind = CopiedTaskRun if self.fault.kind == HANG else FailedTaskRun
-        return kind(theatre, self, seed).run()
+        return kind(bench, self, seed).run()
 
 
 class FailedTaskRun(OwnSessionRun):
@@ -79,15 +79,15 @@ class FailedTaskRun(OwnSessionRun):
 
     restarts = RESTARTS
 
-    def __init__(self, theatre: Theatre, case: TaskCase, seed: int) -> None:
-        super().__init__(theatre, case, seed)
+    def __init__(self, bench: Bench, case: TaskCase, seed: int) -> None:
+        super().__init__(bench, case, seed)
         self.settings: Mapping[str, str] = {"spark.master": f"local[2,{ALLOWED_FAILURES}]"}
         self.unique = case.unique
 
     def _prepare(self) -> None:
         super()._prepare()
         if not self.unique:
-            drop_unique_key(self.scene)
+            drop_unique_key(self.pipeline)
 
     def _judge(self) -> list[Check]:
         return [*super()._judge(), ran_again(self._hits(), self.case.fault)]
@@ -96,8 +96,8 @@ class FailedTaskRun(OwnSessionRun):
 class CopiedTaskRun(FormulaRun, OwnSessionRun):
     """Speculation on a cluster, since Spark has none in local mode: a slow task's copy overtakes it."""
 
-    def _scene(self, name: str) -> VariedScene:
-        return varied(super()._scene(name), without=frozenset({"rows", "tallies"}))
+    def _make_pipeline(self, name: str) -> VariedPipeline:
+        return varied(super()._make_pipeline(name), without=frozenset({"rows", "tallies"}))
 
     def why_not(self) -> str | None:
         """See `SpecialRun.why_not`."""
@@ -158,24 +158,26 @@ class SizeCase(SpecialCase):
     largest: int = 0
     timeout_s: float = 600.0
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
         """See `SpecialCase.run`."""
-        return SizeRun(theatre, self, seed).run()
+        return SizeRun(bench, self, seed).run()
 
 
 class SizeRun(FormulaRun):
-    """PostgreSQL is the case's own where the theatre's has too few prepared transactions for so many tasks."""
+    """PostgreSQL is the case's own where the bench's has too few prepared transactions for so many tasks."""
 
-    def __init__(self, theatre: Theatre, case: SizeCase, seed: int) -> None:
+    def __init__(self, bench: Bench, case: SizeCase, seed: int) -> None:
         self.size = case
-        super().__init__(theatre, case, seed)
+        super().__init__(bench, case, seed)
         self.formula, self.count = Formula(case.keys), case.count
         self.follow_kafka = case.count < FOLLOWED_ROWS
-        self.cast.life_timeout_s = case.timeout_s
+        self.drivers.life_timeout_s = case.timeout_s
 
-    def _scene(self, name: str) -> VariedScene:
+    def _make_pipeline(self, name: str) -> VariedPipeline:
         size = self.size
-        return varied(super()._scene(name), rows_per_epoch=size.per_epoch, tasks=size.tasks, timeout_s=ANSWER_TIMEOUT_S)
+        return varied(
+            super()._make_pipeline(name), rows_per_epoch=size.per_epoch, tasks=size.tasks, timeout_s=ANSWER_TIMEOUT_S
+        )
 
     def _prepare(self) -> None:
         if self.size.tasks:
@@ -188,11 +190,11 @@ class SizeRun(FormulaRun):
         self.exits.callback(postgres.kill)
         postgres.start()
         stack = Stack(self.directory, kafka=False, postgres=False, mongo=False)
-        stack.servers = {**self.theatre.stack.servers, "postgres": postgres}
-        self.theatre = copy.copy(self.theatre)
-        self.theatre.servers = Servers(stack)
-        at = self.theatre.direct(self.scene.name)
-        self.scene = self.cast.scene = varied(self.scene, addresses=at, proxied=at)
+        stack.servers = {**self.bench.stack.servers, "postgres": postgres}
+        self.bench = copy.copy(self.bench)
+        self.bench.servers = Servers(stack)
+        at = self.bench.direct(self.pipeline.name)
+        self.pipeline = self.drivers.pipeline = varied(self.pipeline, addresses=at, proxied=at)
 
     def _judge(self) -> list[Check]:
         return [*super()._judge(), self._sizes()]
@@ -202,7 +204,7 @@ class SizeRun(FormulaRun):
         hits = self._hits()
         epochs = {hit.where["epoch"] for hit in hits if hit.step == "epoch.completed"}
         tasks = {hit.where["partition"] for hit in hits if hit.step == "pass.prepared"}
-        largest = max(_rows_of(manifest) for manifest in history_of(self.scene).manifests.values())
+        largest = max(_rows_of(manifest) for manifest in history_of(self.pipeline).manifests.values())
         numbers = {"epochs": len(epochs), "tasks with rows": len(tasks - {-1}), "rows of the largest epoch": largest}
         large = len(epochs) >= self.size.epochs and len(tasks) >= self.size.tasks * SPREAD
         told = ", ".join(f"{name}: {number:,}" for name, number in numbers.items())

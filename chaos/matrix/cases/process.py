@@ -1,7 +1,7 @@
 """Whole processes that end or stop: servers, an executor of a cluster, a driver together with its JVM and workers.
 
 A server comes back a second later. The driver's family is a driver on a JVM of its own; whoever follows it uses the
-sessions of the theatre.
+sessions of the bench.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tpc.chaos.servers.server import LocalServer
 from tpc.coordinator.supervisor import EXIT_FENCED
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Theatre
+    from tpc.chaos.matrix.bench import Bench
     from tpc.chaos.matrix.records import CaseRecord
 
 SUITE = "processes"
@@ -44,14 +44,14 @@ SERVERS: Mapping[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class ServerCase(SpecialCase):
-    """A server of the theatre ends at a step and comes back."""
+    """A server of the bench ends at a step and comes back."""
 
     server: str = ""
     gently: bool = False
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
         """See `SpecialCase.run`."""
-        return ServerRun(theatre, self, seed).run()
+        return ServerRun(bench, self, seed).run()
 
 
 class ServerRun(HeldRun):
@@ -59,9 +59,9 @@ class ServerRun(HeldRun):
 
     restarts = RESTARTS
 
-    def __init__(self, theatre: Theatre, case: ServerCase, seed: int) -> None:
-        super().__init__(theatre, case, seed)
-        self.server = theatre.stack.servers[case.server]
+    def __init__(self, bench: Bench, case: ServerCase, seed: int) -> None:
+        super().__init__(bench, case, seed)
+        self.server = bench.stack.servers[case.server]
         self.gently = case.gently
 
     def why_not(self) -> str | None:
@@ -100,9 +100,9 @@ def _server_cases() -> list[SpecialCase]:
 class FamilyCase(SpecialCase):
     """All processes of a driver end or stop at a step."""
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
         """See `SpecialCase.run`."""
-        return FamilyRun(theatre, self, seed).run()
+        return FamilyRun(bench, self, seed).run()
 
 
 class FamilyRun(OwnSessionRun):
@@ -119,12 +119,12 @@ class FamilyRun(OwnSessionRun):
     def _end_zombies(self) -> None:
         if self.case.fault.kind != ZOMBIE:
             return
-        beyond_s = self.scene.timeout_s + STOPPED_BEYOND_S
+        beyond_s = self.pipeline.timeout_s + STOPPED_BEYOND_S
         time.sleep(max(0.0, self.stopped_at + beyond_s - time.monotonic()))
         self.record.note(f"all of it was stopped for {time.monotonic() - self.stopped_at:.1f} s")
         self._signal(signal.SIGCONT)
         super()._end_zombies()
-        if (code := self.cast.lives[0].exit_code) != EXIT_FENCED:
+        if (code := self.drivers.lives[0].exit_code) != EXIT_FENCED:
             raise CaseFailedError(f"the zombie ended with exit code {code}, not fenced ({EXIT_FENCED})")
 
 
@@ -148,9 +148,9 @@ def _family_cases() -> list[SpecialCase]:
 class ExecutorCase(SpecialCase):
     """One of the two executors of a standalone cluster is killed while its task has a branch prepared."""
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
         """See `SpecialCase.run`."""
-        return ExecutorRun(theatre, self, seed).run()
+        return ExecutorRun(bench, self, seed).run()
 
 
 class ExecutorRun(OwnSessionRun):

@@ -30,7 +30,7 @@ from tpc.errors import TpcError
 
 if TYPE_CHECKING:
     from tpc.chaos.faults.hits import Hit
-    from tpc.chaos.matrix.bench import Theatre
+    from tpc.chaos.matrix.bench import Bench
     from tpc.chaos.matrix.lives import Life
 
 LIFE_TIMEOUT_S = 300.0
@@ -47,8 +47,8 @@ class SpecialCase(Case):
 
     what: str = ""
 
-    def run(self, theatre: Theatre, seed: int) -> CaseRecord:
-        """Run it in a theatre. Never raises for what the case does."""
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
+        """Run it on a test bench. Never raises for what the case does."""
         raise NotImplementedError
 
 
@@ -90,8 +90,8 @@ class SpecialRun(CaseRun):
 
     restarts = 0
 
-    def __init__(self, theatre: Theatre, case: SpecialCase, seed: int) -> None:
-        super().__init__(theatre, case, seed)
+    def __init__(self, bench: Bench, case: SpecialCase, seed: int) -> None:
+        super().__init__(bench, case, seed)
         self.what = case.what
         self.record.fault = case.what
         self.exits = ExitStack()
@@ -113,21 +113,21 @@ class SpecialRun(CaseRun):
         for _ in range(1 + self.restarts):
             if self._last.exit_code == 0:
                 return
-            self.cast.wait(self.cast.begin({}))
+            self.drivers.wait(self.drivers.begin({}))
         if self._last.exit_code != 0:
             raise CaseFailedError(f"life {self._last.number} ended with exit code {self._last.exit_code}")
 
     def _prepare(self) -> None:
-        self.theatre.servers.make(self.scene)
+        self.bench.servers.make(self.pipeline)
         self._feed()
 
     def _feed(self) -> None:
         """Everything that the pipeline will read."""
-        self.theatre.servers.feed(self.scene, self.feed.rows(EPOCHS * ROWS_PER_EPOCH))
+        self.bench.servers.feed(self.pipeline, self.feed.rows(EPOCHS * ROWS_PER_EPOCH))
 
     @property
     def _last(self) -> Life:
-        return self.cast.lives[-1]
+        return self.drivers.lives[-1]
 
     def _tell(self) -> None:
         super()._tell()
@@ -149,7 +149,7 @@ class HeldRun(SpecialRun):
 
     def _arm(self) -> None:
         """Make the fault when a process waits for it, then let the process go."""
-        for number, fault in enumerate(self.case.stages):
+        for number, fault in enumerate(self.case.faults):
             claim = injector.claim_file(self.directory, number)
             armed = injector.armed_file(self.directory, number)
             if not fault.held or armed.exists() or not claim.exists():
@@ -169,26 +169,26 @@ class OwnSessionRun(HeldRun):
 
     settings: Mapping[str, str] = {}
 
-    def __init__(self, theatre: Theatre, case: SpecialCase, seed: int) -> None:
-        super().__init__(theatre, case, seed)
+    def __init__(self, bench: Bench, case: SpecialCase, seed: int) -> None:
+        super().__init__(bench, case, seed)
         self.record.processes = "own processes"
-        self.cast.life_timeout_s = LIFE_TIMEOUT_S
+        self.drivers.life_timeout_s = LIFE_TIMEOUT_S
 
     def _prepare(self) -> None:
         self.session = WarmSession(self.directory / "session", self.settings)
         self.exits.callback(self.session.close)
         super()._prepare()
-        self.cast.sessions = [self.session]
+        self.drivers.sessions = [self.session]
 
     def _recover(self) -> None:
-        self.cast.sessions = self.theatre.sessions
+        self.drivers.sessions = self.bench.sessions
         super()._recover()
 
     def _signal(self, number: signal.Signals) -> None:
         """To every process of the first life, the driver first."""
         family = self.session.family()
         with suppress(psutil.NoSuchProcess):
-            family.insert(0, psutil.Process(self.cast.lives[0].pid))
+            family.insert(0, psutil.Process(self.drivers.lives[0].pid))
         for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(number)

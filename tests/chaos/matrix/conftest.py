@@ -1,4 +1,4 @@
-"""One theatre for all tests of the matrix: the servers of the run, and two warm sessions of their own."""
+"""One test bench for all tests of the matrix: the servers of the run, and two warm sessions of their own."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import CANNOT_BE_HAD
-from tpc.chaos.matrix.bench import Theatre, theatre
+from tpc.chaos.matrix.bench import Bench, started_bench
 from tpc.chaos.servers.stack import Stack
 
 
 @pytest.fixture(scope="session")
-def stage(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theatre]:
+def bench(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     try:
-        with theatre(tmp_path_factory.mktemp("matrix"), stack) as made:
+        with started_bench(tmp_path_factory.mktemp("matrix"), stack) as made:
             yield made
     except CANNOT_BE_HAD as error:
         pytest.skip(f"no Spark sessions: {error}")

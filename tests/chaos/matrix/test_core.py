@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tpc.chaos.faults.fault import KILL, Fault
-from tpc.chaos.matrix.bench import Theatre
+from tpc.chaos.matrix.bench import Bench
 from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases.cell_cases import Case, fault_at, matrix
 from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
@@ -24,8 +24,8 @@ def told(record: CaseRecord) -> str:
 
 
 @pytest.mark.parametrize("case", CORE, ids=[case.name for case in CORE])
-def test_the_pipeline_survives(stage: Theatre, case: Case) -> None:
-    record = CaseRun(stage, case, SEED).run()
+def test_the_pipeline_survives(bench: Bench, case: Case) -> None:
+    record = CaseRun(bench, case, SEED).run()
     if record.outcome == SKIPPED:
         pytest.skip(record.reason)
     assert record.outcome == PASSED, told(record)
@@ -33,15 +33,15 @@ def test_the_pipeline_survives(stage: Theatre, case: Case) -> None:
     assert [fault["step"] for fault in record.fired] == [case.fault.step]
 
 
-def test_a_case_whose_fault_is_never_made_fails(stage: Theatre) -> None:
+def test_a_case_whose_fault_is_never_made_fails(bench: Bench) -> None:
     never = Case("never", "matrix", Fault("epoch.decided", KILL, epoch=7))
-    record = CaseRun(stage, never, SEED).run()
+    record = CaseRun(bench, never, SEED).run()
     assert record.outcome != PASSED
     assert "never made: kill at epoch.decided" in record.reason, told(record)
 
 
-def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(stage: Theatre) -> None:
-    record = CaseRun(stage, Case("too early", "matrix", fault_at("epoch.planned", KILL)), SEED).run()
+def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(bench: Bench) -> None:
+    record = CaseRun(bench, Case("too early", "matrix", fault_at("epoch.planned", KILL)), SEED).run()
     assert record.outcome != PASSED
     assert record.reason == "kill at epoch.planned was made while no branch was prepared", told(record)
 
@@ -53,14 +53,14 @@ def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(stage: T
         ("sweep_nothing", fault_at("epoch.prepared", KILL)),
     ],
 )
-def test_a_case_fails_when_the_library_makes_a_mistake(stage: Theatre, mistake: str, fault: Fault) -> None:
+def test_a_case_fails_when_the_library_makes_a_mistake(bench: Bench, mistake: str, fault: Fault) -> None:
     doctor = f"tests.chaos.matrix.doctored:{mistake}"
-    record = CaseRun(stage, Case(mistake, "matrix", fault), SEED, doctor=doctor).run()
+    record = CaseRun(bench, Case(mistake, "matrix", fault), SEED, doctor=doctor).run()
     assert record.outcome != PASSED
     assert len(record.fired) == 1, f"the mistake kept the fault from being made: {told(record)}"
 
 
-def test_the_same_case_passes_when_it_does_not(stage: Theatre) -> None:
+def test_the_same_case_passes_when_it_does_not(bench: Bench) -> None:
     doctor = "tests.chaos.matrix.doctored:nothing"
-    record = CaseRun(stage, Case("no mistake", "matrix", fault_at("epoch.prepared", KILL)), SEED, doctor=doctor).run()
+    record = CaseRun(bench, Case("no mistake", "matrix", fault_at("epoch.prepared", KILL)), SEED, doctor=doctor).run()
     assert record.outcome == PASSED, told(record)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.matrix.stages import NOWHERE, Stage
+from tests.chaos.matrix.bench_without_servers import NOWHERE, BenchWithoutServers
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL, Fault, LostReply
@@ -19,7 +19,7 @@ from tpc.chaos.matrix.cases.cell_cases import Case, fault_at
 from tpc.chaos.matrix.evidence import went_on
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.load_judging import LoadReaders
-from tpc.chaos.matrix.pipeline import Scene
+from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.records import FAILED, PASSED, CaseRecord
 from tpc.chaos.proxy import Action, Fired
 from tpc.chaos.proxy.rules import Request
@@ -40,7 +40,7 @@ class Recorded(CaseRun):
     """A case of which only the records are there."""
 
     def __init__(self, directory: Path, case: Case, *found: Json, completed_at: float = 2.0, in_vain: str = "") -> None:
-        super().__init__(Stage(directory), case, 1)  # type: ignore[arg-type]  # stands for a theatre
+        super().__init__(BenchWithoutServers(directory), case, 1)  # type: ignore[arg-type]  # stands for a bench
         self.found = found
         self.completed_at = completed_at
         self.in_vain = in_vain
@@ -66,7 +66,7 @@ class Recorded(CaseRun):
         return []
 
 
-def played(directory: Path, case: Case, *found: Json) -> CaseRecord:
+def recorded(directory: Path, case: Case, *found: Json) -> CaseRecord:
     return Recorded(directory, case, *found).run()
 
 
@@ -74,7 +74,7 @@ def played(directory: Path, case: Case, *found: Json) -> CaseRecord:
 
 
 def test_faults_at_their_places_while_branches_were_prepared_pass(tmp_path: Path) -> None:
-    record = played(tmp_path, PAIR, made(FIRST), made(SECOND))
+    record = recorded(tmp_path, PAIR, made(FIRST), made(SECOND))
     assert (record.outcome, record.reason) == (PASSED, "")
 
 
@@ -84,23 +84,23 @@ def test_a_fault_of_a_pair_that_was_made_while_no_branch_was_prepared_is_named(
 ) -> None:
     found = [made(FIRST), made(SECOND)]
     found[number]["prepared"] = 0
-    record = played(tmp_path, PAIR, *found)
+    record = recorded(tmp_path, PAIR, *found)
     assert (record.outcome, record.reason) == (FAILED, f"{named} was made while no branch was prepared")
 
 
 def test_what_the_setup_found_prepared_is_not_asked(tmp_path: Path) -> None:
-    assert played(tmp_path, RECOVERY, made(FIRST, prepared=0), made(SECOND)).outcome == PASSED
+    assert recorded(tmp_path, RECOVERY, made(FIRST, prepared=0), made(SECOND)).outcome == PASSED
 
 
 def test_a_case_that_does_not_count_needs_no_branch(tmp_path: Path) -> None:
     case = Case("planned", "matrix", fault_at("epoch.planned", KILL), counts=False)
-    assert played(tmp_path, case, made(case.fault, prepared=0)).outcome == PASSED
+    assert recorded(tmp_path, case, made(case.fault, prepared=0)).outcome == PASSED
 
 
 @pytest.mark.parametrize("other", [{"epoch": 2}, {"step": "epoch.decided"}, {"sink": "rows"}])
 def test_a_fault_that_was_made_elsewhere_than_planned_fails(tmp_path: Path, other: Json) -> None:
     case = Case("a case", "matrix", fault_at("sink.commit", KILL, "kafka"))
-    record = played(tmp_path, case, made(case.fault, **other))
+    record = recorded(tmp_path, case, made(case.fault, **other))
     ((name, found),) = other.items()
     assert record.outcome == FAILED
     assert record.reason.startswith(f"kill was made at {name} {found}, not at {name} ")
@@ -123,7 +123,7 @@ def test_a_fault_whose_process_waited_in_vain_fails(tmp_path: Path) -> None:
 def test_the_epoch_of_a_record_is_the_one_that_was_observed(
     tmp_path: Path, case: Case, found: list[Json], epoch: int | None
 ) -> None:
-    assert played(tmp_path, case, *found).epoch == epoch
+    assert recorded(tmp_path, case, *found).epoch == epoch
 
 
 def test_the_request_whose_reply_was_lost_is_on_record(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_the_request_whose_reply_was_lost_is_on_record(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_that_needs_no_restart_is_timed_from_the_fault_on(tmp_path: Path) -> None:
-    record = played(tmp_path, PAIR, made(FIRST), made(SECOND))
+    record = recorded(tmp_path, PAIR, made(FIRST), made(SECOND))
     assert record.recovery_s is None
     assert [check.name for check in record.checks] == ["the pipeline goes on in time after the fault"]
     assert record.checks[0].numbers == {"ms": 1000}
@@ -168,17 +168,17 @@ class BareJudge(Judge):
     _tallies = _seen = _books = _contents
 
 
-def scene(directory: Path) -> Scene:
-    return Scene("name", directory, NOWHERE, NOWHERE, "name")
+def pipeline_in(directory: Path) -> PipelineUnderTest:
+    return PipelineUnderTest("name", directory, NOWHERE, NOWHERE, "name")
 
 
 def judged(directory: Path, watched: Readers) -> list[Check]:
-    return BareJudge(scene(directory), (), watched, (5.0, 7.0)).checks()
+    return BareJudge(pipeline_in(directory), (), watched, (5.0, 7.0)).checks()
 
 
 def readers(directory: Path) -> Readers:
     """All of which looked at second 6."""
-    found = Readers(scene(directory))
+    found = Readers(pipeline_in(directory))
     for reader in found.followed.values():
         reader.seen.times.append(6.0)
     return found
@@ -200,8 +200,8 @@ def test_a_reader_that_did_not_look_during_the_case_fails_it_by_name(tmp_path: P
 
 
 def test_the_readers_of_a_load_case_are_asked_as_far_as_they_follow(tmp_path: Path) -> None:
-    assert LoadReaders(scene(tmp_path), follow_kafka=True).followed.keys() == {"kafka", "tallies", "airports"}
-    assert LoadReaders(scene(tmp_path), follow_kafka=False).all_looked(5.0, 7.0).numbers == {
+    assert LoadReaders(pipeline_in(tmp_path), follow_kafka=True).followed.keys() == {"kafka", "tallies", "airports"}
+    assert LoadReaders(pipeline_in(tmp_path), follow_kafka=False).all_looked(5.0, 7.0).numbers == {
         "tallies": 0,
         "airports": 0,
     }
@@ -211,5 +211,5 @@ def test_a_case_is_disturbed_from_its_first_fault_to_the_end_of_its_last_life(tm
     run = Recorded(tmp_path, PAIR)
     run.record.fired = [made(FIRST, at=3.0), made(SECOND, at=5.0)]
     lives: list[Any] = [SimpleNamespace(ended_at=at) for at in (3.5, 9.0, None)]
-    run.cast.lives = lives
+    run.drivers.lives = lives
     assert run._disturbed == (3.0, 9.0)

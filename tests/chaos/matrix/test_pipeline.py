@@ -1,4 +1,4 @@
-"""The rows that a case is fed, and what the representations of a scene keep to themselves."""
+"""The rows that a case is fed, and what the representations of a pipeline keep to themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pickle
 from collections import Counter
 from pathlib import Path
 
-from tpc.chaos.matrix.pipeline import PARTITIONS, Addresses, Feed, Scene
+from tpc.chaos.matrix.pipeline import PARTITIONS, Addresses, Feed, PipelineUnderTest
 
 
 def test_the_same_seed_feeds_the_same_rows() -> None:
@@ -29,8 +29,8 @@ def test_the_sequence_of_a_key_grows_by_one_and_a_key_stays_in_its_partition() -
         assert len({row.source for row in rows}) == 1
 
 
-def test_a_scene_travels_to_another_process_and_shows_no_password() -> None:
+def test_a_pipeline_travels_to_another_process_and_shows_no_password() -> None:
     secret = Addresses("localhost:1", "postgresql://u:hunter2@localhost/d", "mongodb://u:hunter2@localhost")
-    scene = Scene("name", Path("somewhere"), secret, secret, "name")
-    assert pickle.loads(pickle.dumps(scene)) == scene
-    assert "hunter2" not in repr(scene)
+    pipeline = PipelineUnderTest("name", Path("somewhere"), secret, secret, "name")
+    assert pickle.loads(pickle.dumps(pipeline)) == pipeline
+    assert "hunter2" not in repr(pipeline)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.matrix.stages import Stage
+from tests.chaos.matrix.bench_without_servers import BenchWithoutServers
 from tests.chaos.matrix.test_core import SEED, told
 from tpc.chaos.faults.fault import KILL, Fault
 from tpc.chaos.faults.hits import Hit
-from tpc.chaos.matrix.bench import Theatre
+from tpc.chaos.matrix.bench import Bench
 from tpc.chaos.matrix.cases import disk, load, process
 from tpc.chaos.matrix.cases.cell_cases import matrix, pairs
 from tpc.chaos.matrix.cases.disk import open_file_in
@@ -81,9 +81,9 @@ def test_what_a_case_has_started_is_cleared_away_even_when_its_end_is_interrupte
     def interrupted() -> None:
         raise interruption
 
-    stage = Stage(tmp_path)
-    stage.tidy = interrupted  # type: ignore[method-assign]  # for the test
-    run = SpecialRun(stage, CASE, SEED)  # type: ignore[arg-type]  # stands for a theatre
+    bench = BenchWithoutServers(tmp_path)
+    bench.tidy = interrupted  # type: ignore[method-assign]  # for the test
+    run = SpecialRun(bench, CASE, SEED)  # type: ignore[arg-type]  # stands for a bench
     closed: list[str] = []
     run.exits.callback(closed.append, "closed")
     with pytest.raises(interruption):
@@ -104,9 +104,9 @@ def passes(record: CaseRecord) -> None:
 @pytest.mark.stack
 @pytest.mark.spark
 @pytest.mark.parametrize("name", CHEAP)
-def test_the_pipeline_survives(stage: Theatre, name: str) -> None:
+def test_the_pipeline_survives(bench: Bench, name: str) -> None:
     case = case_named(name)
-    record = case.run(stage, SEED)
+    record = case.run(bench, SEED)
     passes(record)
     assert [fault["fault"] for fault in record.fired] == [case.what]
     assert len(record.checks) >= 12
@@ -114,9 +114,9 @@ def test_the_pipeline_survives(stage: Theatre, name: str) -> None:
 
 @pytest.mark.stack
 @pytest.mark.spark
-def test_a_power_cut_that_finds_nothing_to_take_fails_its_case(stage: Theatre) -> None:
+def test_a_power_cut_that_finds_nothing_to_take_fails_its_case(bench: Bench) -> None:
     early = disk.PowerCutCase(
         "nothing to take", "disk", Fault("epoch.prepared", KILL, 0), what="nothing", kinds=("commits",)
     )
-    record = early.run(stage, SEED)
+    record = early.run(bench, SEED)
     assert record.reason == "there was nothing for the power cut to take", told(record)

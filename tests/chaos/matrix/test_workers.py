@@ -1,4 +1,4 @@
-"""Theatres side by side: what becomes of a run whose workers cannot work."""
+"""Test benches side by side: what becomes of a run whose workers cannot work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tpc.chaos.matrix.workers import run_cases
 from tpc.errors import LocalStackError
 
 
-def test_a_theatre_that_cannot_be_had_ends_the_run_with_its_reason_and_leaves_no_worker(
+def test_a_bench_that_cannot_be_had_ends_the_run_with_its_reason_and_leaves_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))

@@ -57,7 +57,7 @@ class Systems:
     spark: SparkSession
 
 
-class Scene:
+class FourSystemsJob:
     """The pipeline with those of the sinks in `chosen`."""
 
     def __init__(self, systems: Systems, chosen: Collection[str] = ALL, *, stateful: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What stands for a theatre where no driver is started: places without servers."""
+"""What stands for a test bench where no driver is started: places without servers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tpc.chaos.matrix.pipeline import Addresses
 NOWHERE = Addresses("localhost:1", "postgresql://localhost:1/none", "mongodb://localhost:1")
 
 
-class Stage:
+class BenchWithoutServers:
     """A directory, and nothing that could be asked."""
 
     def __init__(self, directory: Path) -> None:
