@@ -14,13 +14,14 @@ from pathlib import Path
 from rich.console import Console
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.demo.killed_run import Kills, run_checks, run_pipeline, sigterm_as_interrupt, start_and_load
+from tpc.chaos.demo.killed_run import Kills, run_checks, run_pipeline, start_and_load
 from tpc.chaos.demo.place import REPORT_FILE, VERDICT_FILE, Layout, claim, recorded, write_results
 from tpc.chaos.demo.screen import Screen, verdict_table
 from tpc.chaos.flights.data import ALL_FLIGHTS
 from tpc.chaos.flights.verdict import verdict
 from tpc.chaos.kills.plan import KILLS, Kill, epochs_needed, kill_plan
 from tpc.chaos.kills.run_record import RunRecord
+from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers import kept
 from tpc.chaos.servers.stack import Stack
 from tpc.coordinator.log.journal import Journal
@@ -60,7 +61,7 @@ def run_demo(
     epochs = max(epochs, MIN_EPOCHS, epochs_needed(plan))
     record = RunRecord({"seed": seed, "kills": kills, "rows": rows, "epochs": epochs})
     try:
-        with sigterm_as_interrupt():
+        with terminated_as_interrupt():
             claim(layout)
             stack = Stack(layout.servers, report=record.note)
             checks = _run(record, layout, stack, plan, keep=keep, console=console)

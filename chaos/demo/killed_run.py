@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tpc.chaos.checkers.compare import Check, tallies_equal
@@ -57,20 +56,6 @@ class _Restarts:
         self.ends += 1
         by_itself = self.ends - self.killer.explained
         return None if self.killer.failure is not None or by_itself > SPARE_RESTARTS else RESTART_DELAY_S
-
-
-@contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does: with everything that it started."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def start_and_load(record: RunRecord, stack: Stack) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.demo.killed_run import Kills, run_checks, run_pipeline, sigterm_as_interrupt, start_and_load
+from tpc.chaos.demo.killed_run import Kills, run_checks, run_pipeline, start_and_load
 from tpc.chaos.demo.place import Layout, claim
 from tpc.chaos.demo.screen import Screen, verdict_table
 from tpc.chaos.flights.data import ALL_FLIGHTS
@@ -26,6 +26,7 @@ from tpc.chaos.kills.plan import kill_plan
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.reports.parts import took
 from tpc.chaos.reports.soak import write_soak_report
+from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers.stack import Stack
 from tpc.errors import ConfigurationError, LocalStackError
 
@@ -55,7 +56,7 @@ def run_soak(
     stack = Stack(layout.servers, report=record.note)
     checks: list[Check] | None = None
     try:
-        with sigterm_as_interrupt(), Screen(record, console):
+        with terminated_as_interrupt(), Screen(record, console):
             claim(layout, (SOAK_FILE,))
             checks = _run(record, layout, stack)
     except KeyboardInterrupt:

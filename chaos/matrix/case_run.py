@@ -18,13 +18,14 @@ from tpc.chaos.checkers.recovery import recovery_bounded
 from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL_DRIVER, ZOMBIE
 from tpc.chaos.matrix.bench import Bench
-from tpc.chaos.matrix.cases.cell_cases import Case
+from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.drivers import CaseFailedError, Drivers
 from tpc.chaos.matrix.evidence import check_made, observed_epoch, went_on
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, Feed, PipelineUnderTest
-from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
+from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.proxy import Action, Fired, Rule
+from tpc.chaos.reports.tally import PASSED, SKIPPED
 from tpc.chaos.running.owned_processes import read_from
 
 EPOCHS = 3

@@ -10,23 +10,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tpc.chaos.demo.killed_run import sigterm_as_interrupt
+from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.cases import cells
-from tpc.chaos.matrix.cases.cell_cases import Case
 from tpc.chaos.matrix.cases.suites import SUITES, chosen_cases
-from tpc.chaos.matrix.records import (
-    FAILED,
-    FILE_NAME,
-    PASSED,
-    CaseRecord,
-    Records,
-    closing_line,
-    tally_of,
-    uncounted_line,
-)
+from tpc.chaos.matrix.records import FILE_NAME, CaseRecord, Records, closing_line, tally_of, uncounted_line
 from tpc.chaos.matrix.workers import SERVERS, WORK, run_cases
 from tpc.chaos.reports.matrix import write_matrix_report
+from tpc.chaos.reports.tally import FAILED, PASSED
 from tpc.chaos.running.run_directory import claim_directory
+from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.errors import ConfigurationError, LocalStackError
 
 INTERRUPTED = 130
@@ -55,7 +47,7 @@ def run_matrix(
     try:
         cases = chosen_cases(only, suites, seed)
         claim_directory(place, _OWN)
-        with sigterm_as_interrupt():
+        with terminated_as_interrupt():
             _run(place, cases, seed, workers, {"only": only or "", "suites": ", ".join(suites)}, console)
     except (ConfigurationError, LocalStackError) as error:
         console.print("the cases could not be run:", str(error), style="red", markup=False, soft_wrap=True)

@@ -14,9 +14,9 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpc.chaos.demo.killed_run import sigterm_as_interrupt
-from tpc.chaos.matrix.cases.cell_cases import Case
+from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.records import CaseRecord
+from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.errors import ConfigurationError, LocalStackError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _work(
     name = str(number)
     try:
         with (
-            sigterm_as_interrupt(),
+            terminated_as_interrupt(),
             proxied_stack(directory / SERVERS / name, say) as stack,
             started_bench(directory / WORK / name, stack, say) as bench,
         ):

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.matrix.records import Tally, tally
 from tpc.chaos.reports.matrix_grid import Grid, PairGrid, letters_of, step_order, subject
 from tpc.chaos.reports.parts import clock, day_and_time, histogram, tallied_checks, took, write_page
+from tpc.chaos.reports.tally import Tally, tally
 
 SUITES: Mapping[str, str] = {
     "matrix": "Matrix",

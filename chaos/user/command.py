@@ -15,8 +15,8 @@ from typing import Any
 
 from rich.console import Console
 
-from tpc.chaos.demo.killed_run import sigterm_as_interrupt
 from tpc.chaos.reports.matrix import write_matrix_report
+from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers.stack import Stack
 from tpc.chaos.user.place import VARIABLE, Layout
 from tpc.chaos.user.plan import parse_kinds
@@ -63,7 +63,7 @@ def run_own(
         kinds = parse_kinds(faults)
         check_name(target)
         layout.claim()
-        with results.kept(), sigterm_as_interrupt(), _servers(layout, screen, wanted=local_stack):
+        with results.kept(), terminated_as_interrupt(), _servers(layout, screen, wanted=local_stack):
             loaded = load_target(target, expect)
             results.trial = Trial(loaded, layout, kinds, seed, screen.tell, life_limit_s=life_limit_s)
             results.outcome = results.trial.run(minutes)

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.chaos.faults.fault import ERROR, KILL, KILL_DRIVER, REPLY_LOST, Fault, LostReply
+from tpc.chaos.matrix.case import EPOCH, LAST_TASK, Case
+from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases.cells import UNCOUNTED, Cell, cells
 from tpc.chaos.matrix.pipeline import TASK_SINKS
 
 if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import Bench
     from tpc.chaos.matrix.records import CaseRecord
-
-EPOCH = 1
-LAST_TASK = 1
-"""The task whose steps are hit; the other one has prepared its branches by then."""
 
 _UNDECIDED = Fault("epoch.prepared", KILL, EPOCH)
 _DECIDED = Fault("epoch.decided", KILL, EPOCH)
@@ -50,32 +48,12 @@ _LOST: Mapping[tuple[str, str], LostReply] = {
 
 
 @dataclass(frozen=True)
-class Case:
-    """What is done to one pipeline. `counts`: a branch must be prepared when a fault of it strikes."""
-
-    name: str
-    suite: str
-    fault: Fault
-    setup: Fault | None = None
-    second: Fault | None = None
-    core: bool = False
-    counts: bool = True
-
-    @property
-    def faults(self) -> tuple[Fault, ...]:
-        """The faults in the order of the lives that they strike."""
-        return tuple(fault for fault in (self.setup, self.fault, self.second) if fault is not None)
+class CellCase(Case):
+    """A case of a cell, or a pair: its processes make their faults themselves."""
 
     def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """Run it on a test bench. Never raises for what the case does."""
-        from tpc.chaos.matrix.case_run import CaseRun
-
+        """See `Case.run`."""
         return CaseRun(bench, self, seed).run()
-
-    @property
-    def proxied(self) -> bool:
-        """Whether its sinks must reach their servers through the proxies."""
-        return any(fault.lost is not None for fault in self.faults)
 
 
 def fault_at(
@@ -101,7 +79,7 @@ def case_of(cell: Cell) -> Case:
     """The case that tries a cell."""
     setup = _DECIDED if cell.record == "generation" else _SETUPS.get(cell.step)
     parts = [cell.step, cell.fault, *([place] if (place := cell.sink or cell.record) else [])]
-    return Case(
+    return CellCase(
         "/".join(parts),
         "matrix",
         fault_at(cell.step, cell.fault, cell.sink, cell.record),
@@ -151,7 +129,7 @@ _SECOND_DECIDED = (
 def pairs() -> list[Case]:
     """A fault that ends the driver in the epoch, and another one in the recovery from it."""
     return [
-        Case(f"{_named(first)} + {_named(second)}", "pairs", first, second=second)
+        CellCase(f"{_named(first)} + {_named(second)}", "pairs", first, second=second)
         for firsts, seconds in ((_FIRST_UNDECIDED, _SECOND_UNDECIDED), (_FIRST_DECIDED, _SECOND_DECIDED))
         for first in firsts
         for second in seconds

@@ -14,7 +14,7 @@ from tpc.chaos.faults.failing_fsync import FailingFsync
 from tpc.chaos.faults.fault import KILL, Fault
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.faults.spark_files import REMOVED, TRUNCATED
-from tpc.chaos.matrix.cases.cell_cases import EPOCH
+from tpc.chaos.matrix.case import EPOCH
 from tpc.chaos.matrix.cases.special import HeldRun, SpecialCase, SpecialRun, held_at
 from tpc.chaos.matrix.drivers import CaseFailedError
 from tpc.chaos.matrix.variants import varied
@@ -42,7 +42,7 @@ class LogDiskCase(SpecialCase):
     """The log lies on a small disk of its own, which takes nothing any more when a record is to be put."""
 
     def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """See `SpecialCase.run`."""
+        """See `Case.run`."""
         return LogDiskRun(bench, self, seed).run()
 
 
@@ -96,7 +96,7 @@ class FsyncCase(SpecialCase):
     """The kernel answers EIO to one fsync of the log."""
 
     def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """See `SpecialCase.run`."""
+        """See `Case.run`."""
         return FsyncRun(bench, self, seed).run()
 
 
@@ -156,7 +156,7 @@ class PowerCutCase(SpecialCase):
     depth: int = 1
 
     def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """See `SpecialCase.run`."""
+        """See `Case.run`."""
         return PowerCutRun(bench, self, seed).run()
 
 

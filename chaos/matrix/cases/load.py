@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults.fault import FOREIGN_ERROR, HANG, KILL, Fault
 from tpc.chaos.faults.spark_cluster import TWO_HOSTS, StandaloneCluster
+from tpc.chaos.matrix.case import EPOCH, LAST_TASK
 from tpc.chaos.matrix.case_run import EPOCHS
-from tpc.chaos.matrix.cases.cell_cases import EPOCH, LAST_TASK
 from tpc.chaos.matrix.cases.special import RESTARTS, OwnSessionRun, SpecialCase, SpecialRun, ran_again
 from tpc.chaos.matrix.load_judging import LoadJudge, LoadReaders, history_of
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, TASK_SINKS
@@ -69,7 +69,7 @@ class TaskCase(SpecialCase):
     unique: bool = True
 
     def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """See `SpecialCase.run`."""
+        """See `Case.run`."""
         kind = CopiedTaskRun if self.fault.kind == HANG else FailedTaskRun
         return kind(bench, self, seed).run()
 
@@ -159,7 +159,7 @@ class SizeCase(SpecialCase):
     timeout_s: float = 600.0
 
     def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """See `SpecialCase.run`."""
+        """See `Case.run`."""
         return SizeRun(bench, self, seed).run()
 
 

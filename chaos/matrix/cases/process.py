@@ -50,7 +50,7 @@ class ServerCase(SpecialCase):
     gently: bool = False
 
     def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """See `SpecialCase.run`."""
+        """See `Case.run`."""
         return ServerRun(bench, self, seed).run()
 
 
@@ -101,7 +101,7 @@ class FamilyCase(SpecialCase):
     """All processes of a driver end or stop at a step."""
 
     def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """See `SpecialCase.run`."""
+        """See `Case.run`."""
         return FamilyRun(bench, self, seed).run()
 
 
@@ -149,7 +149,7 @@ class ExecutorCase(SpecialCase):
     """One of the two executors of a standalone cluster is killed while its task has a branch prepared."""
 
     def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """See `SpecialCase.run`."""
+        """See `Case.run`."""
         return ExecutorRun(bench, self, seed).run()
 
 

@@ -20,12 +20,13 @@ import psutil
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import injector
 from tpc.chaos.faults.fault import HANG, Fault
+from tpc.chaos.matrix.case import EPOCH, LAST_TASK, Case
 from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
-from tpc.chaos.matrix.cases.cell_cases import EPOCH, LAST_TASK, Case
 from tpc.chaos.matrix.drivers import CaseFailedError
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, TASK_SINKS
-from tpc.chaos.matrix.records import FAILED, SKIPPED, CaseRecord
+from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.sessions import WarmSession
+from tpc.chaos.reports.tally import FAILED, SKIPPED
 from tpc.errors import TpcError
 
 if TYPE_CHECKING:
@@ -43,13 +44,9 @@ STRUCK_LIFE = 0
 
 @dataclass(frozen=True)
 class SpecialCase(Case):
-    """A case that knows how it is run. `what` is its fault in the words of the record."""
+    """A case with a run of its own. `what` is its fault in the words of the record."""
 
     what: str = ""
-
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
-        """Run it on a test bench. Never raises for what the case does."""
-        raise NotImplementedError
 
 
 def held_at(

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 
-from tpc.chaos.matrix.cases.cell_cases import Case
+from tpc.chaos.matrix.case import Case
 from tpc.errors import ConfigurationError
 
 SUITES: Mapping[str, str] = {

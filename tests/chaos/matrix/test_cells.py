@@ -13,7 +13,7 @@ from tpc.chaos.matrix.cases import suites
 from tpc.chaos.matrix.cases.cell_cases import matrix, pairs
 from tpc.chaos.matrix.cases.cells import COLUMNS, blanks, cells
 from tpc.chaos.matrix.pipeline import SINKS
-from tpc.chaos.matrix.records import PASSED, tally
+from tpc.chaos.reports.tally import PASSED, tally
 from tpc.errors import ConfigurationError
 
 SUITES = ("matrix", "pairs")

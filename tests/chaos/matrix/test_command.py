@@ -10,7 +10,8 @@ from rich.console import Console
 
 from tpc.chaos.matrix import command
 from tpc.chaos.matrix.command import run_matrix
-from tpc.chaos.matrix.records import FAILED, PASSED, CaseRecord, Records
+from tpc.chaos.matrix.records import CaseRecord, Records
+from tpc.chaos.reports.tally import FAILED, PASSED
 
 
 def run(directory: Path, suite: str) -> tuple[int, str]:

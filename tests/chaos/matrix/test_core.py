@@ -6,9 +6,11 @@ import pytest
 
 from tpc.chaos.faults.fault import KILL, Fault
 from tpc.chaos.matrix.bench import Bench
+from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.case_run import CaseRun
-from tpc.chaos.matrix.cases.cell_cases import Case, fault_at, matrix
-from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
+from tpc.chaos.matrix.cases.cell_cases import fault_at, matrix
+from tpc.chaos.matrix.records import CaseRecord
+from tpc.chaos.reports.tally import PASSED, SKIPPED
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 

@@ -14,15 +14,17 @@ from tests.chaos.matrix.bench_without_servers import NOWHERE, BenchWithoutServer
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL, Fault, LostReply
+from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.case_run import CaseRun
-from tpc.chaos.matrix.cases.cell_cases import Case, fault_at
+from tpc.chaos.matrix.cases.cell_cases import fault_at
 from tpc.chaos.matrix.evidence import went_on
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.load_judging import LoadReaders
 from tpc.chaos.matrix.pipeline import PipelineUnderTest
-from tpc.chaos.matrix.records import FAILED, PASSED, CaseRecord
+from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.proxy import Action, Fired
 from tpc.chaos.proxy.rules import Request
+from tpc.chaos.reports.tally import FAILED, PASSED
 
 Json = dict[str, Any]
 FIRST, SECOND = fault_at("epoch.prepared", KILL), fault_at("recovery.claim", KILL)

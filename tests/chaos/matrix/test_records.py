@@ -6,27 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.matrix.records import (
-    FAILED,
-    FILE_NAME,
-    PASSED,
-    SKIPPED,
-    CaseRecord,
-    Records,
-    closing_line,
-    tally,
-    uncounted_line,
-)
+from tpc.chaos.matrix.records import FILE_NAME, CaseRecord, Records, closing_line, uncounted_line
+from tpc.chaos.reports.tally import FAILED, PASSED, SKIPPED
 
 
 def record(outcome: str, sink: str = "kafka", **more: Any) -> CaseRecord:
     return CaseRecord(f"sink.commit/kill/{sink}", "matrix", "sink.commit", "kill", sink, 1, outcome=outcome, **more)
-
-
-SECOND = {"step": "recovery.claim", "fault": "kill", "sink": None}
 
 
 def test_the_file_is_there_before_the_first_case_and_after_each(tmp_path: Path) -> None:
@@ -45,41 +31,6 @@ def test_the_closing_line_is_counted_from_the_file(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     path.write_text(path.read_text().replace('"passed"', '"failed"'))
     assert closing_line(tmp_path) == "1 cases, 0 passed, 1 failed, 0 skipped"
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "worst"),
-    [
-        ((PASSED, PASSED), PASSED),
-        ((PASSED, SKIPPED), SKIPPED),
-        ((SKIPPED, PASSED, FAILED), FAILED),
-    ],
-)
-def test_variants_of_a_case_are_one_whose_outcome_is_the_worst(outcomes: tuple[str, ...], worst: str) -> None:
-    found = tally([record(outcome).to_json() | {"name": str(number)} for number, outcome in enumerate(outcomes)])
-    assert found.cases == {worst: 1}
-    assert found.runs.total() == len(outcomes)
-
-
-@pytest.mark.parametrize(
-    "other",
-    [{"suite": "pairs"}, {"step": "sink.committed"}, {"fault": "hang"}, {"sink": "rows"}, {"second": SECOND}],
-)
-def test_another_step_fault_sink_or_second_fault_is_another_case(other: dict[str, Any]) -> None:
-    one = record(PASSED).to_json()
-    assert tally([one, one | other]).cases == {PASSED: 2}
-
-
-@pytest.mark.parametrize("name", ["step", "fault", "sink"])
-def test_another_second_fault_is_another_pair(name: str) -> None:
-    one = record(PASSED, second=SECOND).to_json()
-    assert tally([one, {**one, "second": {**SECOND, name: "another"}}]).cases == {PASSED: 2}
-
-
-def test_every_fault_in_one_s_own_pipeline_is_a_case(tmp_path: Path) -> None:
-    one = record(PASSED).to_json() | {"suite": "own"}
-    del one["counts"]
-    assert tally([one, one]).cases == {PASSED: 2}
 
 
 def test_what_does_not_count_stands_in_a_line_of_its_own(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from tpc.chaos.matrix.cases.cell_cases import matrix, pairs
 from tpc.chaos.matrix.cases.disk import open_file_in
 from tpc.chaos.matrix.cases.special import SpecialCase, SpecialRun, ran_again
 from tpc.chaos.matrix.drivers import CaseFailedError
-from tpc.chaos.matrix.records import PASSED, SKIPPED, CaseRecord
+from tpc.chaos.matrix.records import CaseRecord
+from tpc.chaos.reports.tally import PASSED, SKIPPED
 
 SUITES = {"processes": process.cases(), "disk": disk.cases(), "load": load.cases()}
 ALL = [case for cases in SUITES.values() for case in cases]
