@@ -1,0 +1,138 @@
+"""Sizes: a million rows in one epoch, many tasks, many epochs."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.faults.fault import KILL, Fault
+from tpc.chaos.matrix.cases.formula_run import SUITE, FormulaRun
+from tpc.chaos.matrix.cases.special import SpecialCase
+from tpc.chaos.matrix.load_judging import history_of
+from tpc.chaos.matrix.places import Servers
+from tpc.chaos.matrix.variants import Formula, VariedPipeline, varied
+from tpc.chaos.servers.postgres import PostgresServer
+from tpc.chaos.servers.stack import Stack
+from tpc.coordinator.spark.query_log import kafka_offsets
+
+if TYPE_CHECKING:
+    from tpc.chaos.matrix.bench import Bench
+    from tpc.chaos.matrix.records import CaseRecord
+    from tpc.manifest import Manifest
+
+FOLLOWED_ROWS = 100_000
+"""From so many rows on no reader keeps all records of Kafka."""
+ANSWER_TIMEOUT_S = 60.0
+"""Of a sink that is given a million rows at once."""
+SPREAD = 0.8
+"""How many of the tasks have rows at least, when keys are spread by their hashes."""
+
+
+@dataclass(frozen=True)
+class SizeCase(SpecialCase):
+    """`count` rows in epochs of `per_epoch`, the rows of a key in one of `tasks` tasks (0: as they come).
+
+    At least so many `epochs` there must be, and so many rows in the `largest` of those that the log still holds.
+    """
+
+    count: int = 0
+    per_epoch: int = 0
+    keys: int = 500
+    tasks: int = 0
+    epochs: int = 0
+    largest: int = 0
+    timeout_s: float = 600.0
+
+    def run(self, bench: Bench, seed: int) -> CaseRecord:
+        """See `Case.run`."""
+        return SizeRun(bench, self, seed).run()
+
+
+class SizeRun(FormulaRun):
+    """PostgreSQL is the case's own where the bench's has too few prepared transactions for so many tasks."""
+
+    def __init__(self, bench: Bench, case: SizeCase, seed: int) -> None:
+        self.size = case
+        super().__init__(bench, case, seed)
+        self.formula, self.count = Formula(case.keys), case.count
+        self.follow_kafka = case.count < FOLLOWED_ROWS
+        self.drivers.life_timeout_s = case.timeout_s
+
+    def _make_pipeline(self, name: str) -> VariedPipeline:
+        size = self.size
+        return varied(
+            super()._make_pipeline(name), rows_per_epoch=size.per_epoch, tasks=size.tasks, timeout_s=ANSWER_TIMEOUT_S
+        )
+
+    def _prepare(self) -> None:
+        if self.size.tasks:
+            self._use_own_postgres()
+        super()._prepare()
+
+    def _use_own_postgres(self) -> None:
+        self.record.processes = "own processes"
+        postgres = PostgresServer(self.directory / "postgres", max_prepared_transactions=4 * self.size.tasks)
+        self.exits.callback(postgres.kill)
+        postgres.start()
+        stack = Stack(self.directory, kafka=False, postgres=False, mongo=False)
+        stack.servers = {**self.bench.stack.servers, "postgres": postgres}
+        self.bench = copy.copy(self.bench)
+        self.bench.servers = Servers(stack)
+        at = self.bench.direct(self.pipeline.name)
+        self.pipeline = self.drivers.pipeline = varied(self.pipeline, addresses=at, proxied=at)
+
+    def _judge(self) -> list[Check]:
+        return [*super()._judge(), self._sizes()]
+
+    def _sizes(self) -> Check:
+        """Whether the case was as large as it says: from the steps that were recorded."""
+        hits = self._hits()
+        epochs = {hit.where["epoch"] for hit in hits if hit.step == "epoch.completed"}
+        tasks = {hit.where["partition"] for hit in hits if hit.step == "pass.prepared"}
+        largest = max(_rows_of(manifest) for manifest in history_of(self.pipeline).manifests.values())
+        numbers = {"epochs": len(epochs), "tasks with rows": len(tasks - {-1}), "rows of the largest epoch": largest}
+        large = len(epochs) >= self.size.epochs and len(tasks) >= self.size.tasks * SPREAD
+        told = ", ".join(f"{name}: {number:,}" for name, number in numbers.items())
+        return Check("the case was as large as it says", large and largest >= self.size.largest, told, numbers=numbers)
+
+
+def _rows_of(manifest: Manifest) -> int:
+    """How many rows of Kafka an epoch has read; its topics are read from offset 0 on."""
+    start, end = (
+        sum(offset for partitions in kafka_offsets(offsets).values() for offset in partitions.values())
+        for offsets in (manifest.barrier.start, manifest.barrier.end)
+    )
+    return end - start
+
+
+def size_cases() -> list[SpecialCase]:
+    """All of them."""
+
+    def case(fault: Fault, what: str, **sizes: int | float) -> SizeCase:
+        return SizeCase(f"{fault.step}/{what}", SUITE, fault, what=what, **sizes)  # type: ignore[arg-type]
+
+    million = Fault("epoch.decided", KILL, 0)
+    tasks = Fault("epoch.prepared", KILL, 0)
+    middle = Fault("epoch.decided", KILL, 250)
+    return [
+        case(
+            million,
+            "an epoch of 1,000,000 rows, driver killed",
+            count=1_000_100,
+            per_epoch=1_000_050,
+            epochs=2,
+            largest=1_000_000,
+        ),
+        case(tasks, "200 tasks, driver killed", count=2_040, per_epoch=2_000, keys=400, tasks=200, epochs=2),
+        case(
+            middle,
+            "500 epochs, driver killed in the middle",
+            count=1_000,
+            per_epoch=2,
+            keys=20,
+            epochs=500,
+            timeout_s=1200.0,
+        ),
+    ]
