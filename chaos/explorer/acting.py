@@ -5,12 +5,13 @@ Also keeps account of which rows of the transition table and which crashes the s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.world import SINKS, Actor, Stray, World
-from tpc.effects import AbortEpoch, Commit, Effect, Sweep
+from tpc.effects import Effect
 from tpc.errors import StateMachineError
 from tpc.events import Event
 from tpc.machine import step
@@ -73,25 +74,19 @@ class Acting:
         """The effect has come so far."""
         return self._happened(label, world.with_actor(self.index, replace(self.actor, progress=progress)), fault)
 
-    def crash(self, when: str, *, world: World | None = None) -> Happened:
-        """The process dies before or after its effect, or between two; what it has sent may still arrive."""
+    def crash(self, when: str, *, world: World | None = None, under_way: Iterable[tuple[int, Stray]] = ()) -> Happened:
+        """The process dies before or after its effect, or between two.
+
+        What it has sent may still arrive: `under_way` is what a sink may not have got yet of an effect that is sent
+        to all sinks at once.
+        """
         world = world or self.world
         if self.actor.todo:
             self.coverage.crashes.add((type(self.effect).__name__, when))
-            for sink, stray in self._under_way():
-                world = world.with_stray(sink, stray)
+        for sink, stray in under_way:
+            world = world.with_stray(sink, stray)
         what = type(self.effect).__name__ if self.actor.todo else ""
         return self._happened(f"crash {when} {what}".rstrip(), world.with_actor(self.index, None), fault=True)
-
-    def _under_way(self) -> list[tuple[int, Stray]]:
-        """What a sink may not have got yet of an effect that is sent to all sinks at once."""
-        from tpc.chaos.explorer import finishing, sweeps
-
-        if isinstance(self.effect, Commit):
-            return finishing.under_way(self)
-        if isinstance(self.effect, Sweep | AbortEpoch):
-            return sweeps.under_way(self)
-        return []
 
     def _happened(self, label: str, world: World, fault: bool) -> Happened:
         if fault:

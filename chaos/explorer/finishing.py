@@ -25,7 +25,7 @@ def commit(acting: Acting) -> Iterator[Happened]:
         if effect.abandoned:
             yield acting.goes_on("aborts what was given up", _aborted(world, effect.abandoned), progress)
             if world.faults:
-                yield acting.crash("before")
+                yield acting.crash("before", under_way=_under_way(acting))
             return
     wanted = dict(map(branch_of, effect.handles))
     open_sinks = _open_sinks(acting, wanted)
@@ -35,7 +35,8 @@ def commit(acting: Acting) -> Iterator[Happened]:
     for sink in open_sinks:
         yield from _one(acting, progress, sink, wanted[sink])
     if world.faults:
-        yield acting.crash("before" if len(open_sinks) == len(wanted) else "after")
+        when = "before" if len(open_sinks) == len(wanted) else "after"
+        yield acting.crash(when, under_way=_under_way(acting))
         gave_up = Failed(UnknownOutcomeError("explored"))
         yield acting.says("gives up waiting", gave_up, world=_with_strays(acting, world), fault=True)
 
@@ -92,7 +93,7 @@ def _aborted(world: World, handles: frozenset[str]) -> World:
     return world
 
 
-def under_way(acting: Acting) -> list[tuple[int, Stray]]:
+def _under_way(acting: Acting) -> list[tuple[int, Stray]]:
     """The commits that no sink has answered."""
     progress = acting.actor.progress or fresh_progress()
     wanted = map(branch_of, acting.effect.handles)
@@ -100,6 +101,6 @@ def under_way(acting: Acting) -> list[tuple[int, Stray]]:
 
 
 def _with_strays(acting: Acting, world: World) -> World:
-    for sink, stray in under_way(acting):
+    for sink, stray in _under_way(acting):
         world = world.with_stray(sink, stray)
     return world

@@ -46,7 +46,8 @@ def sweep(acting: Acting) -> Iterator[Happened]:
             after = abort_all(world, sink, progress[1 + sink])
             yield acting.goes_on(f"aborts in sink {SINKS[sink]}", after, set_progress(progress, sink, None))
     if world.faults:
-        yield acting.crash("after" if progress and progress[0] == "leading" else "before")
+        when = "after" if progress and progress[0] == "leading" else "before"
+        yield acting.crash(when, under_way=_under_way(acting))
         later = acting.actor.sweeps_later or isinstance(acting.effect, AbortEpoch)
         event = _over(acting) if later else Failed(TransientError("a sink does not answer"))
         yield acting.says("a sink does not answer", event, fault=True, sweeps_later=False)
@@ -87,7 +88,7 @@ def abort_all(world: World, sink: int, branches: tuple[BranchKey, ...]) -> World
     return world.with_sink(sink, replace(participant, prepared=participant.prepared - frozenset(branches)))
 
 
-def under_way(acting: Acting) -> list[tuple[int, Stray]]:
+def _under_way(acting: Acting) -> list[tuple[int, Stray]]:
     """The aborts that may have been sent when the process dies."""
     progress = acting.actor.progress or fresh_progress()
     if progress[0] != "leading":

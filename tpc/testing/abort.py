@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tpc.sink import Committable, InDoubt
 from tpc.testing.bench import Bench
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
 from tpc.testing.requirements import Clause, no_error, require
 
@@ -12,7 +12,7 @@ BY_RESOURCE = "abort by the branch's resource, which names one attempt; never by
 IDEMPOTENT = "take 'not there' for success: recovery aborts what an earlier recovery may have aborted."
 
 
-class AbortTests(SinkHooks):
+class AbortTests(KitTests):
     """The second phase of what nobody decided."""
 
     def test_an_aborted_branch_leaves_nothing(self, bench: Bench) -> None:

@@ -10,7 +10,7 @@ import json
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow
 import pytest
@@ -18,11 +18,9 @@ import pytest
 from tpc.errors import TpcError
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Outcome, Sink, Writer
+from tpc.testing.hooks import SinkHooks
 from tpc.testing.readers import Rows, counted, difference, expected_rows, settled, some, told
 from tpc.testing.requirements import Clause, no_error, refuse, require
-
-if TYPE_CHECKING:
-    from tpc.testing.hooks import SinkHooks
 
 PARTITIONS = 4
 """What `check` is told about the branches of an epoch."""
@@ -210,7 +208,8 @@ class Bench:
 
     def require_visible(self, *branches: Branch, after: str, clause: Clause, to_do: str) -> None:
         """Readers see the rows of these branches, committed in this order, and no others."""
-        expected = counted(expected_rows(self.kit, [branch.rows for branch in branches]))
+        rows = [branch.rows for branch in branches]
+        expected = counted(expected_rows(rows, self.kit.keyed, self.kit.merged))
         seen = settled(lambda: counted(self.kit.visible_rows(self.sink)), expected, self.kit.settle_s)
         require(seen == expected, f"After {after} readers see {difference(expected, seen)}.", clause, to_do)
 

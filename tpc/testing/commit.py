@@ -12,7 +12,7 @@ import pytest
 from tpc.sink import Limit, Verdict
 from tpc.testing.bench import Bench, Branch
 from tpc.testing.deadlines import at_once
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
 from tpc.testing.readers import counted, told
 from tpc.testing.requirements import Clause, no_error, require
@@ -29,7 +29,7 @@ AT_ONCE = (
 BY_HANDLE = "commit exactly the branches that are named, by their handles, never a whole epoch."
 
 
-class CommitTests(SinkHooks):
+class CommitTests(KitTests):
     """The second phase of a decided epoch."""
 
     def test_a_commit_makes_exactly_its_rows_visible(self, bench: Bench) -> None:

@@ -13,7 +13,7 @@ from tpc.errors import ConfigurationError, TpcError, TransientError
 from tpc.sink import Committer, Owner, Verdict
 from tpc.testing.bench import Bench
 from tpc.testing.deadlines import within
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.readers import told
 from tpc.testing.requirements import Clause, no_error, refuse, require
 
@@ -31,7 +31,7 @@ QUESTIONS: Mapping[str, Callable[[Committer], Any]] = {
 """The calls of recovery, which must not take an outage for an answer."""
 
 
-class FaultTests(SinkHooks):
+class FaultTests(KitTests):
     """The system is away, and comes back."""
 
     def test_a_commit_in_an_outage_is_unknown_and_succeeds_after_it(self, bench: Bench) -> None:

@@ -1,26 +1,21 @@
 """What a sink's author tells the kit: how to make a sink, how to look at the system, what it cannot do.
 
-Only hooks stand here; the tests that use them stand in the modules named after what they try.
+Only hooks stand here: `bench` uses them, and the tests stand in the modules named after what they try.
 """
 
 from __future__ import annotations
 
-import pickle
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow
-import pytest
 
 from tpc.sink import Sink
-from tpc.testing.bench import Bench
-from tpc.testing.requirements import Clause, no_error
-
-Row = dict[str, Any]
+from tpc.testing.readers import Row
 
 
 class SinkHooks:
@@ -103,25 +98,6 @@ class SinkHooks:
     def pipeline_name(self) -> str:
         """What the names of all pipelines of the running test contain; for hooks on systems that others use too."""
         return f"kit-{uuid.uuid4().hex[:8]}"
-
-    @pytest.fixture
-    def bench(self, tmp_path: Path) -> Iterator[Bench]:
-        """The sink of one test with what was done to it; at the end all that is still prepared is aborted."""
-        made = Bench(self, tmp_path)
-        try:
-            yield made
-        finally:
-            made.clean_up()
-
-    def made_portable(self, bench: Bench) -> Sink:
-        """The sink as another process gets it."""
-        to_do = "keep settings only in the sink; open connections, locks and clients in writers and committers."
-        with no_error("pickling the sink", Clause.PORTABLE, to_do):
-            try:
-                again: Sink = pickle.loads(pickle.dumps(bench.sink))
-            except pickle.PicklingError as error:
-                raise TypeError(str(error)) from error
-        return again
 
     def provides(self, hook: str) -> bool:
         """Whether the subclass has written an optional hook."""

@@ -8,7 +8,7 @@ from tpc.errors import TpcError
 from tpc.handles import PipelineId
 from tpc.sink import Limit, Owner
 from tpc.testing.bench import Bench
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
 from tpc.testing.requirements import Clause, require
 
@@ -16,7 +16,7 @@ COMPLETE = "ask the system for everything under the pipeline's delimited name pr
 OUT_OF_DOUBT = "leave out what is committed or aborted, and remove what staged it."
 
 
-class InDoubtTests(SinkHooks):
+class InDoubtTests(KitTests):
     """What recovery finds."""
 
     def test_a_fresh_target_has_nothing_in_doubt(self, bench: Bench) -> None:

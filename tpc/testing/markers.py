@@ -6,7 +6,7 @@ import pytest
 
 from tpc.sink import Limit, Marker, Verdict
 from tpc.testing.bench import Bench, Branch
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
 from tpc.testing.readers import told
 from tpc.testing.requirements import Clause, no_error, require
@@ -16,7 +16,7 @@ NEVER_BACK = "never put the marker of an older epoch in the place of a newer one
 OWN_MARKER = "look for a marker that carries this branch's handle; a marker of its epoch is another branch's."
 
 
-class MarkerTests(SinkHooks):
+class MarkerTests(KitTests):
     """Evidence."""
 
     def test_a_fresh_target_shows_no_marker(self, bench: Bench) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tpc.handles import PipelineId
 from tpc.sink import Committer
 from tpc.testing.bench import Bench
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.requirements import Clause, require
 
 DELIMIT = (
@@ -23,7 +23,7 @@ ALIKE = {
 }
 
 
-class NamesTests(SinkHooks):
+class NamesTests(KitTests):
     """One pipeline, incarnation or sink is never taken for another."""
 
     @pytest.mark.parametrize("names", ALIKE.values(), ids=ALIKE)

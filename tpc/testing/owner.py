@@ -9,7 +9,7 @@ from tpc.handles import PipelineId
 from tpc.sink import Committer, Limit, Owner
 from tpc.testing.bench import Bench
 from tpc.testing.deadlines import at_once
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
 from tpc.testing.requirements import Clause, no_error, require
 
@@ -26,7 +26,7 @@ COMPARE = (
 KEEP = "store generation, nonce and time durably in the system, under the name of pipeline and incarnation."
 
 
-class OwnerTests(SinkHooks):
+class OwnerTests(KitTests):
     """Copied and restored checkpoints are found by this entry."""
 
     def test_a_fresh_target_has_no_owner(self, bench: Bench) -> None:

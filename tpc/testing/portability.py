@@ -8,7 +8,8 @@ from tpc.errors import TpcError
 from tpc.sink import Committable
 from tpc.testing.bench import Bench
 from tpc.testing.faults import FaultTests
-from tpc.testing.hooks import OPTIONAL, SinkHooks
+from tpc.testing.hooks import OPTIONAL
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
 from tpc.testing.requirements import Clause, no_error, require
 
@@ -16,7 +17,7 @@ COMMITTABLE_BYTES = 1_000
 """A committable's JSON stands in the intent of every epoch; 'a few hundred bytes', says the contract."""
 
 
-class PortabilityTests(SinkHooks):
+class PortabilityTests(KitTests):
     """Executors, drivers and recoveries are different processes."""
 
     def test_a_sink_survives_pickling(self, bench: Bench) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tpc.errors import DataError
 from tpc.testing.bench import Bench
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import prepare_and_die, write_and_die
 from tpc.testing.requirements import Clause, refuse, require
 
@@ -15,7 +15,7 @@ KEEP_OUTSIDE = "make the branch durable in the system before `prepare` returns; 
 REMOVE = "remove the branch's files, rows or transaction in `Writer.abort`, and on every error in `prepare`."
 
 
-class PrepareTests(SinkHooks):
+class PrepareTests(KitTests):
     """The first phase."""
 
     def test_a_prepared_branch_is_invisible(self, bench: Bench) -> None:

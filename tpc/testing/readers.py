@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from tpc.sink import Outcome
 
-if TYPE_CHECKING:
-    from tpc.testing.hooks import SinkHooks
-
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
+Rows = list[Row]
 Seen = TypeVar("Seen")
 
 PAUSE_S = 0.02
@@ -25,15 +23,18 @@ def counted(rows: Rows) -> Counter[str]:
     return Counter(repr(sorted(row.items())) for row in rows)
 
 
-def expected_rows(kit: SinkHooks, branches: Iterable[Rows]) -> Rows:
-    """What readers see when the rows of these branches were committed in this order."""
+def expected_rows(branches: Iterable[Rows], key_column: str, merged: Callable[[Row, Row], Row]) -> Rows:
+    """What readers see when the rows of these branches were committed in this order.
+
+    `key_column`: of a sink that merges by key, else empty; `merged` says what becomes of a key that is there already.
+    """
     rows = [row for branch in branches for row in branch]
-    if not kit.keyed:
+    if not key_column:
         return rows
-    by_key: dict[Any, dict[str, Any]] = {}
+    by_key: dict[Any, Row] = {}
     for row in rows:
-        key = row[kit.keyed]
-        by_key[key] = kit.merged(by_key[key], row) if key in by_key else row
+        key = row[key_column]
+        by_key[key] = merged(by_key[key], row) if key in by_key else row
     return list(by_key.values())
 
 

@@ -16,13 +16,13 @@ from tpc.sink import Committer
 from tpc.testing.bench import Bench
 from tpc.testing.deadlines import within
 from tpc.testing.faults import QUESTIONS
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.kit_tests import KitTests
 from tpc.testing.requirements import Clause, require
 
 LEAVE_OUT = "leave credentials out of it, or take them as `tpc.env(...)` and resolve them where they are used."
 
 
-class SecrecyTests(SinkHooks):
+class SecrecyTests(KitTests):
     """Looks for the strings in `secrets`."""
 
     def test_no_secret_is_in_what_a_sink_says_of_itself(self, bench: Bench) -> None:

@@ -1,0 +1,37 @@
+"""What every group of the kit's tests begins with: the author's hooks, and the bench of the running test."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tpc.sink import Sink
+from tpc.testing.bench import Bench
+from tpc.testing.hooks import SinkHooks
+from tpc.testing.requirements import Clause, no_error
+
+
+class KitTests(SinkHooks):
+    """Derived from by each group of tests."""
+
+    @pytest.fixture
+    def bench(self, tmp_path: Path) -> Iterator[Bench]:
+        """The sink of one test with what was done to it; at the end all that is still prepared is aborted."""
+        made = Bench(self, tmp_path)
+        try:
+            yield made
+        finally:
+            made.clean_up()
+
+    def made_portable(self, bench: Bench) -> Sink:
+        """The sink as another process gets it."""
+        to_do = "keep settings only in the sink; open connections, locks and clients in writers and committers."
+        with no_error("pickling the sink", Clause.PORTABLE, to_do):
+            try:
+                again: Sink = pickle.loads(pickle.dumps(bench.sink))
+            except pickle.PicklingError as error:
+                raise TypeError(str(error)) from error
+        return again
