@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tpc.chaos.explorer.branches import SINKS
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.world import SINKS, Actor, Stray, World
+from tpc.chaos.explorer.world import Actor, Stray, World
 from tpc.effects import Effect
 from tpc.errors import StateMachineError
 from tpc.events import Event

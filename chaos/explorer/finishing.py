@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
+from tpc.chaos.explorer.branches import SINKS, BranchKey, branch_of, handle_of
 from tpc.chaos.explorer.invariants import check_abort, check_commit
-from tpc.chaos.explorer.world import SINKS, BranchKey, Stray, World, branch_of, handle_of
+from tpc.chaos.explorer.world import Stray, World
 from tpc.errors import UnknownOutcomeError
 from tpc.events import Answered, Failed, Superseded
 from tpc.sink import Outcome, Verdict

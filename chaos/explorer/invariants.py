@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tpc.chaos.explorer.world import EPOCHS, PIPELINE, SINKS, BranchKey, World, handle_of
+from tpc.chaos.explorer.branches import EPOCHS, PIPELINE, SINKS, BranchKey, handle_of
+from tpc.chaos.explorer.world import World
 from tpc.states import Phase
 
 INVARIANTS = {

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from tpc.chaos.explorer import finishing, passes, sweeps, taking_over
 from tpc.chaos.explorer.acting import Acting, Coverage
+from tpc.chaos.explorer.branches import EPOCHS, PIPELINE, SINKS, handle_of
 from tpc.chaos.explorer.invariants import Violation, check_abort, check_commit
-from tpc.chaos.explorer.world import EPOCHS, PIPELINE, SINKS, Actor, Stray, World, handle_of
+from tpc.chaos.explorer.world import Actor, Stray, World
 from tpc.effects import (
     AbortEpoch,
     Commit,

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from tpc.chaos.explorer.acting import Acting, Happened
-from tpc.chaos.explorer.world import SINKS, BranchKey, Stray, World, branch_of, committable, manifest_of
+from tpc.chaos.explorer.branches import SINKS, BranchKey, branch_of, committable, manifest_of
+from tpc.chaos.explorer.world import Stray, World
 from tpc.errors import TransientError
 from tpc.events import Failed, Prepared, Replayed, Verified
 from tpc.manifest import Branch

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
+from tpc.chaos.explorer.branches import PIPELINE, SINKS, BranchKey, branch_of
 from tpc.chaos.explorer.invariants import check_abort
-from tpc.chaos.explorer.world import PIPELINE, SINKS, BranchKey, Stray, World, branch_of
+from tpc.chaos.explorer.world import Stray, World
 from tpc.effects import AbortEpoch, Sweep
 from tpc.errors import FencedError, TransientError
 from tpc.events import Aborted, Event, Failed, Swept

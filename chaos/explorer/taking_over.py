@@ -14,8 +14,9 @@ from tpc.belonging import (
     knows_owner,
 )
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
+from tpc.chaos.explorer.branches import PIPELINE, SINKS, decided_by
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.world import PIPELINE, SINKS, World, decided_by
+from tpc.chaos.explorer.world import World
 from tpc.effects import PutRecord
 from tpc.errors import HistoryMismatchError, TpcError, TransientError
 from tpc.events import Failed, Opened, Owned, Stored, Superseded

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, NamedTuple
 
+from tpc.chaos.explorer.branches import PIPELINE, SINKS, BranchKey, branch_named, branch_of, handle_of
 from tpc.effects import Effect, PutRecord
-from tpc.handles import Handle, PipelineId
 from tpc.history import DamagedSlot, History
-from tpc.manifest import Barrier, Branch, Manifest, SinkPart
 from tpc.records import Record
-from tpc.sink import Committable, InDoubt, Marker, Owner
+from tpc.sink import InDoubt, Marker, Owner
 from tpc.states import State
-
-PIPELINE = PipelineId("explored")
-SINKS = ("a", "b", "c")
-EPOCHS = 2
-
 
 _codes: dict[Any, int] = {}
 
@@ -30,27 +24,6 @@ _codes: dict[Any, int] = {}
 def _code(part: Any) -> int:
     """A number that stands for a part of a state, so that a million states fit into memory."""
     return _codes.setdefault(part, len(_codes))
-
-
-class BranchKey(NamedTuple):
-    """A branch of a sink: what is left of a handle when pipeline, sink and partition are known."""
-
-    epoch: int
-    generation: int
-    attempt: int
-
-
-@cache
-def handle_of(sink: int, branch: BranchKey) -> Handle:
-    """The handle of a branch."""
-    return Handle(PIPELINE, branch.generation, SINKS[sink], branch.epoch, 0, branch.attempt)
-
-
-@cache
-def branch_of(handle: str) -> tuple[int, BranchKey]:
-    """The inverse of `str(handle_of(...))`: index of the sink, and the branch."""
-    parsed = Handle.parse(handle)
-    return SINKS.index(parsed.sink), BranchKey(parsed.epoch, parsed.generation, parsed.attempt)
 
 
 @dataclass(frozen=True)
@@ -176,8 +149,8 @@ class World:
         if not self.stray_puts and not any(self.strays):
             return self
         strays = tuple(
-            frozenset(s for s in found if s.kind == "prepare" or self._may_matter(sink, s.branch, found))
-            for sink, found in enumerate(self.strays)
+            frozenset(s for s in of_sink if s.kind == "prepare" or self._may_matter(sink, s.branch, of_sink))
+            for sink, of_sink in enumerate(self.strays)
         )
         puts = tuple(record for record in self.stray_puts if record.slot > len(self.log))
         return (
@@ -224,42 +197,14 @@ def _actor_sink_key(actor: Actor, sink: int) -> tuple[Any, ...]:
         frozenset(b for s, b in map(branch_of, state.unsettled) if s == sink),
         frozenset(b for s, b in map(branch_of, state.lost) if s == sink),
         frozenset(b for s, b in map(branch_of, state.refused) if s == sink),
-        _named(state.pending, sink),
-        _named(state.proposed, sink),
+        branch_named(state.pending, sink),
+        branch_named(state.proposed, sink),
         None if state.proposed is None else state.proposed.sinks[SINKS[sink]].branches[0].digest,
-        _named(state.replaying, sink),
+        branch_named(state.replaying, sink),
         actor.progress[1 + sink] if actor.progress else None,
     )
-
-
-def _named(manifest: Manifest | None, sink: int) -> BranchKey | None:
-    """The branch of a sink that a manifest names."""
-    if manifest is None:
-        return None
-    handle = manifest.sinks[SINKS[sink]].branches[0].committable.handle
-    return BranchKey(handle.epoch, handle.generation, handle.attempt)
-
-
-def decided_by(history: History) -> tuple[tuple[BranchKey | None, ...], ...]:
-    """The branches that a history names, by epoch and sink."""
-    return tuple(tuple(_named(m, sink) for sink in range(len(SINKS))) for m in history.manifests.values())
 
 
 def _repaired_sinks(record: Record) -> frozenset[int]:
     replaced: Mapping[str, Any] = record.body.get("replacements", {})
     return frozenset(branch_of(old)[0] for old in replaced)
-
-
-def committable(sink: int, branch: BranchKey) -> Committable:
-    """The committable of a branch."""
-    handle = handle_of(sink, branch)
-    return Committable(handle, str(handle), rows=1, size_bytes=1)
-
-
-def manifest_of(epoch: int, generation: int, history: History) -> Manifest:
-    """What a pass without losers prepares: one branch per sink."""
-    parts = {}
-    for index, name in enumerate(SINKS):
-        branch = Branch(committable(index, BranchKey(epoch, generation, 1)), "d")
-        parts[name] = SinkPart("explored", f"id-{name}", 1, "d", (branch,), history.last_epoch_of(name))
-    return Manifest(PIPELINE, generation, epoch, Barrier(f"o{epoch}", (str(epoch),), (str(epoch + 1),)), parts)

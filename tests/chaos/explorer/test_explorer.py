@@ -10,11 +10,12 @@ import pytest
 
 from tpc.chaos.explorer import invariants
 from tpc.chaos.explorer.acting import Coverage
+from tpc.chaos.explorer.branches import BranchKey
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.moves import moves, started
 from tpc.chaos.explorer.search import Exploration, Search
 from tpc.chaos.explorer.whole import QUICK, Scope, Whole, explore
-from tpc.chaos.explorer.world import BranchKey, Participant, World
+from tpc.chaos.explorer.world import Participant, World
 from tpc.effects import Effect
 from tpc.events import Stored, Verified
 from tpc.machine import TRANSITIONS, Step
