@@ -11,13 +11,13 @@ from typing import Any
 
 from tpc.chaos.explorer.branches import SINKS
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.world import Actor, Stray, World
+from tpc.chaos.explorer.world import Actor, ExploredWorld, Stray
 from tpc.effects import Effect
 from tpc.errors import StateMachineError
 from tpc.events import Event
 from tpc.machine import step
 
-Happened = tuple[str, World, bool]
+Happened = tuple[str, ExploredWorld, bool]
 """What happened in words, the world after it, and whether it was a fault."""
 
 
@@ -33,7 +33,7 @@ class Coverage:
 class Acting:
     """A coordinator of a world, with its first effect."""
 
-    world: World
+    world: ExploredWorld
     index: int
     coverage: Coverage
 
@@ -53,7 +53,7 @@ class Acting:
         return f"coordinator {self.actor.number}"
 
     def says(
-        self, label: str, event: Event, *, world: World | None = None, fault: bool = False, **more: Any
+        self, label: str, event: Event, *, world: ExploredWorld | None = None, fault: bool = False, **more: Any
     ) -> Happened:
         """The effect is over and `event` is its answer: the machine says what follows. `more` changes the actor."""
         actor, world = self.actor, world or self.world
@@ -66,16 +66,18 @@ class Acting:
         after = replace(actor, state=state, todo=todo, progress=(), **more)
         return self._happened(label, world.with_actor(self.index, after), fault)
 
-    def done(self, label: str, *, world: World | None = None, **more: Any) -> Happened:
+    def done(self, label: str, *, world: ExploredWorld | None = None, **more: Any) -> Happened:
         """The effect is over and has no answer."""
         after = replace(self.actor, todo=self.actor.todo[1:], progress=(), **more)
         return self._happened(label, (world or self.world).with_actor(self.index, after), fault=False)
 
-    def goes_on(self, label: str, world: World, progress: tuple[Any, ...], *, fault: bool = False) -> Happened:
+    def goes_on(self, label: str, world: ExploredWorld, progress: tuple[Any, ...], *, fault: bool = False) -> Happened:
         """The effect has come so far."""
         return self._happened(label, world.with_actor(self.index, replace(self.actor, progress=progress)), fault)
 
-    def crash(self, when: str, *, world: World | None = None, under_way: Iterable[tuple[int, Stray]] = ()) -> Happened:
+    def crash(
+        self, when: str, *, world: ExploredWorld | None = None, under_way: Iterable[tuple[int, Stray]] = ()
+    ) -> Happened:
         """The process dies before or after its effect, or between two.
 
         What it has sent may still arrive: `under_way` is what a sink may not have got yet of an effect that is sent
@@ -89,7 +91,7 @@ class Acting:
         what = type(self.effect).__name__ if self.actor.todo else ""
         return self._happened(f"crash {when} {what}".rstrip(), world.with_actor(self.index, None), fault=True)
 
-    def _happened(self, label: str, world: World, fault: bool) -> Happened:
+    def _happened(self, label: str, world: ExploredWorld, fault: bool) -> Happened:
         if fault:
             world = replace(world, faults=world.faults - 1)
         return f"{self.name}: {label}", world, fault

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
 from tpc.chaos.explorer.branches import SINKS, BranchKey, branch_of, handle_of
 from tpc.chaos.explorer.invariants import check_abort, check_commit
-from tpc.chaos.explorer.world import Stray, World
+from tpc.chaos.explorer.world import ExploredWorld, Stray
 from tpc.errors import UnknownOutcomeError
 from tpc.events import Answered, Failed, Superseded
 from tpc.sink import Outcome, Verdict
@@ -62,7 +62,7 @@ def is_silent(acting: Acting) -> bool:
 def _one(acting: Acting, progress: tuple[object, ...], sink: int, branch: BranchKey) -> Iterator[Happened]:
     world, name = acting.world, SINKS[sink]
 
-    def answer(verdict: Verdict, label: str, after: World, *, fault: bool = True) -> Happened:
+    def answer(verdict: Verdict, label: str, after: ExploredWorld, *, fault: bool = True) -> Happened:
         return acting.goes_on(f"sink {name} {label}", after, set_progress(progress, sink, verdict), fault=fault)
 
     participant = world.sinks[sink]
@@ -85,7 +85,7 @@ def _one(acting: Acting, progress: tuple[object, ...], sink: int, branch: Branch
         yield answer(Verdict.UNKNOWN, "gets nothing yet", world.with_stray(sink, Stray("commit", branch)))
 
 
-def _aborted(world: World, handles: frozenset[str]) -> World:
+def _aborted(world: ExploredWorld, handles: frozenset[str]) -> ExploredWorld:
     for sink, branch in sorted(map(branch_of, handles)):
         participant = world.sinks[sink]
         if branch in participant.prepared:
@@ -101,7 +101,7 @@ def _under_way(acting: Acting) -> list[tuple[int, Stray]]:
     return [(sink, Stray("commit", branch)) for sink, branch in wanted if progress[1 + sink] is None]
 
 
-def _with_strays(acting: Acting, world: World) -> World:
+def _with_strays(acting: Acting, world: ExploredWorld) -> ExploredWorld:
     for sink, stray in _under_way(acting):
         world = world.with_stray(sink, stray)
     return world

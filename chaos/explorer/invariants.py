@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tpc.chaos.explorer.branches import EPOCHS, PIPELINE, SINKS, BranchKey, handle_of
-from tpc.chaos.explorer.world import World
+from tpc.chaos.explorer.world import ExploredWorld
 from tpc.states import Phase
 
 INVARIANTS = {
@@ -28,17 +28,17 @@ class Violation(Exception):  # noqa: N818  it is no error of the program that ra
         self.what = what
 
 
-def given_up(world: World, epoch: int, sink: int) -> bool:
+def given_up(world: ExploredWorld, epoch: int, sink: int) -> bool:
     """Whether an operator has given up this sink's branches of the epoch."""
     return world.history.resolution(epoch, SINKS[sink]) is not None
 
 
-def names(world: World, sink: int, branch: BranchKey) -> bool:
+def names(world: ExploredWorld, sink: int, branch: BranchKey) -> bool:
     """Whether the log names this branch, as decided or repaired."""
     return branch.epoch < len(world.decided) and world.decided[branch.epoch][sink] == branch
 
 
-def check_commit(world: World, sink: int, branch: BranchKey) -> None:
+def check_commit(world: ExploredWorld, sink: int, branch: BranchKey) -> None:
     """`branch` is about to become visible in `world`."""
     if not names(world, sink, branch):
         raise Violation("intent-first", f"{handle_of(sink, branch)} becomes visible, and the log does not name it")
@@ -50,17 +50,17 @@ def check_commit(world: World, sink: int, branch: BranchKey) -> None:
         raise Violation("exactly-once", f"sink {SINKS[sink]} shows epoch {branch.epoch} before epoch {missing[0]}")
 
 
-def check_abort(world: World, sink: int, branch: BranchKey) -> None:
+def check_abort(world: ExploredWorld, sink: int, branch: BranchKey) -> None:
     """`branch`, which is prepared, is about to be aborted in `world`."""
     if names(world, sink, branch) and not given_up(world, branch.epoch, sink):
         raise Violation("durable", f"{handle_of(sink, branch)} is aborted although it is decided")
 
 
-def _shows(world: World, sink: int, epoch: int) -> bool:
+def _shows(world: ExploredWorld, sink: int, epoch: int) -> bool:
     return any(branch.epoch == epoch for branch in world.sinks[sink].committed)
 
 
-def check_state(world: World) -> None:
+def check_state(world: ExploredWorld) -> None:
     """What holds of every state: a complete epoch is visible in every sink that was not given up."""
     last = world.history.last_complete
     for epoch in range(0 if last is None else last + 1):
@@ -69,7 +69,7 @@ def check_state(world: World) -> None:
                 raise Violation("atomic", f"epoch {epoch} is complete, and sink {SINKS[sink]} does not show it")
 
 
-def is_goal(world: World) -> bool:
+def is_goal(world: ExploredWorld) -> bool:
     """Whether nothing is left to do: every epoch complete, nothing prepared, a coordinator waiting for a batch."""
     return (
         world.history.last_complete == EPOCHS - 1
@@ -79,7 +79,7 @@ def is_goal(world: World) -> bool:
     )
 
 
-def check_end(world: World) -> None:
+def check_end(world: ExploredWorld) -> None:
     """`world` has no way on: it must be a goal."""
     if not is_goal(world):
         left = [str(handle_of(i, b)) for i, sink in enumerate(world.sinks) for b in sorted(sink.prepared)]

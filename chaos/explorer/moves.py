@@ -14,7 +14,7 @@ from tpc.chaos.explorer import finishing, passes, sweeps, taking_over
 from tpc.chaos.explorer.acting import Acting, Coverage
 from tpc.chaos.explorer.branches import EPOCHS, PIPELINE, SINKS, handle_of
 from tpc.chaos.explorer.invariants import Violation, check_abort, check_commit
-from tpc.chaos.explorer.world import Actor, Stray, World
+from tpc.chaos.explorer.world import Actor, ExploredWorld, Stray
 from tpc.effects import (
     AbortEpoch,
     Commit,
@@ -40,11 +40,11 @@ class Move(NamedTuple):
     """One thing that happens, in words, and the world after it. `is_fault`: it need never happen."""
 
     label: str
-    world: World
+    world: ExploredWorld
     is_fault: bool = False
 
 
-def moves(world: World, coverage: Coverage) -> Iterator[Move]:
+def moves(world: ExploredWorld, coverage: Coverage) -> Iterator[Move]:
     """Everything that can happen next.
 
     Where a coordinator's next step touches nothing that others can see, only its own moves are taken: whatever others
@@ -60,7 +60,7 @@ def moves(world: World, coverage: Coverage) -> Iterator[Move]:
         yield from (move._replace(world=_aged(world, move.world, was_silent=False)) for move in _starts(world))
 
 
-def _aged(before: World, after: World, was_silent: bool) -> World:
+def _aged(before: ExploredWorld, after: ExploredWorld, was_silent: bool) -> ExploredWorld:
     """`after` without what cannot matter any more, and with the mark whether a rival may as well be started here.
 
     A rival that is started between two changes of what it reads could have been started right after the first one,
@@ -96,7 +96,7 @@ def _is_fenced(acting: Acting) -> bool:
 # A coordinator ---------------------------------------------------------------------------------------------------
 
 
-def _of_actor(acting: Acting) -> Iterator[tuple[str, World, bool]]:
+def _of_actor(acting: Acting) -> Iterator[tuple[str, ExploredWorld, bool]]:
     actor = acting.actor
     if actor.todo:
         yield from _EFFECTS[type(actor.todo[0])](acting)
@@ -107,7 +107,7 @@ def _of_actor(acting: Acting) -> Iterator[tuple[str, World, bool]]:
         yield from _ready(acting)
 
 
-def _ready(acting: Acting) -> Iterator[tuple[str, World, bool]]:
+def _ready(acting: Acting) -> Iterator[tuple[str, ExploredWorld, bool]]:
     actor, world = acting.actor, acting.world
     if actor.next_batch < EPOCHS:
         event = BatchStarted(actor.next_batch, actor.history.manifests.get(actor.next_batch))
@@ -120,14 +120,14 @@ def _ready(acting: Acting) -> Iterator[tuple[str, World, bool]]:
         yield acting.crash("while it waits")
 
 
-def _local(acting: Acting) -> Iterator[tuple[str, World, bool]]:
+def _local(acting: Acting) -> Iterator[tuple[str, ExploredWorld, bool]]:
     """Effects that touch nothing outside."""
     yield acting.done(type(acting.effect).__name__.lower())
     if acting.world.faults:
         yield acting.crash("before")
 
 
-def _return(acting: Acting) -> Iterator[tuple[str, World, bool]]:
+def _return(acting: Acting) -> Iterator[tuple[str, ExploredWorld, bool]]:
     """The batch function returns; Spark commits the batch, or dies before that."""
     epoch = acting.effect.epoch
     world = replace(acting.world, next_batch=max(acting.world.next_batch, epoch + 1))
@@ -137,7 +137,7 @@ def _return(acting: Acting) -> Iterator[tuple[str, World, bool]]:
         yield acting.crash("after", world=world)
 
 
-def _stop(acting: Acting) -> Iterator[tuple[str, World, bool]]:
+def _stop(acting: Acting) -> Iterator[tuple[str, ExploredWorld, bool]]:
     error = acting.effect.error
     world = acting.world
     if isinstance(error, ParkedError):
@@ -148,7 +148,7 @@ def _stop(acting: Acting) -> Iterator[tuple[str, World, bool]]:
     yield f"{acting.name} stops: {type(error).__name__}", world.with_actor(acting.index, None), False
 
 
-_EFFECTS: Mapping[type[Any], Callable[[Acting], Iterator[tuple[str, World, bool]]]] = {
+_EFFECTS: Mapping[type[Any], Callable[[Acting], Iterator[tuple[str, ExploredWorld, bool]]]] = {
     PutRecord: taking_over.put,
     TakeOwnership: taking_over.take_ownership,
     Commit: finishing.commit,
@@ -167,7 +167,7 @@ _EFFECTS: Mapping[type[Any], Callable[[Acting], Iterator[tuple[str, World, bool]
 # The world around -------------------------------------------------------------------------------------------------
 
 
-def _late_messages(world: World) -> Iterator[Move]:
+def _late_messages(world: ExploredWorld) -> Iterator[Move]:
     for sink, strays in enumerate(world.strays):
         for stray in sorted(strays):
             left = replace(world, strays=(*world.strays[:sink], strays - {stray}, *world.strays[sink + 1 :]))
@@ -178,7 +178,7 @@ def _late_messages(world: World) -> Iterator[Move]:
         yield Move(f"a late put of slot {record.slot} ({record.kind.value}) arrives", landed)
 
 
-def arrive(world: World, sink: int, stray: Stray) -> World:
+def arrive(world: ExploredWorld, sink: int, stray: Stray) -> ExploredWorld:
     """The world after a message about a branch has reached its sink."""
     participant = world.sinks[sink]
     if stray.kind == "prepare":
@@ -193,7 +193,7 @@ def arrive(world: World, sink: int, stray: Stray) -> World:
     return world.with_sink(sink, replace(left, committed=left.committed | {stray.branch}))
 
 
-def _starts(world: World) -> Iterator[Move]:
+def _starts(world: ExploredWorld) -> Iterator[Move]:
     leads = any(
         actor.state.phase in (Phase.NEW, Phase.CLAIMING) or actor.state.generation == world.history.generation
         for actor in world.actors
@@ -206,7 +206,7 @@ def _starts(world: World) -> Iterator[Move]:
         yield Move("a rival is started", started(replace(world, rivals=world.rivals - 1)), is_fault=True)
 
 
-def started(world: World) -> World:
+def started(world: ExploredWorld) -> ExploredWorld:
     """A new coordinator, which has read the log."""
     if world.started > 8:
         raise Violation("live", "coordinators are started for ever")
@@ -215,7 +215,7 @@ def started(world: World) -> World:
     return replace(world, actors=(*world.actors, actor), started=number)
 
 
-def _resolved(world: World) -> World:
+def _resolved(world: ExploredWorld) -> ExploredWorld:
     assert world.parked is not None
     epoch, sink = world.parked
     assert sink in SINKS

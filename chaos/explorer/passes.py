@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tpc.chaos.explorer.acting import Acting, Happened
 from tpc.chaos.explorer.branches import SINKS, BranchKey, branch_of, committable, manifest_of
-from tpc.chaos.explorer.world import Stray, World
+from tpc.chaos.explorer.world import ExploredWorld, Stray
 from tpc.errors import TransientError
 from tpc.events import Failed, Prepared, Replayed, Verified
 from tpc.manifest import Branch
@@ -16,7 +16,7 @@ _LOSER = 2
 """The attempt number of a branch whose task was repeated."""
 
 
-def _with_prepared(world: World, branches: Iterable[tuple[int, BranchKey]]) -> World:
+def _with_prepared(world: ExploredWorld, branches: Iterable[tuple[int, BranchKey]]) -> ExploredWorld:
     for sink, branch in branches:
         participant = world.sinks[sink]
         world = world.with_sink(sink, replace(participant, prepared=participant.prepared | {branch}))

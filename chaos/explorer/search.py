@@ -17,7 +17,7 @@ from typing import Any, get_args
 from tpc.chaos.explorer.acting import Coverage
 from tpc.chaos.explorer.invariants import Violation, check_end, check_state, is_goal
 from tpc.chaos.explorer.moves import moves, started
-from tpc.chaos.explorer.world import World
+from tpc.chaos.explorer.world import ExploredWorld
 from tpc.effects import Effect
 from tpc.machine import TRANSITIONS
 
@@ -50,7 +50,7 @@ class Search:
     """One search. `run` may be called once."""
 
     def __init__(self, *, faults: int = 2, rivals: int = 1, renewals: int = 0, max_states: int | None = None) -> None:
-        self._first = started(World(faults=faults, rivals=rivals, renewals=renewals))
+        self._first = started(ExploredWorld(faults=faults, rivals=rivals, renewals=renewals))
         self._max_states = max_states
         self._numbers: dict[tuple[int, ...], int] = {}
         self._parents = array("q")
@@ -59,7 +59,7 @@ class Search:
         """Moves without a fault, as two columns: from state, to state."""
         self._to = array("q")
         self._goals: list[int] = []
-        self._queue: deque[tuple[int, World]] = deque()
+        self._queue: deque[tuple[int, ExploredWorld]] = deque()
         self.coverage = Coverage()
         self.found = Exploration()
 
@@ -90,7 +90,7 @@ class Search:
             found.crashes_missed = sorted("/".join(crash) for crash in _crashes() - self.coverage.crashes)
         return found
 
-    def _expand(self, number: int, world: World) -> None:
+    def _expand(self, number: int, world: ExploredWorld) -> None:
         can_go_on = False
         try:
             for move in moves(world, self.coverage):
@@ -106,7 +106,7 @@ class Search:
             self.found.trace = list(self._way_to(number))
             raise
 
-    def _seen(self, world: World, parent: int, label: str) -> int:
+    def _seen(self, world: ExploredWorld, parent: int, label: str) -> int:
         key = world.key()
         number = self._numbers.get(key)
         if number is None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
 from tpc.chaos.explorer.branches import PIPELINE, SINKS, BranchKey, branch_of
 from tpc.chaos.explorer.invariants import check_abort
-from tpc.chaos.explorer.world import Stray, World
+from tpc.chaos.explorer.world import ExploredWorld, Stray
 from tpc.effects import AbortEpoch, Sweep
 from tpc.errors import FencedError, TransientError
 from tpc.events import Aborted, Event, Failed, Swept
@@ -80,7 +80,7 @@ def _end(acting: Acting, label: str) -> Happened:
     return acting.says(label, _over(acting), sweeps_later=False)
 
 
-def abort_all(world: World, sink: int, branches: tuple[BranchKey, ...]) -> World:
+def abort_all(world: ExploredWorld, sink: int, branches: tuple[BranchKey, ...]) -> ExploredWorld:
     """The world after a sink has aborted these branches, where they are still prepared."""
     participant = world.sinks[sink]
     for branch in branches:

@@ -16,7 +16,7 @@ from tpc.belonging import (
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
 from tpc.chaos.explorer.branches import PIPELINE, SINKS, decided_by
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.world import World
+from tpc.chaos.explorer.world import ExploredWorld
 from tpc.effects import PutRecord
 from tpc.errors import HistoryMismatchError, TpcError, TransientError
 from tpc.events import Failed, Opened, Owned, Stored, Superseded
@@ -29,7 +29,7 @@ from tpc.sink import Owner
 IDENTITIES = {name: f"id-{name}" for name in SINKS}
 
 
-def read(world: World) -> History:
+def read(world: ExploredWorld) -> History:
     """What a reader of the log learns."""
     whole = [slot for slot in world.log if isinstance(slot, Record)]
     last = whole[-1].slot if whole else 0
@@ -68,7 +68,7 @@ def record(history: History, kind: RecordKind, body: JSONObject, nonce: str) -> 
     return Record(history.next_slot, kind, nonce, body)
 
 
-def land(world: World, wanted: Record, *, torn: bool = False) -> tuple[World, bool]:
+def land(world: ExploredWorld, wanted: Record, *, torn: bool = False) -> tuple[ExploredWorld, bool]:
     """Put if absent: the world after it, and whether the slot holds `wanted` now."""
     if wanted.slot <= len(world.log):
         return world, world.log[wanted.slot - 1] == wanted

@@ -1,7 +1,7 @@
 """One state of the explored world: the log, the sinks, the coordinators that are alive, and what is on its way.
 
-Values only, never changed. `World.key` is equal for two states that differ in nothing that can matter, sinks being
-interchangeable; what can happen next stands in `moves.py`.
+Values only, never changed. `ExploredWorld.key` is equal for two states that differ in nothing that can matter, sinks
+being interchangeable; what can happen next stands in `moves.py`.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Stray(NamedTuple):
 
 
 @dataclass(frozen=True)
-class World:
+class ExploredWorld:
     """Everything. `faults` and `rivals` are how many more of them may happen."""
 
     log: tuple[Record | DamagedSlot, ...] = ()
@@ -135,16 +135,16 @@ class World:
             )
         )
 
-    def with_sink(self, sink: int, participant: Participant) -> World:
+    def with_sink(self, sink: int, participant: Participant) -> ExploredWorld:
         """This world with one sink changed."""
         return replace(self, sinks=(*self.sinks[:sink], participant, *self.sinks[sink + 1 :]))
 
-    def with_actor(self, index: int, actor: Actor | None) -> World:
+    def with_actor(self, index: int, actor: Actor | None) -> ExploredWorld:
         """This world with one coordinator changed, or gone."""
         kept = () if actor is None else (actor,)
         return replace(self, actors=(*self.actors[:index], *kept, *self.actors[index + 1 :]))
 
-    def settled(self) -> World:
+    def settled(self) -> ExploredWorld:
         """This world without the messages on their way that can change nothing any more."""
         if not self.stray_puts and not any(self.strays):
             return self
@@ -160,7 +160,7 @@ class World:
     def _may_matter(self, sink: int, branch: BranchKey, strays: frozenset[Stray]) -> bool:
         return branch in self.sinks[sink].prepared or Stray("prepare", branch) in strays
 
-    def with_stray(self, sink: int, *strays: Stray) -> World:
+    def with_stray(self, sink: int, *strays: Stray) -> ExploredWorld:
         """This world with messages to a sink on their way."""
         changed = self.strays[sink] | frozenset(strays)
         return replace(self, strays=(*self.strays[:sink], changed, *self.strays[sink + 1 :]))

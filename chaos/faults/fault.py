@@ -55,7 +55,7 @@ class LostReply:
 
 
 @dataclass(frozen=True)
-class Fault:
+class StepFault:
     """A fault and its place. None for `epoch`, `sink`, `partition` or `record` means: any.
 
     `record` is the kind of the log record that is being put, for the steps of the log. `seconds` is how long a hang

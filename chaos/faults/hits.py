@@ -15,7 +15,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Hit:
+class StepHit:
     """A step that was reached: when (seconds since 1970), by which process, in which life of the driver, where."""
 
     at: float
@@ -30,7 +30,7 @@ class Hit:
         return json.dumps(body, default=str).encode() + b"\n"
 
 
-def append(path: Path, hit: Hit) -> None:
+def append(path: Path, hit: StepHit) -> None:
     """Record a hit."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -39,15 +39,15 @@ def append(path: Path, hit: Hit) -> None:
         os.close(descriptor)
 
 
-def read(path: Path) -> list[Hit]:
+def read(path: Path) -> list[StepHit]:
     """All hits up to now; none when nothing was recorded yet."""
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")
-    return [Hit(**json.loads(line)) for line in lines[:-1]]
+    return [StepHit(**json.loads(line)) for line in lines[:-1]]
 
 
-def prepared(hits: Iterable[Hit], epoch: int | None = None) -> int:
+def prepared(hits: Iterable[StepHit], epoch: int | None = None) -> int:
     """How many branches of `epoch` (None: of any) are prepared after these hits, and neither committed nor aborted.
 
     A sink's branches are no longer prepared when it has committed the epoch, all of the lives before when a life has
@@ -67,7 +67,7 @@ def prepared(hits: Iterable[Hit], epoch: int | None = None) -> int:
     return len(held)
 
 
-def prepared_by_others(hits: Iterable[Hit], life: int, epoch: int, partition: int) -> int:
+def prepared_by_others(hits: Iterable[StepHit], life: int, epoch: int, partition: int) -> int:
     """How many branches of `epoch` the other tasks of this life have prepared."""
     return sum(
         hit.step == "pass.prepared"
@@ -78,7 +78,7 @@ def prepared_by_others(hits: Iterable[Hit], life: int, epoch: int, partition: in
     )
 
 
-def first_new_epoch_at(hits: Sequence[Hit], life: int) -> float | None:
+def first_new_epoch_at(hits: Sequence[StepHit], life: int) -> float | None:
     """When the first epoch that was written in `life` or later was complete; a decided one that is merely finished
     does not count.
     """

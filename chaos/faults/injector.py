@@ -29,7 +29,7 @@ from tpc.chaos.faults.fault import (
     KILL_DRIVER,
     REPLY_LOST,
     ZOMBIE,
-    Fault,
+    StepFault,
 )
 from tpc.errors import PutUnknownError, TransientError
 
@@ -51,7 +51,7 @@ class Injector:
     directory: Path
     life: int
     driver: int
-    faults: Mapping[int, Fault] = field(default_factory=dict)
+    faults: Mapping[int, StepFault] = field(default_factory=dict)
     _putting: dict[str, Any] = field(default_factory=dict)
     """The record that is being put: the steps at the disk say only its slot."""
 
@@ -65,7 +65,7 @@ class Injector:
             self._putting = {name: value for name, value in where.items() if name in ("kind", "epoch")}
         elif step.startswith("log."):
             where = {**self._putting, **where}
-        hits.append(self._hits, hits.Hit(time.time(), os.getpid(), self.life, step, where))
+        hits.append(self._hits, hits.StepHit(time.time(), os.getpid(), self.life, step, where))
         for number, fault in self.faults.items():
             if not claim_file(self.directory, number).exists():
                 if fault.is_at(step, where):
@@ -77,7 +77,7 @@ class Injector:
     def _hits(self) -> Path:
         return self.directory / HITS_FILE
 
-    def _make(self, number: int, fault: Fault, step: str, where: Mapping[str, Any]) -> None:
+    def _make(self, number: int, fault: StepFault, step: str, where: Mapping[str, Any]) -> None:
         if fault.waits_for_branches and not wait_until(
             lambda: self._prepared_by_others(where) >= fault.waits_for_branches
         ):
@@ -95,7 +95,7 @@ class Injector:
     def _prepared_by_others(self, where: Mapping[str, Any]) -> int:
         return hits.prepared_by_others(hits.read(self._hits), self.life, where["epoch"], where["partition"])
 
-    def _act(self, fault: Fault) -> None:
+    def _act(self, fault: StepFault) -> None:
         if fault.kind == KILL:
             os.kill(os.getpid(), signal.SIGKILL)
         elif fault.kind == KILL_DRIVER:
@@ -119,7 +119,7 @@ class Injector:
         time.sleep(STOPPED_S)  # a stop reaches the other threads of a process a moment later
 
 
-def _observed(fault: Fault, step: str, where: Mapping[str, Any]) -> dict[str, Any]:
+def _observed(fault: StepFault, step: str, where: Mapping[str, Any]) -> dict[str, Any]:
     """The record of a fault: its kind, and its place as the step told it. None where the step tells nothing."""
     return {
         "step": step,
@@ -132,20 +132,20 @@ def _observed(fault: Fault, step: str, where: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _comes_between(fault: Fault, step: str, where: Mapping[str, Any]) -> bool:
+def _comes_between(fault: StepFault, step: str, where: Mapping[str, Any]) -> bool:
     """Whether this sink is about to commit what must be prepared still when the fault's own sink commits."""
     if fault.step not in ("sink.commit", "sink.committed") or step != "sink.commit":
         return False
     return fault.sink not in (None, where["sink"]) and where["epoch"] == fault.epoch
 
 
-def _error(fault: Fault) -> Exception:
+def _error(fault: StepFault) -> Exception:
     if fault.step in DISK_STEPS:
         return OSError(errno.EIO, os.strerror(errno.EIO))
     return TransientError(f"an injected fault at {fault.step}", epoch=fault.epoch, sink=fault.sink)
 
 
-def _no_reply(fault: Fault) -> Exception:
+def _no_reply(fault: StepFault) -> Exception:
     if fault.step == "log.stored":
         return PutUnknownError(f"an injected fault at {fault.step}: the answer is lost")
     return TransientError(f"an injected fault at {fault.step}: the answer is lost", epoch=fault.epoch, sink=fault.sink)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tpc.chaos.faults.fault import Fault
+from tpc.chaos.faults.fault import StepFault
 
 if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import Bench
@@ -26,14 +26,14 @@ class Case:
 
     name: str
     suite: str
-    fault: Fault
-    setup: Fault | None = None
-    second: Fault | None = None
+    fault: StepFault
+    setup: StepFault | None = None
+    second: StepFault | None = None
     core: bool = False
     counts: bool = True
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
+    def faults(self) -> tuple[StepFault, ...]:
         """The faults in the order of the lives that they strike."""
         return tuple(fault for fault in (self.setup, self.fault, self.second) if fault is not None)
 

@@ -22,7 +22,7 @@ from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.drivers import CaseFailedError, Drivers
 from tpc.chaos.matrix.evidence import check_made, observed_epoch, went_on
 from tpc.chaos.matrix.judging import Judge, Readers
-from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, Feed, PipelineUnderTest
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.proxy import Action, Fired, Rule
 from tpc.chaos.reports.tally import PASSED, SKIPPED
@@ -49,7 +49,7 @@ class CaseRun:
         name = f"case-{number:08x}-{int(time.time() * 1000) % 10**8}"
         self.directory = bench.directory / "cases" / name
         self.pipeline = self._make_pipeline(name)
-        self.feed = Feed(number)
+        self.feed = RowFeed(number)
         self.record = CaseRecord(
             case.name,
             case.suite,
@@ -230,7 +230,7 @@ class CaseRun:
                 place = ", ".join(f"{name} {value}" for name, value in hit.where.items())
                 record.note(f"life {hit.life}: {hit.step} ({place})", hit.at)
 
-    def _hits(self) -> list[hits.Hit]:
+    def _hits(self) -> list[hits.StepHit]:
         return hits.read(self.directory / injector.HITS_FILE)
 
     def _time_recovery(self) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tpc.chaos.faults.fault import Fault
-from tpc.chaos.matrix.lives import Life, Order
+from tpc.chaos.faults.fault import StepFault
+from tpc.chaos.matrix.lives import DriverLife, Order
 from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.sessions import WarmSession
@@ -36,7 +36,7 @@ class Drivers:
         self.sessions = sessions
         self.record = record
         self.doctor = doctor
-        self.lives: list[Life] = []
+        self.lives: list[DriverLife] = []
         self.life_timeout_s = LIFE_TIMEOUT_S
         self._entered: list[WarmSession] = []
 
@@ -46,23 +46,23 @@ class Drivers:
         return self.pipeline.directory / "driver.log"
 
     @property
-    def stopped(self) -> list[Life]:
+    def stopped(self) -> list[DriverLife]:
         """Those that were stopped and have not ended."""
         return [life for life in self.lives if life.exit_code is None]
 
-    def begin(self, faults: Mapping[int, Fault]) -> Life:
+    def begin(self, faults: Mapping[int, StepFault]) -> DriverLife:
         """A new life, struck by `faults`; it takes over when another one is stopped."""
         number, takeover = len(self.lives), bool(self.stopped)
         busy = [self._entered[life.number] for life in self.stopped]
         free = [session for session in self.sessions if session not in busy]
         session = free[number % len(free)]
         self._entered.append(session)
-        life = Life(Order(self.pipeline, session.gateway, number, self.log, takeover, self.doctor), faults)
+        life = DriverLife(Order(self.pipeline, session.gateway, number, self.log, takeover, self.doctor), faults)
         self.lives.append(life)
         self.record.note(f"life {number} {'takes over' if takeover else 'begins'}", life.began_at)
         return life
 
-    def wait(self, life: Life, *, stoppable: bool = False, meanwhile: Callable[[], None] = lambda: None) -> bool:
+    def wait(self, life: DriverLife, *, stoppable: bool = False, meanwhile: Callable[[], None] = lambda: None) -> bool:
         """Until it has ended, or is stopped if it may be; whether it is stopped. `meanwhile` is called again and again.
 
         Raises `CaseFailedError` when it does neither in time.
@@ -78,7 +78,7 @@ class Drivers:
         self.record.note(f"life {life.number} ended with exit code {life.exit_code}")
         return False
 
-    def go_on(self, life: Life, others: Iterable[int]) -> None:
+    def go_on(self, life: DriverLife, others: Iterable[int]) -> None:
         """Let a stopped life go on, and with it `others`: processes of its tasks that were stopped too."""
         self.record.note(f"life {life.number} may go on")
         for pid in {life.pid, *others}:

@@ -9,15 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.faults.fault import Fault
-from tpc.chaos.faults.hits import Hit
+from tpc.chaos.faults.fault import StepFault
+from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.matrix.drivers import CaseFailedError
 
 Made = Mapping[int, Mapping[str, Any]]
 """The records of faults that were made, by their number in the case."""
 
 
-def check_made(faults: Sequence[Fault], made: Made, in_vain: Mapping[int, str], counted: Iterable[int]) -> None:
+def check_made(faults: Sequence[StepFault], made: Made, in_vain: Mapping[int, str], counted: Iterable[int]) -> None:
     """Every fault was made at its place, and the `counted` ones while a branch was prepared.
 
     `in_vain` says of a fault what the process at its step has waited for and never got. Raises `CaseFailedError`.
@@ -45,7 +45,7 @@ def observed_epoch(made: Made, first: int) -> int | None:
     return next((epoch for epoch in epochs if epoch is not None), None)
 
 
-def went_on(hits: Iterable[Hit], at: float, *, bound_s: float) -> Check:
+def went_on(hits: Iterable[StepHit], at: float, *, bound_s: float) -> Check:
     """The next epoch was complete soon enough after a fault (`at`, seconds since 1970) that no restart was needed for.
 
     Any epoch will do, the disturbed one too.

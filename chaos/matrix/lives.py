@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from multiprocessing.context import ForkServerProcess
 
-    from tpc.chaos.faults.fault import Fault
+    from tpc.chaos.faults.fault import StepFault
 
 PRELOADED = (
     "pyspark.sql",
@@ -67,10 +67,10 @@ class Order:
     doctor: str | None = None
 
 
-class Life:
+class DriverLife:
     """A running driver; its standard output and error go to the order's log."""
 
-    def __init__(self, order: Order, faults: Mapping[int, Fault]) -> None:
+    def __init__(self, order: Order, faults: Mapping[int, StepFault]) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(list(PRELOADED))
         self.number = order.life
@@ -112,7 +112,7 @@ class Life:
         self._process.join(10.0)
 
 
-def _live(order: Order, faults: Mapping[int, Fault]) -> None:
+def _live(order: Order, faults: Mapping[int, StepFault]) -> None:
     _end_with_parent()
     _write_to(order.log)
     logger = logging.getLogger("tpc.chaos.matrix")
@@ -128,7 +128,7 @@ def _live(order: Order, faults: Mapping[int, Fault]) -> None:
     os._exit(code)  # not through the exit handlers of a JVM's client: the JVM goes on
 
 
-def _run(order: Order, faults: Mapping[int, Fault]) -> BaseException | None:
+def _run(order: Order, faults: Mapping[int, StepFault]) -> BaseException | None:
     """What ended the pipeline; None when it has read all of its input."""
     if order.doctor is not None:
         module, _, name = order.doctor.partition(":")

@@ -166,7 +166,7 @@ class PipelineUnderTest:
         return pipeline.offsets_to(sinks["offsets"]) if "offsets" in sinks else pipeline
 
 
-class Feed:
+class RowFeed:
     """Rows without end, the same for the same seed: as many for each partition, in whatever order of keys."""
 
     def __init__(self, seed: int) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tpc.chaos.matrix.lives import Life, Order
-from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, Feed, PipelineUnderTest
+from tpc.chaos.matrix.lives import DriverLife, Order
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
 from tpc.chaos.matrix.places import Servers
 from tpc.chaos.matrix.sessions import WarmSession
 
@@ -25,8 +25,8 @@ def warm_up(directory: Path, sessions: Sequence[WarmSession], servers: Servers, 
         pipeline = PipelineUnderTest(name, directory / name, at, at, name)
         pipeline.directory.mkdir()
         servers.make(pipeline)
-        servers.feed(pipeline, Feed(number).rows(ROWS_PER_EPOCH))
-        lives.append((pipeline, Life(Order(pipeline, session.gateway, 0, pipeline.directory / "driver.log"), {})))
+        servers.feed(pipeline, RowFeed(number).rows(ROWS_PER_EPOCH))
+        lives.append((pipeline, DriverLife(Order(pipeline, session.gateway, 0, pipeline.directory / "driver.log"), {})))
     for pipeline, life in lives:
         if not life.join(TIMEOUT_S):
             life.kill()

@@ -15,7 +15,7 @@ from tpc.chaos.prove import records
 from tpc.chaos.prove.copies import MUTANTS
 from tpc.chaos.prove.mutant import read_mutant, read_mutants
 from tpc.chaos.prove.parts import explore_whole, simulate_seeds, try_mutants
-from tpc.chaos.prove.trial import Controls, Fate, Trial, try_mutant
+from tpc.chaos.prove.trial import Controls, Fate, MutantTrial, try_mutant
 
 EXPLORER, SIMULATOR, MUTANTS_PART = PARTS = ("explorer", "simulator", "mutants")
 COLOURS = {Fate.CAUGHT: "green", Fate.SURVIVED: "red", Fate.BROKEN: "red", Fate.SKIPPED: "yellow"}
@@ -50,7 +50,7 @@ def _mutants(progress: Progress) -> list[dict[str, Any]]:
     mutants, controls = read_mutants(MUTANTS), Controls()
     tried = progress.add_task("mutants", total=len(mutants))
 
-    def report(trial: Trial) -> None:
+    def report(trial: MutantTrial) -> None:
         progress.advance(tried)
         progress.console.print(_told(trial), highlight=False, soft_wrap=True)
 
@@ -58,7 +58,7 @@ def _mutants(progress: Progress) -> list[dict[str, Any]]:
     return [*records.control_entries(controls), *map(records.mutant_entry, trials)]
 
 
-def _told(trial: Trial) -> str:
+def _told(trial: MutantTrial) -> str:
     """A mutant in a line."""
     noticed = f"by {trial.catch}" if trial.catch else escape(trial.what.strip().splitlines()[-1] if trial.what else "")
     otherwise = "" if trial.is_as_expected or not trial.catch else f" [yellow](its header says {trial.expected})[/]"

@@ -13,7 +13,7 @@ from typing import Any
 from tpc.chaos.explorer.whole import WHOLE, Whole, explore
 from tpc.chaos.prove.checks import checks_of
 from tpc.chaos.prove.mutant import Mutant
-from tpc.chaos.prove.trial import Controls, Trial, try_mutant
+from tpc.chaos.prove.trial import Controls, MutantTrial, try_mutant
 from tpc.chaos.simulator.simulation import simulate_block
 
 PROCESSES = 2
@@ -46,7 +46,9 @@ def simulate_seeds(count: int, report: Report) -> list[dict[str, Any]]:
         return [future.result() for future in futures]
 
 
-def try_mutants(mutants: Sequence[Mutant], controls: Controls, report: Callable[[Trial], None]) -> list[Trial]:
+def try_mutants(
+    mutants: Sequence[Mutant], controls: Controls, report: Callable[[MutantTrial], None]
+) -> list[MutantTrial]:
     """Every mutant, in their order; the checks run in processes of their own."""
     with ThreadPoolExecutor(PROCESSES, thread_name_prefix="tpc-mutant") as pool:
         # Those that may take long, since they need servers, begin first: nobody waits for them alone at the end.

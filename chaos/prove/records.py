@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.explorer.whole import Whole
-from tpc.chaos.prove.trial import Controls, Fate, Trial
+from tpc.chaos.prove.trial import Controls, Fate, MutantTrial
 from tpc.machine import TRANSITIONS
 
 Entry = dict[str, Any]
@@ -29,7 +29,7 @@ def seed_entry(block: Mapping[str, Any]) -> Entry:
     return {"kind": SEEDS, **block}
 
 
-def mutant_entry(trial: Trial) -> Entry:
+def mutant_entry(trial: MutantTrial) -> Entry:
     """A mutant, and who caught it."""
     return {"kind": MUTANT, **trial.to_json()}
 

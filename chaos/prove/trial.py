@@ -39,7 +39,7 @@ class Fate(str, Enum):
 
 
 @dataclass(frozen=True)
-class Trial:
+class MutantTrial:
     """What became of a mutant, and who noticed what."""
 
     mutant: str
@@ -85,7 +85,7 @@ class Controls:
         return [{"check": name, **result} for name, result in sorted(self._found.items())]
 
 
-def try_mutant(mutant: Mutant, controls: Controls) -> Trial:
+def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
     """Try the checks on one mutant."""
     started = time.monotonic()
     results: list[tuple[str, Found]] = []
@@ -99,7 +99,7 @@ def try_mutant(mutant: Mutant, controls: Controls) -> Trial:
         results.append(("patch", found(BROKEN, "", str(error))))
     name, last = _telling(results)
     fate = {VIOLATED: Fate.CAUGHT, BROKEN: Fate.BROKEN, SKIPPED: Fate.SKIPPED}.get(last["outcome"], Fate.SURVIVED)
-    return Trial(
+    return MutantTrial(
         mutant.name,
         mutant.rule,
         mutant.defect,

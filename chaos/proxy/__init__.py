@@ -4,7 +4,7 @@ from tpc.chaos.proxy.addresses import proxied_mongo, proxied_postgres
 from tpc.chaos.proxy.kafka_framing import KAFKA
 from tpc.chaos.proxy.mongo_framing import MONGO
 from tpc.chaos.proxy.postgres_framing import POSTGRES
-from tpc.chaos.proxy.proxy import Fault, Proxy
+from tpc.chaos.proxy.proxy import ConnectionFault, Proxy
 from tpc.chaos.proxy.rules import Action, Fired, Request, Rule
 from tpc.chaos.proxy.valve import Direction
 
@@ -13,8 +13,8 @@ __all__ = [
     "MONGO",
     "POSTGRES",
     "Action",
+    "ConnectionFault",
     "Direction",
-    "Fault",
     "Fired",
     "Proxy",
     "Request",

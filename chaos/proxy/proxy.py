@@ -28,10 +28,10 @@ Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 
-class Fault:
+class ConnectionFault:
     """A fault of whole connections that lasts until `end`, or until the `with` block over it is left."""
 
-    def __init__(self, end: Callable[[Fault], None]) -> None:
+    def __init__(self, end: Callable[[ConnectionFault], None]) -> None:
         self._end = end
 
     def end(self) -> None:
@@ -62,7 +62,7 @@ class Proxy:
         self._wanted_port = port
         self._rules = Rules()
         self._valves = {Direction.REQUESTS: Valve(), Direction.REPLIES: Valve()}
-        self._cut_by: set[Fault] = set()
+        self._cut_by: set[ConnectionFault] = set()
         self._relays: dict[Relay, asyncio.Task[None]] = {}
         self._accepted = 0
 
@@ -100,22 +100,22 @@ class Proxy:
         """Every connection breaks, once; the sockets are gone when this returns."""
         asyncio.run_coroutine_threadsafe(self._reset_all(), self._loop).result(ORDER_TIMEOUT_S)
 
-    def cut(self) -> Fault:
+    def cut(self) -> ConnectionFault:
         """Every connection breaks, and every new one is reset at once, until the fault ends."""
-        fault = Fault(lambda ended: self._order(lambda: self._cut_by.discard(ended)))
+        fault = ConnectionFault(lambda ended: self._order(lambda: self._cut_by.discard(ended)))
         self._order(lambda: self._cut_by.add(fault))
         self.reset()
         return fault
 
-    def stall(self, direction: Direction = Direction.BOTH, *, for_s: float | None = None) -> Fault:
+    def stall(self, direction: Direction = Direction.BOTH, *, for_s: float | None = None) -> ConnectionFault:
         """Bytes are held while the connections stay open, until the fault ends, by itself after `for_s`."""
         valves = self._towards(direction)
 
-        def release(ended: Fault) -> None:
+        def release(ended: ConnectionFault) -> None:
             for valve in valves:
                 valve.open(ended)
 
-        fault = Fault(lambda ended: self._order(lambda: release(ended)))
+        fault = ConnectionFault(lambda ended: self._order(lambda: release(ended)))
 
         def close() -> None:
             for valve in valves:
@@ -126,7 +126,7 @@ class Proxy:
         self._order(close)
         return fault
 
-    def throttle(self, bytes_per_s: float, direction: Direction = Direction.BOTH) -> Fault:
+    def throttle(self, bytes_per_s: float, direction: Direction = Direction.BOTH) -> ConnectionFault:
         """At most so many bytes a second each way, all connections together, until the fault ends."""
 
         def narrow(limit: float | None) -> None:
@@ -134,7 +134,7 @@ class Proxy:
                 valve.narrow(limit)
 
         self._order(lambda: narrow(bytes_per_s))
-        return Fault(lambda _ended: self._order(lambda: narrow(None)))
+        return ConnectionFault(lambda _ended: self._order(lambda: narrow(None)))
 
     @property
     def connections(self) -> int:

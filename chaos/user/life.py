@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from tpc.chaos.faults import fault as faults
-from tpc.chaos.faults.fault import Fault
+from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.faults.injector import Injector
 from tpc.errors import RepairNeededError, TpcError, TransientError, UnknownOutcomeError
 
@@ -32,7 +32,7 @@ class Orders:
 
     directory: str
     life: int
-    fault: Fault | None = None
+    fault: StepFault | None = None
     number: int = 0
     takeover: bool = False
     account: str | None = None
@@ -45,13 +45,13 @@ class Orders:
 def read_orders(path: Path) -> Orders:
     """The inverse of `Orders.write`."""
     body = json.loads(path.read_text())
-    return Orders(**{**body, "fault": None if body["fault"] is None else Fault(**body["fault"])})
+    return Orders(**{**body, "fault": None if body["fault"] is None else StepFault(**body["fault"])})
 
 
 class FamilyInjector(Injector):
     """An injector whose kill of the driver takes the JVM and all Python workers along, as the end of a machine does."""
 
-    def _act(self, fault: Fault) -> None:
+    def _act(self, fault: StepFault) -> None:
         if fault.kind == faults.KILL_DRIVER:
             kill_family(self.driver)
         else:

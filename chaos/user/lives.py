@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpc.chaos.faults.hits import Hit
+from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.user.life import EXIT_RETRY
 from tpc.chaos.user.plan import PlannedFault
 from tpc.coordinator.supervisor import EXIT_FENCED, EXIT_PARKED
@@ -91,7 +91,7 @@ class Attempt:
         return "" if life.code == EXIT_FENCED else f"the stopped driver ended with {life.code}, not as fenced"
 
 
-def recovery_s(life: Life, hits: Iterable[Hit]) -> float | None:
+def recovery_s(life: Life, hits: Iterable[StepHit]) -> float | None:
     """From the start of a life's process to its first complete epoch; None if it completed none."""
     complete = (hit.at for hit in hits if hit.life == life.number and hit.step == "epoch.completed")
     first = min(complete, default=None)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tpc.chaos.faults import fault as faults
-from tpc.chaos.faults.fault import Fault
-from tpc.chaos.faults.hits import Hit
+from tpc.chaos.faults.fault import StepFault
+from tpc.chaos.faults.hits import StepHit
 from tpc.errors import ConfigurationError
 
 KINDS: Mapping[str, str] = {
@@ -68,7 +68,7 @@ class PlannedFault:
     """A fault by the name that users know it by."""
 
     kind: str
-    fault: Fault
+    fault: StepFault
 
     def __str__(self) -> str:
         fault = self.fault
@@ -91,7 +91,7 @@ def parse_kinds(text: str) -> tuple[str, ...]:
     return chosen
 
 
-def places(hits: Iterable[Hit]) -> list[Place]:
+def places(hits: Iterable[StepHit]) -> list[Place]:
     """Every place that was reached, once, in an order of its own."""
     found = {Place(hit.step, hit.where.get("sink"), hit.where.get("partition"), hit.where.get("kind")) for hit in hits}
     return sorted(found, key=lambda place: tuple(map(str, (place.step, place.sink, place.partition, place.record))))
@@ -113,7 +113,7 @@ def learning_fault(kinds: Sequence[str]) -> PlannedFault:
     """
     kind = next((kind for kind in ("kill", "exit", "error", "hang", "zombie") if kind in kinds), "kill")
     step = "epoch.committed" if kind == "zombie" else "epoch.completed"  # see `ZOMBIE_STEPS`
-    return PlannedFault(kind, Fault(step, _AS_FAULT[kind], seconds=SHORTEST_HOLD_S))
+    return PlannedFault(kind, StepFault(step, _AS_FAULT[kind], seconds=SHORTEST_HOLD_S))
 
 
 def plan(seed: int, kinds: Sequence[str], reached: Sequence[Place]) -> Iterator[PlannedFault]:
@@ -133,7 +133,7 @@ def plan(seed: int, kinds: Sequence[str], reached: Sequence[Place]) -> Iterator[
             step = decks[kind].pop()
             place = rng.choice([place for place in possible[kind] if place.step == step])
             seconds = round(rng.uniform(SHORTEST_HOLD_S, LONGEST_HOLD_S), 1)
-            fault = Fault(
+            fault = StepFault(
                 step, _AS_FAULT[kind], sink=place.sink, partition=place.partition, record=place.record, seconds=seconds
             )
             yield PlannedFault(kind, fault)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.faults.hits import Hit
+from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.user.lives import Attempt, recovery_s
 from tpc.chaos.user.verdict import NotCompared
 
@@ -37,7 +37,7 @@ def run_json(
 
 
 def fault_json(
-    attempt: Attempt, seed: int, hits: Sequence[Hit], words: Callable[[int, int | None], str]
+    attempt: Attempt, seed: int, hits: Sequence[StepHit], words: Callable[[int, int | None], str]
 ) -> dict[str, Any]:
     """One fault. `words` gives a part of the pipeline's log."""
     first, last = attempt.lives[0], attempt.next or attempt.lives[-1]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits as hits_of
-from tpc.chaos.faults.hits import Hit
+from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.faults.injector import HITS_FILE
 from tpc.chaos.running.owned_processes import read_from
 from tpc.chaos.user.account import Account, read_account
@@ -53,7 +53,7 @@ class Outcome:
 
     attempts: Sequence[Attempt]
     lives: Sequence[Life]
-    hits: Sequence[Hit]
+    hits: Sequence[StepHit]
     checks: list[Check]
     not_compared: list[NotCompared] = field(default_factory=list)
     unplaced: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ class Trial:
         reached = places(self._hits())
         yield from plan(self.seed, self.kinds, reached)
 
-    def _hits(self) -> list[Hit]:
+    def _hits(self) -> list[StepHit]:
         return hits_of.read(self.layout.steps / HITS_FILE)
 
     def _cannot_run(self) -> LocalStackError:

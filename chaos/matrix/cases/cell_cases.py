@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tpc.chaos.faults.fault import ERROR, KILL, KILL_DRIVER, REPLY_LOST, Fault, LostReply
+from tpc.chaos.faults.fault import ERROR, KILL, KILL_DRIVER, REPLY_LOST, LostReply, StepFault
 from tpc.chaos.matrix.case import EPOCH, LAST_TASK, Case
 from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases.cells import UNCOUNTED, Cell, cells
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import Bench
     from tpc.chaos.matrix.records import CaseRecord
 
-_UNDECIDED = Fault("epoch.prepared", KILL, EPOCH)
-_DECIDED = Fault("epoch.decided", KILL, EPOCH)
-_SETUPS: Mapping[str, Fault] = {
+_UNDECIDED = StepFault("epoch.prepared", KILL, EPOCH)
+_DECIDED = StepFault("epoch.decided", KILL, EPOCH)
+_SETUPS: Mapping[str, StepFault] = {
     "recovery.claim": _UNDECIDED,
     "recovery.claimed": _DECIDED,
     "recovery.owned": _DECIDED,
@@ -58,11 +58,11 @@ class CellCase(Case):
 
 def fault_at(
     step: str, kind: str, sink: str | None = None, record: str | None = None, *, seconds: float = 1.0
-) -> Fault:
+) -> StepFault:
     """The fault in epoch 1."""
     of_task = step.startswith("pass.") and sink in TASK_SINKS
     lost = _LOST.get((step, sink or "")) if kind == REPLY_LOST else None
-    return Fault(
+    return StepFault(
         step,
         kind,
         EPOCH,
@@ -136,7 +136,7 @@ def pairs() -> list[Case]:
     ]
 
 
-def _named(fault: Fault) -> str:
+def _named(fault: StepFault) -> str:
     place = fault.sink or fault.record
     return "/".join([fault.step, fault.kind, *([place] if place else [])])
 

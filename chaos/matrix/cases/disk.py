@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import failing_fsync, small_disk, spark_files
 from tpc.chaos.faults.failing_fsync import FailingFsync
-from tpc.chaos.faults.fault import KILL, Fault
+from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.faults.spark_files import REMOVED, TRUNCATED
 from tpc.chaos.matrix.case import EPOCH
@@ -224,7 +224,7 @@ def _power_cut_cases() -> list[SpecialCase]:
 def _power_cut(step: str, epoch: int, kinds: tuple[str, ...], how: str, depth: int) -> PowerCutCase:
     of = " of two batches" if depth > 1 else ""
     what = f"power cut: {' and '.join(kinds)}{of} {how}"
-    fault, counts = Fault(step, KILL, epoch), step == "epoch.decided"
+    fault, counts = StepFault(step, KILL, epoch), step == "epoch.decided"
     return PowerCutCase(f"{step}/{what}", SUITE, fault, counts=counts, what=what, kinds=kinds, how=how, depth=depth)
 
 

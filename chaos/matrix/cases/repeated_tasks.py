@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.faults.fault import FOREIGN_ERROR, HANG, KILL, Fault
+from tpc.chaos.faults.fault import FOREIGN_ERROR, HANG, KILL, StepFault
 from tpc.chaos.faults.spark_cluster import TWO_HOSTS, StandaloneCluster
 from tpc.chaos.matrix.case import EPOCH, LAST_TASK
 from tpc.chaos.matrix.cases.formula_run import SUITE, FormulaRun
@@ -88,7 +88,7 @@ def repeated_task_cases() -> list[SpecialCase]:
     """All of them."""
 
     def case(kind: str, what: str, *, unique: bool) -> TaskCase:
-        fault = Fault(
+        fault = StepFault(
             "pass.prepared",
             kind,
             EPOCH,

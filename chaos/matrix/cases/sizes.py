@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.faults.fault import KILL, Fault
+from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.matrix.cases.formula_run import SUITE, FormulaRun
 from tpc.chaos.matrix.cases.special import SpecialCase
 from tpc.chaos.matrix.load_judging import history_of
@@ -110,12 +110,12 @@ def _rows_of(manifest: Manifest) -> int:
 def size_cases() -> list[SpecialCase]:
     """All of them."""
 
-    def case(fault: Fault, what: str, **sizes: int | float) -> SizeCase:
+    def case(fault: StepFault, what: str, **sizes: int | float) -> SizeCase:
         return SizeCase(f"{fault.step}/{what}", SUITE, fault, what=what, **sizes)  # type: ignore[arg-type]
 
-    million = Fault("epoch.decided", KILL, 0)
-    tasks = Fault("epoch.prepared", KILL, 0)
-    middle = Fault("epoch.decided", KILL, 250)
+    million = StepFault("epoch.decided", KILL, 0)
+    tasks = StepFault("epoch.prepared", KILL, 0)
+    middle = StepFault("epoch.decided", KILL, 250)
     return [
         case(
             million,

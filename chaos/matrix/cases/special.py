@@ -19,7 +19,7 @@ import psutil
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import injector
-from tpc.chaos.faults.fault import HANG, Fault
+from tpc.chaos.faults.fault import HANG, StepFault
 from tpc.chaos.matrix.case import EPOCH, LAST_TASK, Case
 from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
 from tpc.chaos.matrix.drivers import CaseFailedError
@@ -30,9 +30,9 @@ from tpc.chaos.reports.tally import FAILED, SKIPPED
 from tpc.errors import TpcError
 
 if TYPE_CHECKING:
-    from tpc.chaos.faults.hits import Hit
+    from tpc.chaos.faults.hits import StepHit
     from tpc.chaos.matrix.bench import Bench
-    from tpc.chaos.matrix.lives import Life
+    from tpc.chaos.matrix.lives import DriverLife
 
 LIFE_TIMEOUT_S = 300.0
 """Of a life on a JVM that nothing has run in before."""
@@ -56,13 +56,13 @@ def held_at(
     kind: str = HANG,
     epoch: int = EPOCH,
     record: str | None = None,
-) -> Fault:
+) -> StepFault:
     """A fault whose process waits at the step until whoever holds the case has acted.
 
     At a step of a task it is the last task's, after the other one has prepared its branches.
     """
     of_task = step.startswith("pass.") and sink in TASK_SINKS
-    return Fault(
+    return StepFault(
         step,
         kind,
         epoch,
@@ -74,7 +74,7 @@ def held_at(
     )
 
 
-def ran_again(hits: Iterable[Hit], fault: Fault) -> Check:
+def ran_again(hits: Iterable[StepHit], fault: StepFault) -> Check:
     """Whether the task that the fault hit was run more than once in the struck life, the first."""
     place = (STRUCK_LIFE, fault.epoch, fault.partition)
     of_task = (h for h in hits if h.step == "pass.open" and (h.life, h.where["epoch"], h.where["partition"]) == place)
@@ -123,7 +123,7 @@ class SpecialRun(CaseRun):
         self.bench.servers.feed(self.pipeline, self.feed.rows(EPOCHS * ROWS_PER_EPOCH))
 
     @property
-    def _last(self) -> Life:
+    def _last(self) -> DriverLife:
         return self.drivers.lives[-1]
 
     def _tell(self) -> None:

@@ -15,7 +15,7 @@ from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.moves import moves, started
 from tpc.chaos.explorer.search import Exploration, Search
 from tpc.chaos.explorer.whole import QUICK, Scope, Whole, explore
-from tpc.chaos.explorer.world import Participant, World
+from tpc.chaos.explorer.world import ExploredWorld, Participant
 from tpc.effects import Effect
 from tpc.events import Stored, Verified
 from tpc.machine import TRANSITIONS, Step
@@ -43,9 +43,9 @@ def test_without_a_fault_the_two_epochs_are_completed_on_one_way_only() -> None:
 
 def test_states_that_differ_only_in_the_names_of_sinks_are_one() -> None:
     branch = frozenset({BranchKey(0, 1, 1)})
-    worlds = [World().with_sink(sink, Participant(prepared=branch)) for sink in range(3)]
+    worlds = [ExploredWorld().with_sink(sink, Participant(prepared=branch)) for sink in range(3)]
     assert len({world.key() for world in worlds}) == 1
-    assert World().key() != worlds[0].key()
+    assert ExploredWorld().key() != worlds[0].key()
 
 
 def test_a_search_that_leaves_rows_or_crashes_out_does_not_hold() -> None:
@@ -104,9 +104,9 @@ def test_an_event_without_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     assert Search(faults=0, rivals=0).run().violated == "legal"
 
 
-def at_goal() -> World:
+def at_goal() -> ExploredWorld:
     """The end of the way without faults."""
-    world = started(World(faults=0, rivals=0, renewals=0))
+    world = started(ExploredWorld(faults=0, rivals=0, renewals=0))
     while found := list(moves(world, Coverage())):
         world = found[0].world
     return world

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.faults import hits
-from tpc.chaos.faults.hits import Hit
+from tpc.chaos.faults.hits import StepHit
 
 
-def hit(step: str, life: int = 0, at: float = 0.0, **where: Any) -> Hit:
-    return Hit(at, 100, life, step, where)
+def hit(step: str, life: int = 0, at: float = 0.0, **where: Any) -> StepHit:
+    return StepHit(at, 100, life, step, where)
 
 
-def branch(sink: str, partition: int, life: int = 0, epoch: int = 1) -> Hit:
+def branch(sink: str, partition: int, life: int = 0, epoch: int = 1) -> StepHit:
     return hit("pass.prepared", life, epoch=epoch, sink=sink, partition=partition)
 
 

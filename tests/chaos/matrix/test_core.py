@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpc.chaos.faults.fault import KILL, Fault
+from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.matrix.bench import Bench
 from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.case_run import CaseRun
@@ -36,7 +36,7 @@ def test_the_pipeline_survives(bench: Bench, case: Case) -> None:
 
 
 def test_a_case_whose_fault_is_never_made_fails(bench: Bench) -> None:
-    never = Case("never", "matrix", Fault("epoch.decided", KILL, epoch=7))
+    never = Case("never", "matrix", StepFault("epoch.decided", KILL, epoch=7))
     record = CaseRun(bench, never, SEED).run()
     assert record.outcome != PASSED
     assert "never made: kill at epoch.decided" in record.reason, told(record)
@@ -55,7 +55,7 @@ def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(bench: B
         ("sweep_nothing", fault_at("epoch.prepared", KILL)),
     ],
 )
-def test_a_case_fails_when_the_library_makes_a_mistake(bench: Bench, mistake: str, fault: Fault) -> None:
+def test_a_case_fails_when_the_library_makes_a_mistake(bench: Bench, mistake: str, fault: StepFault) -> None:
     doctor = f"tests.chaos.matrix.doctored:{mistake}"
     record = CaseRun(bench, Case(mistake, "matrix", fault), SEED, doctor=doctor).run()
     assert record.outcome != PASSED

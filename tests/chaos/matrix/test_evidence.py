@@ -13,7 +13,7 @@ import pytest
 from tests.chaos.matrix.bench_without_servers import NOWHERE, BenchWithoutServers
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits, injector
-from tpc.chaos.faults.fault import KILL, Fault, LostReply
+from tpc.chaos.faults.fault import KILL, LostReply, StepFault
 from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases.cell_cases import fault_at
@@ -32,7 +32,7 @@ PAIR = Case("a pair", "pairs", FIRST, second=SECOND)
 RECOVERY = Case("a recovery", "matrix", SECOND, setup=FIRST)
 
 
-def made(fault: Fault, **other: Any) -> Json:
+def made(fault: StepFault, **other: Any) -> Json:
     """How the fault is recorded when all is well, but for `other`."""
     epoch = None if fault.step.startswith("recovery.") else fault.epoch
     return {**fault.to_json(), "epoch": epoch, "partition": None, "pid": 1, "at": 1.0, "prepared": 9} | other
@@ -52,7 +52,7 @@ class Recorded(CaseRun):
             injector.fired_file(self.directory, number).write_text(json.dumps(record))
         if self.in_vain:
             injector.vain_file(self.directory, 1).write_text(json.dumps({"waited_for": self.in_vain}))
-        hit = hits.Hit(self.completed_at, 1, 0, "epoch.completed", {"epoch": 1})
+        hit = hits.StepHit(self.completed_at, 1, 0, "epoch.completed", {"epoch": 1})
         hits.append(self.directory / injector.HITS_FILE, hit)
 
     def _watching(self) -> AbstractContextManager[None]:
@@ -130,7 +130,7 @@ def test_the_epoch_of_a_record_is_the_one_that_was_observed(
 
 def test_the_request_whose_reply_was_lost_is_on_record(tmp_path: Path) -> None:
     lost = LostReply("kafka", "EndTxn", "")
-    run = Recorded(tmp_path, Case("lost", "matrix", Fault("sink.commit", "reply lost", 1, "kafka", lost=lost)))
+    run = Recorded(tmp_path, Case("lost", "matrix", StepFault("sink.commit", "reply lost", 1, "kafka", lost=lost)))
     run.directory.mkdir(parents=True)
     injector.claim_file(run.directory, 0).write_text(json.dumps(made(run.case.fault)))
     run._lost(0, Fired(5.0, Request("EndTxn", "commit tpc~job"), Action.LOSE_REPLY_AND_RESET, 1))
@@ -153,7 +153,7 @@ def test_a_pipeline_that_does_not_go_on_after_its_fault_fails(tmp_path: Path) ->
 
 
 def test_an_epoch_that_comes_too_late_is_not_in_time() -> None:
-    completed = hits.Hit(8.0, 1, 0, "epoch.completed", {"epoch": 1})
+    completed = hits.StepHit(8.0, 1, 0, "epoch.completed", {"epoch": 1})
     assert went_on([completed], 1.0, bound_s=7.0).passed
     assert not went_on([completed], 1.0, bound_s=6.0).passed
 

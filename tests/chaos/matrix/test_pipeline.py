@@ -6,20 +6,20 @@ import pickle
 from collections import Counter
 from pathlib import Path
 
-from tpc.chaos.matrix.pipeline import PARTITIONS, Addresses, Feed, PipelineUnderTest
+from tpc.chaos.matrix.pipeline import PARTITIONS, Addresses, PipelineUnderTest, RowFeed
 
 
 def test_the_same_seed_feeds_the_same_rows() -> None:
-    feeds = [Feed(seed).rows(60) for seed in (1, 1, 2)]
+    feeds = [RowFeed(seed).rows(60) for seed in (1, 1, 2)]
     assert feeds[0] == feeds[1] != feeds[2]
 
 
 def test_every_partition_gets_as_many_rows() -> None:
-    assert set(Counter(row.source for row in Feed(1).rows(60)).values()) == {60 // PARTITIONS}
+    assert set(Counter(row.source for row in RowFeed(1).rows(60)).values()) == {60 // PARTITIONS}
 
 
 def test_the_sequence_of_a_key_grows_by_one_and_a_key_stays_in_its_partition() -> None:
-    feed = Feed(1)
+    feed = RowFeed(1)
     feed.rows(40)
     feed.rows(20)
     assert [row.id for row in feed.fed] == list(range(60))

@@ -10,8 +10,8 @@ import pytest
 
 from tests.chaos.matrix.bench_without_servers import BenchWithoutServers
 from tests.chaos.matrix.test_core import SEED, told
-from tpc.chaos.faults.fault import KILL, Fault
-from tpc.chaos.faults.hits import Hit
+from tpc.chaos.faults.fault import KILL, StepFault
+from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.matrix.bench import Bench
 from tpc.chaos.matrix.cases import disk, load, process
 from tpc.chaos.matrix.cases.cell_cases import matrix, pairs
@@ -23,7 +23,7 @@ from tpc.chaos.reports.tally import PASSED, SKIPPED
 
 SUITES = {"processes": process.cases(), "disk": disk.cases(), "load": load.cases()}
 ALL = [case for cases in SUITES.values() for case in cases]
-CASE = SpecialCase("a case", "disk", Fault("epoch.prepared", KILL, 1), what="something")
+CASE = SpecialCase("a case", "disk", StepFault("epoch.prepared", KILL, 1), what="something")
 CHEAP = (
     "epoch.planned/power cut: offsets and commits removed",
     "log.put/the log's disk is full/intent",
@@ -64,12 +64,12 @@ def test_the_file_that_a_process_writes_is_found_among_its_open_files(tmp_path: 
         open_file_in(os.getpid(), tmp_path)
 
 
-def opened(pid: int, life: int) -> Hit:
-    return Hit(0.0, pid, life, "pass.open", {"epoch": 1, "partition": 1, "sink": "rows"})
+def opened(pid: int, life: int) -> StepHit:
+    return StepHit(0.0, pid, life, "pass.open", {"epoch": 1, "partition": 1, "sink": "rows"})
 
 
 def test_a_task_that_ran_again_only_in_the_next_life_did_not_run_again() -> None:
-    fault = Fault("pass.prepared", KILL, 1, "rows", partition=1)
+    fault = StepFault("pass.prepared", KILL, 1, "rows", partition=1)
     assert ran_again([opened(100, 0), opened(101, 0)], fault).passed
     assert ran_again([opened(100, 0), opened(100, 0)], fault).passed, "Spark may take the same worker"
     assert not ran_again([opened(100, 0), opened(101, 1)], fault).passed
@@ -117,7 +117,7 @@ def test_the_pipeline_survives(bench: Bench, name: str) -> None:
 @pytest.mark.spark
 def test_a_power_cut_that_finds_nothing_to_take_fails_its_case(bench: Bench) -> None:
     early = disk.PowerCutCase(
-        "nothing to take", "disk", Fault("epoch.prepared", KILL, 0), what="nothing", kinds=("commits",)
+        "nothing to take", "disk", StepFault("epoch.prepared", KILL, 0), what="nothing", kinds=("commits",)
     )
     record = early.run(bench, SEED)
     assert record.reason == "there was nothing for the power cut to take", told(record)

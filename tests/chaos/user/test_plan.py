@@ -6,24 +6,24 @@ from itertools import islice
 
 import pytest
 
-from tpc.chaos.faults.hits import Hit
+from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.user.plan import KINDS, ZOMBIE_STEPS, Place, learning_fault, parse_kinds, places, places_for, plan
 from tpc.errors import ConfigurationError
 
 HITS = [
-    Hit(1.0, 10, 1, "epoch.planned", {"epoch": 0}),
-    Hit(1.1, 11, 1, "pass.prepare", {"epoch": 0, "sink": "a", "partition": 0}),
-    Hit(1.1, 11, 1, "pass.prepare", {"epoch": 0, "sink": "a", "partition": 1}),
-    Hit(1.2, 10, 1, "pass.prepare", {"epoch": 0, "sink": "merged", "partition": -1}),
-    Hit(1.3, 10, 1, "log.put", {"slot": 2, "kind": "intent", "epoch": 0}),
-    Hit(1.4, 10, 1, "sink.commit", {"epoch": 0, "sink": "a"}),
-    Hit(1.5, 10, 1, "sink.commit", {"epoch": 1, "sink": "a"}),
-    Hit(1.6, 10, 1, "epoch.completed", {"epoch": 0}),
+    StepHit(1.0, 10, 1, "epoch.planned", {"epoch": 0}),
+    StepHit(1.1, 11, 1, "pass.prepare", {"epoch": 0, "sink": "a", "partition": 0}),
+    StepHit(1.1, 11, 1, "pass.prepare", {"epoch": 0, "sink": "a", "partition": 1}),
+    StepHit(1.2, 10, 1, "pass.prepare", {"epoch": 0, "sink": "merged", "partition": -1}),
+    StepHit(1.3, 10, 1, "log.put", {"slot": 2, "kind": "intent", "epoch": 0}),
+    StepHit(1.4, 10, 1, "sink.commit", {"epoch": 0, "sink": "a"}),
+    StepHit(1.5, 10, 1, "sink.commit", {"epoch": 1, "sink": "a"}),
+    StepHit(1.6, 10, 1, "epoch.completed", {"epoch": 0}),
 ]
 ALL = tuple(KINDS)
 
 
-def first(number: int, seed: int, hits: list[Hit]) -> list[str]:
+def first(number: int, seed: int, hits: list[StepHit]) -> list[str]:
     return [str(planned) for planned in islice(plan(seed, ALL, places(hits)), number)]
 
 

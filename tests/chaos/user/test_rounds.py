@@ -15,7 +15,7 @@ import pytest
 from tests.chaos.user.toy_life import number
 from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults import hits as hits_of
-from tpc.chaos.faults.fault import Fault
+from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.faults.injector import HITS_FILE
 from tpc.chaos.user.account import read_account
 from tpc.chaos.user.lives import recovery_s
@@ -26,10 +26,10 @@ from tpc.coordinator.supervisor import EXIT_FENCED
 
 ROOT = Path(__file__).parents[3]
 FAR = float("inf")
-KILL = PlannedFault("kill", Fault("epoch.planned", faults.KILL_DRIVER))
-ERROR = PlannedFault("error", Fault("epoch.completed", faults.ERROR))
-ZOMBIE = PlannedFault("zombie", Fault("epoch.planned", faults.ZOMBIE))
-NOWHERE = PlannedFault("kill", Fault("sink.commit", faults.KILL_DRIVER))
+KILL = PlannedFault("kill", StepFault("epoch.planned", faults.KILL_DRIVER))
+ERROR = PlannedFault("error", StepFault("epoch.completed", faults.ERROR))
+ZOMBIE = PlannedFault("zombie", StepFault("epoch.planned", faults.ZOMBIE))
+NOWHERE = PlannedFault("kill", StepFault("sink.commit", faults.KILL_DRIVER))
 
 
 class ToyRunning(Running):

@@ -12,7 +12,7 @@ import tpc
 from tests.support.folder_sink import FolderSink
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import fault as faults
-from tpc.chaos.faults.fault import Fault
+from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.user.account import Account
 from tpc.chaos.user.life import EXIT_RETRY
 from tpc.chaos.user.lives import Attempt, Life
@@ -130,7 +130,7 @@ def life(number: int, code: int, attempt: Attempt | None = None) -> Life:
 
 
 def attempt(kind: str, code: int, *, fired: bool = True, next_code: int = 0) -> Attempt:
-    made = Attempt(1, PlannedFault(kind, Fault("epoch.decided", faults.KILL)))
+    made = Attempt(1, PlannedFault(kind, StepFault("epoch.decided", faults.KILL)))
     made.fired = {"at": 0.0, "pid": 1} if fired else None
     made.lives.append(life(1, code, made))
     made.next = life(2, next_code)
