@@ -34,11 +34,11 @@ class Check:
         }
 
 
-def multisets_equal(name: str, expected: Iterable[tuple[Any, ...]], found: Iterable[tuple[Any, ...]]) -> Check:
+def multisets_equal(name: str, expected: Iterable[tuple[Any, ...]], actual: Iterable[tuple[Any, ...]]) -> Check:
     """The same rows, each as often. The first field of a row is its key; rows with one key are compared field by
     field, so that a difference says missing, extra (how often) or other values.
     """
-    wanted, seen = Counter(expected), Counter(found)
+    wanted, seen = Counter(expected), Counter(actual)
     missing, extra = wanted - seen, seen - wanted
     differences = [] if wanted == seen else _row_differences(missing, extra)
     numbers = {"rows": sum(seen.values()), "missing": sum(missing.values()), "extra": sum(extra.values())}
@@ -54,13 +54,13 @@ def _row_differences(missing: Counter[tuple[Any, ...]], extra: Counter[tuple[Any
     extra_by_key = _by_key(extra)
     lines = []
     for key in sorted(missing_by_key.keys() | extra_by_key.keys(), key=str)[:SHOWN]:
-        wanted, found = missing_by_key.get(key), extra_by_key.get(key)
-        if found is None:
+        wanted, extra_values = missing_by_key.get(key), extra_by_key.get(key)
+        if extra_values is None:
             lines.append(f"{key}: missing")
         elif wanted is None:
-            lines.append(f"{key}: {extra[found]} too many" if found else f"{key}: too many")
+            lines.append(f"{key}: {extra[extra_values]} too many" if extra_values else f"{key}: too many")
         else:
-            pairs = ", ".join(f"{a!r} instead of {b!r}" for a, b in zip(found, wanted, strict=True) if a != b)
+            pairs = ", ".join(f"{a!r} instead of {b!r}" for a, b in zip(extra_values, wanted, strict=True) if a != b)
             lines.append(f"{key}: {pairs}")
     return lines
 
@@ -70,27 +70,27 @@ def _by_key(rows: Mapping[tuple[Any, ...], int]) -> dict[Any, tuple[Any, ...]]:
 
 
 def tallies_equal(
-    name: str, expected: Mapping[Key, Any], found: Mapping[Key, Any], *, detail: str = "{} keys, equal to the unit"
+    name: str, expected: Mapping[Key, Any], actual: Mapping[Key, Any], *, detail: str = "{} keys, equal to the unit"
 ) -> Check:
     """The same keys with the same values, to the unit. `detail` says so; `{}` in it is the number of keys."""
     lines = []
-    for key in sorted(expected.keys() | found.keys(), key=str):
-        if key not in found:
+    for key in sorted(expected.keys() | actual.keys(), key=str):
+        if key not in actual:
             lines.append(f"{key}: missing")
         elif key not in expected:
             lines.append(f"{key}: is there and should not be")
-        elif expected[key] != found[key]:
-            lines.append(f"{key}: {found[key]} instead of {expected[key]}")
+        elif expected[key] != actual[key]:
+            lines.append(f"{key}: {actual[key]} instead of {expected[key]}")
     if not lines:
-        return Check(name, True, detail.format(f"{len(found):,}"), numbers={"keys": len(found)})
+        return Check(name, True, detail.format(f"{len(actual):,}"), numbers={"keys": len(actual)})
     return Check(
-        name, False, f"{len(lines)} of {len(expected)} keys differ", tuple(lines[:SHOWN]), {"keys": len(found)}
+        name, False, f"{len(lines)} of {len(expected)} keys differ", tuple(lines[:SHOWN]), {"keys": len(actual)}
     )
 
 
-def sets_equal(name: str, expected: Iterable[Key], found: Iterable[Key], *, detail: str) -> Check:
+def sets_equal(name: str, expected: Iterable[Key], actual: Iterable[Key], *, detail: str) -> Check:
     """The same members. `detail` says what was compared when it holds; `{}` in it is the number of members."""
-    wanted, seen = set(expected), set(found)
+    wanted, seen = set(expected), set(actual)
     lines = [f"{key}: missing" for key in sorted(wanted - seen, key=str)]
     lines += [f"{key}: is there and should not be" for key in sorted(seen - wanted, key=str)]
     numbers = {"members": len(seen)}
@@ -108,18 +108,18 @@ def one_place_each(name: str, records: Mapping[Key, int], places: Mapping[str, s
     lines: list[str] = []
     numbers = dict.fromkeys(places, 0) | {"duplicate": 0, "late": 0, "lost": 0}
     for key, copies in records.items():
-        found = [place for place, members in places.items() if key in members]
-        if not found:
+        holding = [place for place, members in places.items() if key in members]
+        if not holding:
             numbers["late" if key in late else "lost"] += copies
             if key not in late:
                 lines.append(f"{key}: in no place, and not late")
             continue
-        numbers[found[0]] += 1
+        numbers[holding[0]] += 1
         numbers["duplicate"] += copies - 1
-        if len(found) > 1:
-            lines.append(f"{key}: at once {' and '.join(found)}")
+        if len(holding) > 1:
+            lines.append(f"{key}: at once {' and '.join(holding)}")
         if key in late:
-            lines.append(f"{key}: late, and yet {found[0]}")
+            lines.append(f"{key}: late, and yet {holding[0]}")
     for place, members in places.items():
         lines += [f"{key}: {place}, and never sent" for key in members - records.keys()]
     total = sum(records.values())

@@ -30,10 +30,10 @@ def published(directory: Path, pipeline: str | None = None) -> list[Path]:
 
 def epoch_files(directory: Path, pipeline: str | None = None) -> dict[int, list[Path]]:
     """The files that the manifests of each epoch name."""
-    found: dict[int, list[Path]] = {}
+    by_epoch: dict[int, list[Path]] = {}
     for manifest in manifests(directory, pipeline):
-        found.setdefault(int(manifest.stem), []).extend(files_of(manifest, directory))
-    return found
+        by_epoch.setdefault(int(manifest.stem), []).extend(files_of(manifest, directory))
+    return by_epoch
 
 
 def read_parquet(directory: Path) -> pyarrow.Table:
@@ -48,8 +48,8 @@ def unpublished(directory: Path, pipeline: str | None = None) -> list[str]:
     """What lies in the directory and no manifest names: staged files, and files renamed without a manifest."""
     named = set(published(directory))
     places = [place for place in (directory / OWN / "staging", directory) if place.is_dir()]
-    found = [path for place in places for path in place.iterdir() if path.is_file() and path not in named]
-    return sorted(path.name for path in found if pipeline is None or path.name.startswith(f"tpc~{pipeline}~"))
+    unnamed = [path for place in places for path in place.iterdir() if path.is_file() and path not in named]
+    return sorted(path.name for path in unnamed if pipeline is None or path.name.startswith(f"tpc~{pipeline}~"))
 
 
 def interrupted_puts(directory: Path, pipeline: str | None = None) -> list[str]:

@@ -95,10 +95,10 @@ def group_lag(servers: str, group: str, topics: tuple[str, ...]) -> dict[str, tu
             for topic in topics
             for partition in consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic].partitions
         ]
-        found = {}
+        lag = {}
         for place in consumer.committed(places, timeout=ANSWER_TIMEOUT_S):
             _, end = consumer.get_watermark_offsets(place, timeout=ANSWER_TIMEOUT_S)
-            found[f"{place.topic}/{place.partition}"] = (place.offset if place.offset >= 0 else None, end)
-        return found
+            lag[f"{place.topic}/{place.partition}"] = (place.offset if place.offset >= 0 else None, end)
+        return lag
     finally:
         consumer.close()

@@ -73,10 +73,10 @@ def _open_transactions(servers: str, prefix: str) -> list[str]:
     """Those that are open; one that is being ended is waited for."""
     deadline = time.monotonic() + ENDING_WITHIN_S
     while True:
-        found = kafka_content.ongoing_transactions(servers, prefix)
-        ending = [one for one in found if not one.endswith("(Ongoing)")]
+        transactions = kafka_content.ongoing_transactions(servers, prefix)
+        ending = [one for one in transactions if not one.endswith("(Ongoing)")]
         if not ending or time.monotonic() > deadline:
-            return found
+            return transactions
         time.sleep(0.1)
 
 

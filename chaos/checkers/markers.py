@@ -77,8 +77,8 @@ def _agreement(last: int | None, at_last: int, sinks: int) -> str:
 
 def _last_with_branches(history: History) -> dict[str, int | None]:
     """The last epoch in which each sink of the log had branches; what is pruned stands in the oldest manifest."""
-    found: dict[str, int | None] = dict(history.markers)
+    epochs: dict[str, int | None] = dict(history.markers)
     for epoch in sorted(history.manifests):
         for sink, part in history.manifests[epoch].sinks.items():
-            found[sink] = epoch if part.branches else part.previous_epoch
-    return found
+            epochs[sink] = epoch if part.branches else part.previous_epoch
+    return epochs

@@ -50,10 +50,10 @@ def read_state(
 
 def join_operator(checkpoint: Path) -> int:
     """The number of the query's stream-stream join. Raises `LocalStackError` unless there is exactly one."""
-    found = [path.parts[-3] for path in (checkpoint / "state").glob(f"*/0/{JOIN_STORES[0]}")]
-    if len(found) != 1:
-        raise LocalStackError(f"the checkpoint {checkpoint} has {len(found)} stream-stream joins, expected one")
-    return int(found[0])
+    operators = [path.parts[-3] for path in (checkpoint / "state").glob(f"*/0/{JOIN_STORES[0]}")]
+    if len(operators) != 1:
+        raise LocalStackError(f"the checkpoint {checkpoint} has {len(operators)} stream-stream joins, expected one")
+    return int(operators[0])
 
 
 def as_format_v1(checkpoint: Path, kept: Path, operator: int, view: Path) -> None:
@@ -109,11 +109,11 @@ def _copy_snapshot(source: Path, target: Path) -> None:
 
 def _commits(kept: Path, present: Path) -> Mapping[int, dict[str, Any]]:
     """Spark's commit records by batch, as far back as there are any; each is a version line and a line of JSON."""
-    found = {}
+    commits = {}
     for path in [*kept.iterdir(), *present.iterdir()]:
         if path.name.isdigit():  # checksum files lie beside them
-            found[int(path.name)] = json.loads(path.read_text().split("\n", 1)[1])
-    return dict(sorted(found.items()))
+            commits[int(path.name)] = json.loads(path.read_text().split("\n", 1)[1])
+    return dict(sorted(commits.items()))
 
 
 def main(arguments: Sequence[str]) -> None:

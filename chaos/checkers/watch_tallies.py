@@ -53,8 +53,8 @@ class MongoTalliesReader(Reader):
                 retryReads=False,  # the next look is the next try
             )
         database, collection = self._names
-        found = self._client[database][collection].find({}, dict.fromkeys(self._amounts, 1))
-        self.seen.take(self.after_s, {one["_id"]: tuple(one[name] for name in self._amounts) for one in found})
+        documents = self._client[database][collection].find({}, dict.fromkeys(self._amounts, 1))
+        self.seen.take(self.after_s, {one["_id"]: tuple(one[name] for name in self._amounts) for one in documents})
         return True
 
     def is_away(self, error: Exception) -> bool:

@@ -61,7 +61,7 @@ class Search:
         self._goals: list[int] = []
         self._queue: deque[tuple[int, ExploredWorld]] = deque()
         self.coverage = Coverage()
-        self.found = Exploration()
+        self.exploration = Exploration()
 
     def run(self) -> Exploration:
         """Search until every state was seen, or until something is violated."""
@@ -81,20 +81,20 @@ class Search:
             if not self._queue:
                 self._check_liveness()
         except Violation as violation:
-            self.found.violated, self.found.what = violation.name, violation.what
-        found = self.found
-        found.states, found.goals = len(self._labels), len(self._goals)
-        found.rows_taken = sorted("/".join(row) for row in self.coverage.rows)
+            self.exploration.violated, self.exploration.what = violation.name, violation.what
+        exploration = self.exploration
+        exploration.states, exploration.goals = len(self._labels), len(self._goals)
+        exploration.rows_taken = sorted("/".join(row) for row in self.coverage.rows)
         if not self._queue:
-            found.rows_missed = sorted("/".join(row) for row in _rows() - self.coverage.rows)
-            found.crashes_missed = sorted("/".join(crash) for crash in _crashes() - self.coverage.crashes)
-        return found
+            exploration.rows_missed = sorted("/".join(row) for row in _rows() - self.coverage.rows)
+            exploration.crashes_missed = sorted("/".join(crash) for crash in _crashes() - self.coverage.crashes)
+        return exploration
 
     def _expand(self, number: int, world: ExploredWorld) -> None:
         can_go_on = False
         try:
             for move in moves(world, self.coverage):
-                self.found.moves += 1
+                self.exploration.moves += 1
                 to = self._seen(move.world, number, move.label)
                 can_go_on = can_go_on or not move.is_fault
                 if not move.is_fault:
@@ -103,7 +103,7 @@ class Search:
             if not can_go_on:
                 check_end(world)
         except Violation:
-            self.found.trace = list(self._way_to(number))
+            self.exploration.trace = list(self._way_to(number))
             raise
 
     def _seen(self, world: ExploredWorld, parent: int, label: str) -> int:
@@ -132,7 +132,7 @@ class Search:
                     reaching[origin] = changed = True
         stuck = reaching.find(0)
         if stuck >= 0:
-            self.found.trace = list(self._way_to(stuck))
+            self.exploration.trace = list(self._way_to(stuck))
             raise Violation("live", "no way leads from here to the end without another fault")
 
     def _way_to(self, number: int) -> Iterator[str]:

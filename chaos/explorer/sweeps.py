@@ -61,7 +61,7 @@ def _list(acting: Acting) -> Happened:
         return acting.says("finds a branch of a later term", Failed(error), sweeps_later=False)
     if not any(doomed):
         return _end(acting, "finds nothing to abort")
-    branches = tuple(tuple(branch_of(doubt.resource)[1] for doubt in found) for found in doomed)
+    branches = tuple(tuple(branch_of(doubt.resource)[1] for doubt in of_sink) for of_sink in doomed)
     return acting.goes_on("lists what is in doubt", acting.world, ("listed", *branches))
 
 

@@ -89,8 +89,8 @@ def is_overtaken(acting: Acting) -> bool:
     log, slot = acting.world.log, acting.actor.history.next_slot
     if slot > len(log):
         return False
-    found = log[slot - 1]
-    return isinstance(found, Record) and found.nonce != str(acting.actor.number)
+    held = log[slot - 1]
+    return isinstance(held, Record) and held.nonce != str(acting.actor.number)
 
 
 def put(acting: Acting) -> Iterator[Happened]:
@@ -135,10 +135,10 @@ def take_ownership(acting: Acting) -> Iterator[Happened]:
         yield from _own_alone(acting, owner)
         return
     for sink in left:
-        found = world.sinks[sink].owner
-        if not knows_owner(actor.history, found):
+        seen = world.sinks[sink].owner
+        if not knows_owner(actor.history, seen):
             if len(world.log) == actor.history.last_slot:
-                raise Violation("legal", f"sink {SINKS[sink]} has an owner that the log does not know: {found}")
+                raise Violation("legal", f"sink {SINKS[sink]} has an owner that the log does not know: {seen}")
             yield acting.says(f"finds another owner in sink {SINKS[sink]}", Superseded("explored"))
             continue
         owned = world.with_sink(sink, replace(world.sinks[sink], owner=owner))

@@ -35,17 +35,17 @@ class Whole:
     @property
     def states(self) -> int:
         """How many states were seen."""
-        return sum(found.states for _, found, _ in self.searches)
+        return sum(exploration.states for _, exploration, _ in self.searches)
 
     @property
     def violation(self) -> Exploration | None:
-        """The first search that found something violated."""
-        return next((found for _, found, _ in self.searches if found.violated is not None), None)
+        """The first search that has found something violated."""
+        return next((exploration for _, exploration, _ in self.searches if exploration.violated is not None), None)
 
     @property
     def missed(self) -> list[str]:
         """Rows of the transition table and crashes that no search has taken."""
-        parts = [{*found.rows_missed, *found.crashes_missed} for _, found, _ in self.searches]
+        parts = [{*exploration.rows_missed, *exploration.crashes_missed} for _, exploration, _ in self.searches]
         return sorted(set.intersection(*parts)) if parts else []
 
     @property
@@ -55,7 +55,7 @@ class Whole:
 
     def to_json(self) -> list[dict[str, Any]]:
         """One record per search."""
-        return [{**asdict(s), **found.to_json(), "seconds": round(t, 1)} for s, found, t in self.searches]
+        return [{**asdict(s), **exploration.to_json(), "seconds": round(t, 1)} for s, exploration, t in self.searches]
 
 
 def explore(scopes: Sequence[Scope] = WHOLE, report: Callable[[str], None] = lambda line: None) -> Whole:
@@ -63,10 +63,10 @@ def explore(scopes: Sequence[Scope] = WHOLE, report: Callable[[str], None] = lam
     whole = Whole()
     for scope in scopes:
         started = time.monotonic()
-        found = Search(faults=scope.faults, rivals=scope.rivals, renewals=scope.renewals).run()
+        exploration = Search(faults=scope.faults, rivals=scope.rivals, renewals=scope.renewals).run()
         seconds = time.monotonic() - started
-        whole.searches.append((scope, found, seconds))
-        report(f"{scope}: {found.states} states, {found.moves} moves, {seconds:.0f} s")
-        if found.violated is not None:
+        whole.searches.append((scope, exploration, seconds))
+        report(f"{scope}: {exploration.states} states, {exploration.moves} moves, {seconds:.0f} s")
+        if exploration.violated is not None:
             break
     return whole

@@ -212,5 +212,5 @@ def waits_in_vain(directory: Path) -> dict[int, str]:
 
 
 def _numbered(directory: Path, kind: str) -> dict[int, dict[str, Any]]:
-    found = sorted(directory.glob(f"{kind}-*.json"))
-    return {int(path.stem.removeprefix(f"{kind}-")): json.loads(path.read_text()) for path in found}
+    paths = sorted(directory.glob(f"{kind}-*.json"))
+    return {int(path.stem.removeprefix(f"{kind}-")): json.loads(path.read_text()) for path in paths}

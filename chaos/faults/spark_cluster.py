@@ -107,10 +107,10 @@ def executor_of(pid: int) -> psutil.Process:
 
 def _scala_version(home: Path) -> str:
     """What Spark's jars say: 2.13 in spark-core_2.13-4.0.5.jar."""
-    found = [match[1] for path in (home / "jars").iterdir() if (match := _CORE_JAR.fullmatch(path.name))]
-    if not found:
+    versions = [match[1] for path in (home / "jars").iterdir() if (match := _CORE_JAR.fullmatch(path.name))]
+    if not versions:
         raise LocalStackError(f"this PySpark has no spark-core jar in {home}", remedy="install pyspark from PyPI.")
-    return found[0]
+    return versions[0]
 
 
 def _spark_home() -> Path:

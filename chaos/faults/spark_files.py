@@ -30,7 +30,7 @@ def newest_changelogs(checkpoint: Path) -> list[Path]:
     for path in sorted((checkpoint / "state").rglob("*.changelog")):
         if match := _CHANGELOG.fullmatch(path.name):
             versions[path.parent][int(match[1] or match[2])].append(path)
-    return [path for found in versions.values() for path in found[max(found)]]
+    return [path for of_store in versions.values() for path in of_store[max(of_store)]]
 
 
 def take(paths: Iterable[Path], how: str) -> None:

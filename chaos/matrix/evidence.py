@@ -27,9 +27,9 @@ def check_made(faults: Sequence[StepFault], made: Made, in_vain: Mapping[int, st
             raise CaseFailedError(f"{planned.kind} at {planned.step}: its process waited in vain for {in_vain[number]}")
         places = {"step": planned.step, "epoch": planned.epoch, "sink": planned.sink}
         for name, wanted in places.items():
-            found = made[number][name]
-            if found is not None and wanted is not None and found != wanted:
-                raise CaseFailedError(f"{planned.kind} was made at {name} {found}, not at {name} {wanted}")
+            observed = made[number][name]
+            if observed is not None and wanted is not None and observed != wanted:
+                raise CaseFailedError(f"{planned.kind} was made at {name} {observed}, not at {name} {wanted}")
     for number in counted:
         if not made[number]["prepared"]:
             fault = made[number]

@@ -121,8 +121,8 @@ class Judge:
         return {key: (int(n), int(amount)) for key, n, amount in rows}
 
     def _in_mongo(self) -> dict[Hashable, tuple[int, int]]:
-        found = mongo_content.documents(self.pipeline.addresses.uri, self.pipeline.database, COLLECTION)
-        return {document["_id"]: (document["n"], document["amount"]) for document in found}
+        documents = mongo_content.documents(self.pipeline.addresses.uri, self.pipeline.database, COLLECTION)
+        return {document["_id"]: (document["n"], document["amount"]) for document in documents}
 
     def _seen(self) -> list[Check]:
         readers, branches = self.readers, self._branches(self._history())
@@ -140,12 +140,12 @@ class Judge:
         sent: dict[int, list[int]] = {}
         for row in self.fed:
             sent.setdefault(row.source, []).append(row.id)
-        found = {}
+        branches = {}
         for epoch, manifest in history.manifests.items():
             starts = kafka_offsets(manifest.barrier.start).get(self.pipeline.source, {})
             for partition, end in kafka_offsets(manifest.barrier.end).get(self.pipeline.source, {}).items():
-                found[epoch, partition] = sent[partition][starts.get(partition, 0) : end]
-        return {branch: ids for branch, ids in found.items() if ids}
+                branches[epoch, partition] = sent[partition][starts.get(partition, 0) : end]
+        return {branch: ids for branch, ids in branches.items() if ids}
 
     def _history(self) -> History:
         return Journal(LocalLog(self.pipeline.checkpoint / LOG_FOLDER)).open()

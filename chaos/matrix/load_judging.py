@@ -74,8 +74,8 @@ class LoadJudge(Judge):
             checks.append(self._same("rows in PostgreSQL", _in_postgres(at.dsn, self.count)))
         return checks
 
-    def _same(self, name: str, found: Iterable[Values]) -> Check:
-        lines = differences(self.formula, self.count, found)
+    def _same(self, name: str, rows: Iterable[Values]) -> Check:
+        lines = differences(self.formula, self.count, rows)
         if lines:
             return Check(name, False, f"{len(lines):,} differences", tuple(lines[:SHOWN]), {"rows": self.count})
         return Check(name, True, f"{self.count:,} rows, each exactly once", numbers={"rows": self.count})

@@ -109,5 +109,5 @@ def uncounted_line(directory: Path) -> str:
     return f"{more.total()} more runs that do not count ({kinds}): {_told(more)}"
 
 
-def _told(found: Counter[str]) -> str:
-    return f"{found[PASSED]} passed, {found[FAILED]} failed, {found[SKIPPED]} skipped"
+def _told(counted: Counter[str]) -> str:
+    return f"{counted[PASSED]} passed, {counted[FAILED]} failed, {counted[SKIPPED]} skipped"

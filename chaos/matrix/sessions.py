@@ -88,13 +88,13 @@ class WarmSession:
 
     def workers(self) -> list[psutil.Process]:
         """The Python workers of its tasks; the daemon that forks them is not one."""
-        found = []
+        workers = []
         for process in self.family():
             with suppress(psutil.NoSuchProcess):
                 parent = process.parent()
                 if parent is not None and WORKER_DAEMON in process.cmdline() and WORKER_DAEMON in parent.cmdline():
-                    found.append(process)
-        return found
+                    workers.append(process)
+        return workers
 
     def end_workers(self) -> None:
         """SIGKILL to every Python worker, stopped ones too: what they cache belongs to pipelines that are over."""

@@ -68,20 +68,20 @@ class Formula:
 
     def tallies(self, count: int) -> dict[str, tuple[int, int]]:
         """How many of the first `count` rows each key has, and the sum of their amounts."""
-        found: dict[str, tuple[int, int]] = {}
+        tallies: dict[str, tuple[int, int]] = {}
         for row in self.rows(0, count):
-            n, amount = found.get(row.key, (0, 0))
-            found[row.key] = (n + 1, amount + row.amount)
-        return found
+            n, amount = tallies.get(row.key, (0, 0))
+            tallies[row.key] = (n + 1, amount + row.amount)
+        return tallies
 
 
-def differences(formula: Formula, count: int, found: Iterable[tuple[int, str, int, int, int]]) -> list[str]:
-    """What distinguishes `found` (id, key, seq, source, amount) from the first `count` rows, each once; the first
+def differences(formula: Formula, count: int, rows: Iterable[tuple[int, str, int, int, int]]) -> list[str]:
+    """What distinguishes `rows` (id, key, seq, source, amount) from the first `count` rows, each once; the first
     few lines of it. Keeps one byte per row.
     """
     seen = bytearray(count)
     lines: list[str] = []
-    for values in found:
+    for values in rows:
         number = values[0]
         if not 0 <= number < count:
             lines.append(f"{number}: is there and should not be")

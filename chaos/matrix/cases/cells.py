@@ -113,34 +113,34 @@ def _of_sink(step: str) -> bool:
 
 def cells() -> list[Cell]:
     """Everything that is tried, in the table's order."""
-    found = []
+    tried = []
     for step, fault, field in _fields():
         letters = field.partition("-")[0]
         for letter in letters:
             name, core = letter.lower(), letter.isupper() or letter == "#"
             if letter in "*#":
-                found.append(Cell(step, fault, core=core))
+                tried.append(Cell(step, fault, core=core))
             elif _of_sink(step):
-                found.append(Cell(step, fault, sink=LETTERS[name], core=core))
+                tried.append(Cell(step, fault, sink=LETTERS[name], core=core))
             else:
-                found.append(Cell(step, fault, record=RECORDS[name], core=core))
-    return found
+                tried.append(Cell(step, fault, record=RECORDS[name], core=core))
+    return tried
 
 
 def blanks() -> list[Blank]:
     """Everything that is not tried."""
-    found = []
+    left_out = []
     for step, fault, field in _fields():
         letters, _, key = field.partition("-")
         if not _of_sink(step):
             if not letters:
-                found.append(Blank(step, fault, None, REASONS[key]))
+                left_out.append(Blank(step, fault, None, REASONS[key]))
             continue
         tried = {LETTERS[letter.lower()] for letter in letters.strip()}
         for sink in SINKS:
             if sink not in tried:
-                found.append(Blank(step, fault, sink, _reason(step, fault, sink, key, tried)))
-    return found
+                left_out.append(Blank(step, fault, sink, _reason(step, fault, sink, key, tried)))
+    return left_out
 
 
 def _reason(step: str, fault: str, sink: str, key: str, tried: set[str]) -> str:

@@ -123,11 +123,11 @@ class FsyncRun(HeldRun):
 
 def open_file_in(pid: int, directory: Path) -> Path:
     """The file directly in `directory` that a process has open. Raises `CaseFailedError` unless it is one."""
-    found: set[Path] = set()
+    opened: set[Path] = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(OSError):
-            found.add(descriptor.readlink())
-    inside = [path for path in found if path.parent == directory]
+            opened.add(descriptor.readlink())
+    inside = [path for path in opened if path.parent == directory]
     if len(inside) != 1:
         raise CaseFailedError(f"process {pid} has {len(inside)} files open in {directory}")
     return inside[0]

@@ -21,8 +21,8 @@ SUITES: Mapping[str, str] = {
 
 def _cases(suite: str) -> Sequence[Case]:
     module, _, name = SUITES[suite].partition(":")
-    found: Sequence[Case] = getattr(import_module(f"tpc.chaos.matrix.cases.{module}"), name)()
-    return found
+    cases: Sequence[Case] = getattr(import_module(f"tpc.chaos.matrix.cases.{module}"), name)()
+    return cases
 
 
 def chosen_cases(only: str | None, suites: Iterable[str], seed: int) -> list[Case]:
@@ -35,10 +35,10 @@ def chosen_cases(only: str | None, suites: Iterable[str], seed: int) -> list[Cas
         raise ConfigurationError(f"there is no suite {sorted(unknown)}", remedy=f"use some of {', '.join(SUITES)}.")
     known = [case for suite in wanted for case in _cases(suite)]
     if only == "core":
-        found = [case for case in known if case.core]
+        chosen = [case for case in known if case.core]
     else:
-        found = [case for case in known if case.name == only] or [c for c in known if only is None or only in c.name]
-    if not found:
+        chosen = [case for case in known if case.name == only] or [c for c in known if only is None or only in c.name]
+    if not chosen:
         raise ConfigurationError(f"no case of {', '.join(wanted)} has {only!r} in its name")
-    random.Random(seed).shuffle(found)
-    return found
+    random.Random(seed).shuffle(chosen)
+    return chosen

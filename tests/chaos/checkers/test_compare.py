@@ -24,7 +24,7 @@ def test_equal_multisets_pass_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "difference"),
+    ("actual", "difference"),
     [
         (ROWS[:2], "c: missing"),
         ([*ROWS, ("a", 1)], "a: 1 too many"),
@@ -33,8 +33,8 @@ def test_equal_multisets_pass_in_any_order() -> None:
         ([*ROWS[:2], ("c", 0)], "c: 0 instead of None"),
     ],
 )
-def test_a_difference_between_multisets_is_named_by_key(found: list[tuple[str, int | None]], difference: str) -> None:
-    check = multisets_equal("rows", ROWS, found)
+def test_a_difference_between_multisets_is_named_by_key(actual: list[tuple[str, int | None]], difference: str) -> None:
+    check = multisets_equal("rows", ROWS, actual)
     assert not check.passed
     assert check.differences == (difference,)
 
@@ -50,15 +50,15 @@ def test_only_the_first_differences_are_named_in_the_order_of_the_keys() -> None
 
 
 @pytest.mark.parametrize(
-    ("found", "difference"),
+    ("actual", "difference"),
     [
         ({"EWR": (10, 5)}, "JFK: missing"),
         ({"EWR": (10, 5), "JFK": (3, 1), "LGA": (1, 0)}, "LGA: is there and should not be"),
         ({"EWR": (10, 5), "JFK": (4, 1)}, "JFK: (4, 1) instead of (3, 1)"),
     ],
 )
-def test_a_tally_off_by_one_is_named(found: dict[str, tuple[int, int]], difference: str) -> None:
-    check = tallies_equal("tallies", {"EWR": (10, 5), "JFK": (3, 1)}, found)
+def test_a_tally_off_by_one_is_named(actual: dict[str, tuple[int, int]], difference: str) -> None:
+    check = tallies_equal("tallies", {"EWR": (10, 5), "JFK": (3, 1)}, actual)
     assert not check.passed
     assert check.differences == (difference,)
 

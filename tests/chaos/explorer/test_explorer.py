@@ -24,8 +24,8 @@ from tpc.states import Phase, State
 
 def test_every_interleaving_of_the_quick_scopes_keeps_every_invariant() -> None:
     whole = explore(QUICK)
-    found = whole.violation
-    assert found is None, "\n".join([found.what, *found.trace])
+    violating = whole.violation
+    assert violating is None, "\n".join([violating.what, *violating.trace])
     assert whole.missed == ["Warn/before"]  # takes a rival beside two faults
     assert whole.states > 100_000
 
@@ -37,8 +37,8 @@ def test_the_same_search_sees_the_same_states() -> None:
 
 
 def test_without_a_fault_the_two_epochs_are_completed_on_one_way_only() -> None:
-    found = Search(faults=0, rivals=0).run()
-    assert (found.violated, found.goals) == (None, 1)
+    exploration = Search(faults=0, rivals=0).run()
+    assert (exploration.violated, exploration.goals) == (None, 1)
 
 
 def test_states_that_differ_only_in_the_names_of_sinks_are_one() -> None:
@@ -49,10 +49,10 @@ def test_states_that_differ_only_in_the_names_of_sinks_are_one() -> None:
 
 
 def test_a_search_that_leaves_rows_or_crashes_out_does_not_hold() -> None:
-    found = Search(faults=0, rivals=0).run()
-    assert "FINISHING/Failed" in found.rows_missed
-    assert "Commit/before" in found.crashes_missed
-    assert not found.holds
+    exploration = Search(faults=0, rivals=0).run()
+    assert "FINISHING/Failed" in exploration.rows_missed
+    assert "Commit/before" in exploration.crashes_missed
+    assert not exploration.holds
 
 
 def test_what_one_search_leaves_out_another_may_have_taken() -> None:
@@ -85,9 +85,9 @@ def test_a_commit_before_the_intent_is_found_with_the_shortest_way_to_it(
 ) -> None:
     decided = TRANSITIONS[Phase.DECIDING, Stored]
     broken_row(Phase.VERIFYING, Verified, lambda state, event: decided(state, Stored()))
-    found = Search(faults=0, rivals=0).run()
-    assert found.violated == "intent-first"
-    assert found.trace[-1].endswith("every branch is alive")
+    exploration = Search(faults=0, rivals=0).run()
+    assert exploration.violated == "intent-first"
+    assert exploration.trace[-1].endswith("every branch is alive")
 
 
 def test_an_end_without_its_epochs_is_no_end(broken_row: Callable[[Phase, type, Row], None]) -> None:
@@ -107,8 +107,8 @@ def test_an_event_without_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 def at_goal() -> ExploredWorld:
     """The end of the way without faults."""
     world = started(ExploredWorld(faults=0, rivals=0, renewals=0))
-    while found := list(moves(world, Coverage())):
-        world = found[0].world
+    while next_moves := list(moves(world, Coverage())):
+        world = next_moves[0].world
     return world
 
 

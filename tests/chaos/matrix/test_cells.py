@@ -25,16 +25,16 @@ def test_no_case_is_there_twice() -> None:
 
 
 def test_every_step_has_a_cell_or_a_blank_for_every_fault() -> None:
-    found = {(cell.step, cell.fault) for cell in cells()} | {(blank.step, blank.fault) for blank in blanks()}
-    assert found == set(product(failpoints.STEPS, COLUMNS))
+    places = {(cell.step, cell.fault) for cell in cells()} | {(blank.step, blank.fault) for blank in blanks()}
+    assert places == set(product(failpoints.STEPS, COLUMNS))
     assert FOREIGN_ERROR not in COLUMNS
 
 
 def test_every_sink_has_a_cell_or_a_blank_at_every_step_of_a_sink() -> None:
     steps = [step for step in failpoints.STEPS if step.startswith(("pass.", "sink."))]
-    found = [(cell.step, cell.fault, cell.sink) for cell in cells()]
-    found += [(blank.step, blank.fault, blank.sink) for blank in blanks()]
-    assert Counter(place for place in found if place[0] in steps) == Counter(product(steps, COLUMNS, SINKS))
+    places = [(cell.step, cell.fault, cell.sink) for cell in cells()]
+    places += [(blank.step, blank.fault, blank.sink) for blank in blanks()]
+    assert Counter(place for place in places if place[0] in steps) == Counter(product(steps, COLUMNS, SINKS))
 
 
 def test_every_blank_has_a_reason() -> None:
@@ -80,8 +80,8 @@ def test_the_second_fault_of_a_pair_strikes_the_recovery_before_everything_is_co
 
 
 def test_a_case_can_be_asked_for_alone_by_its_name() -> None:
-    found = suites.chosen_cases("sink.commit/kill/kafka", SUITES, seed=1)
-    assert [case.name for case in found] == ["sink.commit/kill/kafka"]
+    chosen = suites.chosen_cases("sink.commit/kill/kafka", SUITES, seed=1)
+    assert [case.name for case in chosen] == ["sink.commit/kill/kafka"]
 
 
 def test_the_order_of_the_cases_follows_from_the_seed() -> None:

@@ -55,8 +55,8 @@ def test_the_last_line_is_of_cases_and_a_failure_that_does_not_count_fails_the_r
             records.add(CaseRecord("a case", "disk", "epoch.planned", "kill", None, 1, counts=counts, outcome=outcome))
 
     monkeypatch.setattr(command, "_run", runs)
-    found, said = run(tmp_path, "pairs")
-    assert found == code
+    exit_code, said = run(tmp_path, "pairs")
+    assert exit_code == code
     before, last = said.splitlines()[-2:]
     assert last == "1 cases, 1 passed, 0 failed, 0 skipped"
     assert before.startswith("1 more runs that do not count")

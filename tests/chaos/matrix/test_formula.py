@@ -28,7 +28,7 @@ def test_a_key_stays_in_one_partition_and_its_sequence_goes_up_by_one() -> None:
     for row in rows:
         sequences[row.key].append(row.seq)
     assert len(sequences) == 3 * PARTITIONS
-    assert all(found == list(range(len(found))) for found in sequences.values())
+    assert all(sequence == list(range(len(sequence))) for sequence in sequences.values())
     assert len({(row.key, row.source) for row in rows}) == len(sequences)
 
 
@@ -43,7 +43,7 @@ def test_the_same_rows_in_any_order_do_not_differ() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("rows", "said"),
     [
         (ALL[1:], "1 rows are missing, the first is 0"),
         ([*ALL, ALL[7]], "7: more than once"),
@@ -52,7 +52,7 @@ def test_the_same_rows_in_any_order_do_not_differ() -> None:
         ([*ALL[:-1], (59, "K00", 0, 0, 0)], "59: (59, 'K00', 0, 0, 0) instead of"),
     ],
 )
-def test_a_difference_is_named(found: list[Values], said: str) -> None:
-    lines = differences(FORMULA, COUNT, found)
+def test_a_difference_is_named(rows: list[Values], said: str) -> None:
+    lines = differences(FORMULA, COUNT, rows)
     assert len(lines) == 1
     assert lines[0].startswith(said)

@@ -17,8 +17,8 @@ def test_a_bench_that_cannot_be_had_ends_the_run_with_its_reason_and_leaves_no_w
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    found: list[CaseRecord] = []
+    records: list[CaseRecord] = []
     with pytest.raises(LocalStackError, match="Java"):
-        run_cases(matrix()[:2], tmp_path / "run", 1, workers=2, on_case=found.append)
-    assert not found
+        run_cases(matrix()[:2], tmp_path / "run", 1, workers=2, on_case=records.append)
+    assert not records
     assert not multiprocessing.active_children()
