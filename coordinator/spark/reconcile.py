@@ -8,7 +8,7 @@ file cannot explain stops the pipeline before anything is touched.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint, is_whole_plan, source_offsets
 from tpc.coordinator.spark.state import check_state
@@ -29,24 +29,28 @@ def reconcile(
 ) -> None:
     """Bring Spark's log up to the intent log, before the query starts.
 
-    `run_one_batch` starts the query for exactly one batch and waits for it. `still_leading` raises when the log has
-    gone on without this coordinator; it is asked before each of Spark's files is moved, since they are the new one's
-    then. Nothing fences these files: a process that stands still between the two may move one nevertheless, and the
-    next start says that Spark's log is not what was decided. Raises `HistoryMismatchError`.
+    Everything is looked at before anything is changed: a start that is refused has touched none of Spark's plans and
+    commits. `run_one_batch` starts the query for exactly one batch and waits for it. `still_leading` raises when the
+    log has gone on without this coordinator; it is asked before each of Spark's files is moved, since they are the new
+    one's then. Nothing fences these files: a process that stands still between the two may move one nevertheless, and
+    the next start says that Spark's log is not what was decided. Raises `HistoryMismatchError`.
     """
     check_identity(history, spark)
-    _mend_torn_plans(history, spark, still_leading)
+    torn = _torn_plans(history, spark)
     last = history.last_intent
     commits = spark.batches("commits")
     if last is None:
         if commits:
             raise _unknown_commits(commits[-1], None)
+        _mend_plans(history, spark, torn, still_leading)
         return
     if commits and commits[-1] > last:
         raise _unknown_commits(commits[-1], last)
-    check_offsets(history, spark)
+    _check_offsets(history, spark, torn)
     committed = _last_usable_commit(history, spark, commits)
     check_state(history, spark, committed)
+    _check_known_since(history, committed, last)
+    _mend_plans(history, spark, torn, still_leading)
     if committed == last:
         restore_offsets(history, spark, last)
         return
@@ -73,33 +77,41 @@ def check_identity(history: History, spark: SparkLog) -> None:
         )
 
 
-def check_offsets(history: History, spark: SparkLog) -> None:
-    """Every `offsets/N` of a decided epoch must be what its manifest says, byte by byte."""
+def _check_offsets(history: History, spark: SparkLog, torn: Collection[int]) -> None:
+    """Every `offsets/N` of a decided epoch must be what its manifest says, byte by byte, unless it is `torn`."""
     for epoch, manifest in history.manifests.items():
         text = spark.read("offsets", epoch)
-        if text is not None:
+        if text is not None and epoch not in torn:
             check_decided(manifest, text)
 
 
-def _mend_torn_plans(history: History, spark: SparkLog, still_leading: Callable[[], None]) -> None:
-    """Spark does not start on an `offsets/N` that a power cut has left empty or without its end.
-
-    A decided one is written back from the intent log; one that is only a plan goes, and Spark plans the batch anew.
-    """
+def _torn_plans(history: History, spark: SparkLog) -> list[int]:
+    """The batches whose `offsets/N` a power cut has left empty or without its end: Spark does not start on them."""
+    torn = []
     for batch in spark.batches("offsets"):
         text, manifest = (spark.read("offsets", batch) or "").rstrip("\0").strip(), history.manifests.get(batch)
         if manifest is not None:
-            decided = manifest.barrier.offsets_file
-            if decided.strip().startswith(text) and decided.strip() != text:
-                still_leading()
-                logger.warning("Spark's offsets/%d is torn: written back from the intent log", batch)
-                spark.restore("offsets", batch, decided)
+            decided = manifest.barrier.offsets_file.strip()
+            if decided.startswith(text) and decided != text:
+                torn.append(batch)
         elif batch > (-1 if history.last_intent is None else history.last_intent):
             before = history.manifests.get(batch - 1)
             if not is_whole_plan(text, 0 if before is None else len(before.barrier.end)):
-                still_leading()
-                logger.warning("Spark's offsets/%d is torn and was not decided: moved aside, to be planned anew", batch)
-                spark.move_aside("offsets", batch)
+                torn.append(batch)
+    return torn
+
+
+def _mend_plans(history: History, spark: SparkLog, torn: Iterable[int], still_leading: Callable[[], None]) -> None:
+    """A decided plan is written back from the intent log; one that is only a plan goes, and Spark plans it anew."""
+    for batch in torn:
+        manifest = history.manifests.get(batch)
+        still_leading()
+        if manifest is not None:
+            logger.warning("Spark's offsets/%d is torn: written back from the intent log", batch)
+            spark.restore("offsets", batch, manifest.barrier.offsets_file)
+        else:
+            logger.warning("Spark's offsets/%d is torn and was not decided: moved aside, to be planned anew", batch)
+            spark.move_aside("offsets", batch)
 
 
 def check_decided(manifest: Manifest, text: str) -> None:
@@ -163,6 +175,17 @@ def _last_usable_commit(history: History, spark: SparkLog, commits: list[int]) -
     return usable
 
 
+def _check_known_since(history: History, committed: int, last: int) -> None:
+    """Where Spark has to run more than the last decided batch again, the log must hold all of them."""
+    missing = [epoch for epoch in range(committed + 1, last + 1) if epoch not in history.manifests]
+    if missing and committed < last - 1:
+        raise HistoryMismatchError(
+            f"Spark has lost its commits after batch {committed}; the log no longer holds epoch {missing[0]}",
+            epoch=missing[0],
+            remedy=_RESTORE,
+        )
+
+
 def restore_offsets(history: History, spark: SparkLog, epoch: int) -> None:
     """Write `offsets/N` of a decided epoch back when Spark has lost it, and its predecessor's."""
     for batch in (epoch - 1, epoch):
@@ -193,13 +216,6 @@ def _catch_up(
     still_leading: Callable[[], None],
 ) -> None:
     """Spark's commits lie more than one batch behind: let it run the decided batches again, one at a time."""
-    missing = [epoch for epoch in range(committed + 1, last + 1) if epoch not in history.manifests]
-    if missing:
-        raise HistoryMismatchError(
-            f"Spark has lost its commits after batch {committed}; the log no longer holds epoch {missing[0]}",
-            epoch=missing[0],
-            remedy=_RESTORE,
-        )
     logger.warning("Spark's log ends at batch %d, epoch %d is decided: catching up", committed, last)
     _move_aside(spark, "offsets", committed, still_leading)
     for epoch in range(committed + 1, last + 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class Checkpoint:
             made.append(replace(plain, barrier=barrier))
             self.write("offsets", epoch, self.offsets_text(epoch))
             self.write("commits", epoch, self.commit_text(epoch, "first"))
+        self.made = made
         self.history = self.history_of(made)
 
     @staticmethod
@@ -188,3 +189,41 @@ def test_a_coordinator_that_no_longer_leads_mends_no_plan(tmp_path: Path) -> Non
     with pytest.raises(FencedError):
         reconcile(checkpoint.history, checkpoint.spark, checkpoint.run_one_batch, fenced)
     assert [checkpoint.spark.read("offsets", batch) for batch in (1, 2)] == ["", ""]
+
+
+def cut_back(checkpoint: Checkpoint) -> None:
+    """The intent log was put back to a moment before its last epoch."""
+    checkpoint.history = checkpoint.history_of(checkpoint.made[:-1])
+
+
+def empty(checkpoint: Checkpoint) -> None:
+    checkpoint.history = begun()
+
+
+def another_plan(checkpoint: Checkpoint) -> None:
+    checkpoint.write("offsets", 3, checkpoint.offsets_text(7))
+
+
+def pruned_too_far(checkpoint: Checkpoint) -> None:
+    """Spark has to run again what the log no longer holds."""
+    checkpoint.history = checkpoint.history_of(checkpoint.made[3:])
+    checkpoint.lose("commits", 2, 3, 4)
+
+
+@pytest.mark.parametrize("contradict", [cut_back, empty, another_plan, pruned_too_far])
+def test_a_refused_start_has_touched_none_of_spark_s_plans_and_commits(
+    tmp_path: Path, contradict: Callable[[Checkpoint], None]
+) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=4, stateful=False)
+    checkpoint.write("offsets", 4, "")  # torn, decided, and to be written back
+    checkpoint.write("offsets", 5, "v1\n")  # torn, not decided, and to be moved aside
+    contradict(checkpoint)
+    before = files(tmp_path)
+    with pytest.raises(HistoryMismatchError):
+        checkpoint.reconcile()
+    assert files(tmp_path) == before
+
+
+def files(root: Path) -> dict[Path, str]:
+    """Spark's plans and commits, and what was moved aside."""
+    return {path: path.read_text() for path in root.rglob("*") if path.is_file() and path.name != "metadata"}
