@@ -68,13 +68,16 @@ class Driver:
         coordinator = self.coordinator
         self.process.runs_query = True
         coordinator.take_over({})
+        self.process.evidence.got_on()
         self.place.spark.leader = max(self.place.spark.leader, self.process.number)
         self.world.tell(f"leads as generation {self._generation()}")
         coordinator.reconcile(self._run_one_batch)
+        self.process.evidence.got_on()
         query = SimulatedQuery(self.place.spark, self._run_epoch)
         quiet = 0
         while quiet < _QUIET_ROUNDS:
             quiet = 0 if query.run_batch() else quiet + 1
+            self.process.evidence.got_on()
             self._rest(least_s=QUIET_S if quiet else 0.0)
             coordinator.engine.upkeep()
         coordinator.close()

@@ -49,6 +49,15 @@ class LogDisk:
         kept = self.world.random.randrange(max(1, len(data)))
         self.content[slot] = bytes(kept) if self.world.random.random() < 0.5 else data[:kept]
 
+    def is_damaged(self, slot: int) -> bool:
+        """Whether a record that counts, since none voids it, is not what was put."""
+        return slot in self.ledger.bodies and self.content[slot] != self.originals.get(slot, self.content[slot])
+
+    @property
+    def end(self) -> int:
+        """The highest slot."""
+        return max(self.content, default=0)
+
     def restore(self) -> None:
         """An operator copies the damaged slots from a mirror."""
         for slot, data in self.originals.items():
@@ -66,7 +75,7 @@ class LogDisk:
                 self.lose(slot)
         self.ledger.on_durable(self.unsynced)
         self.unsynced.clear()
-        newest = max(self.content, default=0)
+        newest = self.end
         kind = self.ledger.bodies.get(newest, ("", {}))[0]
         if kind and world.strikes(Fault.LOG_DAMAGED, f"slot {newest}, {kind}"):
             self.damage(newest, mirrored=True)
@@ -134,6 +143,11 @@ class SimulatedLog(Log):
 
     def read(self, slot: int) -> bytes:
         """See `Log.read`."""
+        process, damaged = self.world.acting, self.disk.is_damaged(slot)
+        if process is not None:  # None: an operator's command
+            process.evidence.read_slot(slot, damaged=damaged, end_of_log=self.disk.end)
+        if damaged:
+            self.world.tell(f"log: slot {slot} is damaged")
         return self.disk.content[slot]
 
     def delete(self, slots: Sequence[int]) -> None:

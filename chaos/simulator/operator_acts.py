@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from tpc.chaos.simulator.driver import Place
+from tpc.chaos.simulator.evidence import Evidence
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import SimulatedLog
@@ -37,10 +38,10 @@ class Operator:
         self.world = place.world
         self.ledger = ledger
 
-    def deals_with(self, error: Exception, *, overlapped: bool) -> bool:
+    def deals_with(self, error: Exception, evidence: Evidence, *, overlapped: bool) -> bool:
         """Do what `error` asks for; False when nothing that has happened explains the error.
 
-        `overlapped`: another process has lived beside the one that ended.
+        `evidence`: what the process that ended had met; `overlapped`: another one has lived beside it.
         """
         if isinstance(error, ParkedError | UnknownOutcomeError):
             self._decide(error)
@@ -48,23 +49,25 @@ class Operator:
         if isinstance(error, DeterminismError):
             return self._accept_state(error)
         if isinstance(error, CorruptionError):
-            return self._mend()
+            if not evidence.explains_an_alarm(self.place.log.end):
+                return False
+            self._mend()
+            return True
         if isinstance(error, ConcurrentQueriesError | FencedError):
             return overlapped
         return isinstance(error, _RESTART_IS_ENOUGH)
 
-    def _mend(self) -> bool:
-        """The disk had lied, or a fenced process has written into Spark's log: a backup is put back."""
+    def _mend(self) -> None:
+        """The disk had lied, or a fenced process has written into Spark's log: a backup is put back, once."""
         log, spark = self.place.log, self.place.spark
         if spark.trampled:
             self.world.tell("operator: puts back Spark's log, which a fenced process has changed")
             spark.put_back()
-            return True
-        if not any(slot in self.ledger.bodies for slot in log.originals):
-            return False  # nothing is damaged, or it is voided
-        self.world.tell("operator: restores the damaged records from the mirror")
-        log.restore()
-        return True
+        elif any(slot in self.ledger.bodies for slot in log.originals):
+            self.world.tell("operator: restores the damaged records from the mirror")
+            log.restore()
+        else:
+            self.world.tell("operator: what it has met is put back since, so a restart is enough")
 
     def _decide(self, error: TpcError) -> None:
         """An epoch is parked or cannot be told: remove the cause, or record a decision."""

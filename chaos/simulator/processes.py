@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from tpc.chaos.simulator.evidence import Evidence
 from tpc.chaos.simulator.world import Halted, Killed, World
 
 _SWITCHES = 0.3
@@ -35,6 +36,7 @@ class Process:
         self.error: Exception | None = None
         """What it ended with, if not of its own accord."""
         self.was_killed = False
+        self.evidence = Evidence()
         self.idle = False
         self._doomed = False
         self._body = body

@@ -67,6 +67,11 @@ class SparkDisk:
             else:
                 files[kind, batch] = text
 
+    def looked_at(self) -> None:
+        """The process whose turn it is looks at the files."""
+        if self.world.acting is not None:
+            self.world.acting.evidence.looked_at_spark(trampled=self.trampled)
+
     def put_back(self) -> None:
         """An operator restores the files from the leader's backup."""
         self.files, self.trampled = dict(self.backup), False
@@ -135,10 +140,12 @@ class SimulatedSparkLog(SparkLog):
     def batches(self, kind: str) -> list[int]:
         """See `SparkLog.batches`."""
         self.disk.world.call("spark.list")
+        self.disk.looked_at()
         return sorted(batch for k, batch in self.disk.files if k == kind)
 
     def read(self, kind: str, batch: int) -> str | None:
         """See `SparkLog.read`."""
+        self.disk.looked_at()
         return self.disk.files.get((kind, batch))
 
     def make_durable(self, epoch: int) -> None:
@@ -179,6 +186,7 @@ class SimulatedQuery:
 
     def _populate(self) -> None:
         """Where to go on, as `populateStartOffsets` finds it."""
+        self.disk.looked_at()
         latest = self.disk.newest("offsets")
         if latest is None:
             return

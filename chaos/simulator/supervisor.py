@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tpc.chaos.simulator.driver import QUIET_S, Driver, Place
+from tpc.chaos.simulator.evidence import Evidence
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.operator_acts import Operator
@@ -123,12 +124,12 @@ class Supervisor:
         self._failures = 0 if self.finished else self._failures + 1
         self.world.now_s += min(60.0, 0.5 * 2.0**self._failures)
         if error is not None:
-            self._deal_with(error)
+            self._deal_with(error, process.evidence)
 
-    def _deal_with(self, error: Exception) -> None:
+    def _deal_with(self, error: Exception, evidence: Evidence) -> None:
         """An error that nothing explains is a violation."""
         try:
-            explained = self.operator.deals_with(error, overlapped=self.overlapped)
+            explained = self.operator.deals_with(error, evidence, overlapped=self.overlapped)
         except Killed:
             self.cut_power()
             return
