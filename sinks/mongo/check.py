@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -26,7 +27,11 @@ logger = logging.getLogger(__name__)
 
 COMMUTATIVE = (MergeHow.ADD, MergeHow.MIN, MergeHow.MAX)
 PROBE = "tpc-check"
-UNAUTHORIZED, AUTHENTICATION_FAILED = 13, 18
+UNAUTHORIZED, AUTHENTICATION_FAILED, NAMESPACE_EXISTS = 13, 18, 48
+
+
+_making_collections = threading.Lock()
+"""The sinks of a pipeline are checked side by side; mongo-java-server breaks a collection that two make at once."""
 
 
 def check(sink: MongoSink, client: Client, context: CheckContext) -> None:
@@ -164,15 +169,19 @@ def _check_peer(sink: MongoSink, peer: MongoSink) -> None:
 
 def _make_collections(sink: MongoSink, database: DocumentDatabase) -> None:
     """Before 4.4 a transaction cannot make a collection."""
-    from pymongo.errors import CollectionInvalid
+    from pymongo.errors import CollectionInvalid, OperationFailure
 
-    there = set(database.list_collection_names())
-    for name in (OUTBOX, MARKERS, OWNERS, sink.collection):
-        if name not in there:
-            try:
-                database.create_collection(name)
-            except CollectionInvalid:
-                logger.debug("collection %s was made by somebody else meanwhile", name)
+    with _making_collections:
+        there = set(database.list_collection_names())
+        for name in (OUTBOX, MARKERS, OWNERS, sink.collection):
+            if name not in there:
+                try:
+                    database.create_collection(name)
+                except (CollectionInvalid, OperationFailure) as error:
+                    # PyMongo looks first and raises the one; the server answers the second of two who have looked.
+                    if isinstance(error, OperationFailure) and error.code != NAMESPACE_EXISTS:
+                        raise
+                    logger.debug("collection %s was made by somebody else meanwhile", name)
 
 
 def _try_to_write(sink: MongoSink, database: DocumentDatabase) -> None:

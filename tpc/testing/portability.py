@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from pathlib import Path
 
 from tpc.errors import TpcError
-from tpc.sink import Committable
-from tpc.testing.bench import Bench
+from tpc.handles import PipelineId
+from tpc.sink import CheckContext, Committable
+from tpc.testing.bench import PARTITIONS, Bench
+from tpc.testing.deadlines import at_once
 from tpc.testing.faults import FaultTests
 from tpc.testing.hooks import OPTIONAL
 from tpc.testing.kit_tests import KitTests
@@ -15,6 +19,9 @@ from tpc.testing.requirements import Clause, no_error, require
 
 COMMITTABLE_BYTES = 1_000
 """A committable's JSON stands in the intent of every epoch; 'a few hundred bytes', says the contract."""
+
+AT_ONCE = 6
+"""How many sinks of one kind a pipeline may have in this kit's eyes; their checks run side by side."""
 
 
 class PortabilityTests(KitTests):
@@ -96,6 +103,22 @@ class PortabilityTests(KitTests):
             bench.fresh_committer().check(bench.context())
         bench.require_visible(branch, after="another `check`", clause=Clause.CHECK, to_do=to_do)
         require(later.resource in bench.listed(), "`check` removed a prepared branch.", Clause.CHECK, to_do)
+
+    def test_sinks_checked_at_one_moment_on_a_fresh_target_are_all_taken(self, tmp_path: Path) -> None:
+        pipeline = PipelineId(self.pipeline_name)
+        context = CheckContext(pipeline, self.schema, PARTITIONS)
+        committers = [self.make_sink(tmp_path, f"s{number}").committer(pipeline) for number in range(AT_ONCE)]
+        answers = at_once([partial(committer.check, context) for committer in committers], self.deadline_s)
+        for committer in committers:
+            committer.close()
+        refusals = [answer for answer in answers if isinstance(answer, Exception)]
+        require(
+            not refusals,
+            f"Of {AT_ONCE} sinks that were checked at one moment on a fresh target, {len(refusals)} were refused; "
+            f"the first said: {refusals[:1]}",
+            Clause.CHECK,
+            "take it well when somebody else has made the sink's own tables or directories a moment before.",
+        )
 
     def test_a_committer_is_used_again_after_close(self, bench: Bench) -> None:
         branch = bench.prepare()

@@ -18,8 +18,7 @@ from tests.support.postgres_database import PostgresDatabase
 from tpc.errors import ConfigurationError
 from tpc.sink import Sink
 from tpc.sinks.postgres import check as postgres_check
-from tpc.sinks.postgres import markers
-from tpc.sinks.postgres import setup as postgres_setup
+from tpc.sinks.postgres import markers, own_tables
 from tpc.sinks.postgres.sink import PostgresSink
 
 pytestmark = pytest.mark.stack
@@ -288,7 +287,7 @@ def test_a_check_waits_for_another_that_is_making_the_table(postgres: PostgresDa
     sink = on(postgres, lock_timeout_s=20)
     with postgres.connect() as other, ThreadPoolExecutor(1) as pool:
         with other.transaction():
-            other.execute("SELECT pg_advisory_xact_lock(%s)", [postgres_setup.ONE_AT_A_TIME])
+            other.execute("SELECT pg_advisory_xact_lock(%s)", [own_tables.ONE_AT_A_TIME])
             other.execute(markers.create_markers(sink))
             check = pool.submit(sink.committer(JOB).check, context(ONE.schema))
             deadline = time.monotonic() + 10

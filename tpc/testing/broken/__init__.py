@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tpc.testing.broken import aborts, commits, faults, listings, owners, prepares
+from tpc.testing.broken import aborts, checks, commits, faults, listings, owners, prepares
 from tpc.testing.directory_sink import DirectorySink
 
 
@@ -102,6 +102,7 @@ BROKEN: Mapping[type[DirectorySink], Rejection] = {
         ),
     ),
     owners.OwnerComparedThenSet: Rejection("test_of_many_coordinators_at_one_moment_one_takes_ownership"),
+    checks.LooksThenMakes: Rejection("test_sinks_checked_at_one_moment_on_a_fresh_target_are_all_taken"),
     faults.CommitRaises: Rejection(
         "test_a_commit_in_an_outage_is_unknown_and_succeeds_after_it", (*COMMITS_IN_AN_OUTAGE,)
     ),
