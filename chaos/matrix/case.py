@@ -17,6 +17,10 @@ LAST_TASK = 1
 """The task whose steps are hit; the other one has prepared its branches by then."""
 
 
+class CaseFailedError(Exception):
+    """Why a case has failed, in words."""
+
+
 @dataclass(frozen=True)
 class Case:
     """What is done to one pipeline; its subclasses know how. `counts`: a branch must be prepared when a fault strikes.

@@ -11,20 +11,18 @@ import shutil
 import time
 import zlib
 from contextlib import AbstractContextManager, suppress
-from functools import partial
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.checkers.recovery import recovery_bounded
 from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL_DRIVER, ZOMBIE
 from tpc.chaos.matrix.bench import Bench
-from tpc.chaos.matrix.case import Case
-from tpc.chaos.matrix.drivers import CaseFailedError, Drivers
-from tpc.chaos.matrix.evidence import check_made, observed_epoch, went_on
+from tpc.chaos.matrix.case import Case, CaseFailedError
+from tpc.chaos.matrix.drivers import Drivers
+from tpc.chaos.matrix.evidence import Evidence
 from tpc.chaos.matrix.judging import Judge, Readers
+from tpc.chaos.matrix.lost_replies import LostReplies
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
 from tpc.chaos.matrix.records import CaseRecord
-from tpc.chaos.proxy import Action, Fired, Rule
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 from tpc.chaos.running.owned_processes import read_from
 
@@ -61,7 +59,7 @@ class CaseRun:
             counts=case.counts,
         )
         self.drivers = Drivers(self.pipeline, bench.sessions, self.record, doctor=doctor)
-        self._rules: dict[int, tuple[str, Rule]] = {}
+        self.lost_replies = LostReplies(self.directory, bench.proxies, self.pipeline.name)
 
     # The whole -------------------------------------------------------------------------------------------------
 
@@ -103,14 +101,13 @@ class CaseRun:
                 self._end_zombies()
         finally:
             self._tell()
-        check_made(
-            self.case.faults,
-            injector.fired(self.directory),
-            injector.waits_in_vain(self.directory),
-            range(self._first, len(self.case.faults)) if self.case.counts else (),
-        )
+        self.evidence.require_faults()
         self.record.checks = self._judge()
-        self._time_recovery()
+        began_at = [life.began_at for life in self.drivers.lives]
+        self.record.recovery_s, in_time = self.evidence.recovery(
+            began_at, bound_s=RECOVERY_BOUND_S, hopeless_lives=self.hopeless_lives
+        )
+        self.record.checks.append(in_time)
         if red := [check for check in self.record.checks if not check.passed]:
             raise CaseFailedError("; ".join(f"{check.name}: {check.detail}" for check in red))
 
@@ -125,23 +122,17 @@ class CaseRun:
         return self.readers.watching()
 
     def _judge(self) -> list[Check]:
-        return Judge(self.pipeline, self.feed.fed, self.readers, self._disturbed).checks()
+        return Judge(self.pipeline, self.feed.fed, self.readers, self.disturbed).checks()
 
     @property
-    def _disturbed(self) -> tuple[float, float]:
+    def disturbed(self) -> tuple[float, float]:
         """From the first fault to the end of the last life, in seconds since 1970."""
-        return self.record.fired[0]["at"], max(life.ended_at or 0.0 for life in self.drivers.lives)
-
-    @property
-    def _first(self) -> int:
-        """The number of the case's own first fault; the setup comes before it."""
-        return 0 if self.case.setup is None else 1
+        return self.evidence.disturbed(life.ended_at for life in self.drivers.lives)
 
     def _end(self) -> None:
         """Nothing of the case is left: no process, no rule, no topic, no database."""
         self.drivers.end()
-        for server, rule in self._rules.values():
-            self.bench.proxies[server].remove(rule)
+        self.lost_replies.end()
         self.bench.tidy()
         with suppress(Exception):  # a server that does not answer has made the case fail already
             self.bench.servers.remove(self.pipeline)
@@ -182,7 +173,7 @@ class CaseRun:
             went_on_at = time.time()
             self.drivers.go_on(zombie, [int(fault["pid"]) for fault in injector.fired(self.directory).values()])
             self.drivers.wait(zombie)
-            steps = [hit.step for hit in self._hits() if hit.life == zombie.number and hit.at > went_on_at]
+            steps = [hit.step for hit in self._recorded().hits if hit.life == zombie.number and hit.at > went_on_at]
             if zombie.exit_code == 0 and steps:
                 raise CaseFailedError(
                     f"the zombie, life {zombie.number}, ended as if nobody had taken over, after {', '.join(steps)}"
@@ -198,48 +189,30 @@ class CaseRun:
         """Whether tasks or a driver of an earlier life may still be at work."""
         return any(fault.kind in (ZOMBIE, KILL_DRIVER) for fault in self.case.faults)
 
-    # Lost replies ----------------------------------------------------------------------------------------------
-
     def _arm(self) -> None:
-        """Have a reply lost for a process that waits for it."""
-        for number, fault in enumerate(self.case.faults):
-            lost = fault.lost
-            if lost is None or number in self._rules or not injector.claim_file(self.directory, number).exists():
-                continue
-            matching = lost.matching.replace("{pipeline}", f"tpc~{self.pipeline.name}~")
-            on_fired = partial(self._lost, number)
-            rule = Rule(Action.LOSE_REPLY_AND_RESET, lost.kind, matching=matching, on_fired=on_fired)
-            self._rules[number] = (lost.server, self.bench.proxies[lost.server].add(rule))
-            injector.armed_file(self.directory, number).touch()
-
-    def _lost(self, number: int, made: Fired) -> None:
-        injector.record_made(self.directory, number, made.at, made.request.detail)
+        """What must be done while a process waits at its fault's step."""
+        self.lost_replies.arm(self.case.faults)
 
     # What is written down --------------------------------------------------------------------------------------
 
+    def _recorded(self) -> Evidence:
+        """What is on record up to now."""
+        return Evidence(
+            self.case,
+            injector.fired(self.directory),
+            hits.read(self.directory / injector.HITS_FILE),
+            injector.waits_in_vain(self.directory),
+        )
+
     def _tell(self) -> None:
-        made, record = injector.fired(self.directory), self.record
-        first = self._first
-        record.fired = [fault for number, fault in made.items() if number >= first]
-        record.epoch = observed_epoch(made, first)
-        for number, fault in made.items():
-            what = "to recover from" if number < first else "the fault"
+        evidence, record = self._recorded(), self.record
+        self.evidence = evidence
+        record.fired = evidence.fired
+        record.epoch = evidence.epoch
+        for number, fault in evidence.made.items():
+            what = "to recover from" if number < evidence.first else "the fault"
             record.note(f"{what}: {fault['fault']} at {fault['step']}, {fault['prepared']} prepared", fault["at"])
-        for hit in self._hits():
+        for hit in evidence.hits:
             if hit.step in ("recovery.claimed", "epoch.decided", "epoch.completed"):
                 place = ", ".join(f"{name} {value}" for name, value in hit.where.items())
                 record.note(f"life {hit.life}: {hit.step} ({place})", hit.at)
-
-    def _hits(self) -> list[hits.StepHit]:
-        return hits.read(self.directory / injector.HITS_FILE)
-
-    def _time_recovery(self) -> None:
-        """From the start of the life after the last fault to its first new epoch; without one, from the fault on."""
-        after = len(self.case.faults) + self.hopeless_lives
-        if len(self.drivers.lives) <= after:
-            self.record.checks.append(went_on(self._hits(), self.record.fired[-1]["at"], bound_s=RECOVERY_BOUND_S))
-            return
-        at, began_at = hits.first_new_epoch_at(self._hits(), after), self.drivers.lives[after].began_at
-        self.record.recovery_s = None if at is None else round(at - began_at, 3)
-        times_s = [self.record.recovery_s]
-        self.record.checks.append(recovery_bounded("recovery is bounded", times_s, bound_s=RECOVERY_BOUND_S))

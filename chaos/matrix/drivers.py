@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tpc.chaos.faults.fault import StepFault
+from tpc.chaos.matrix.case import CaseFailedError
 from tpc.chaos.matrix.lives import DriverLife, Order
 from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.records import CaseRecord
@@ -20,10 +21,6 @@ from tpc.chaos.matrix.sessions import WarmSession
 
 LIFE_TIMEOUT_S = 240.0
 POLL_S = 0.02
-
-
-class CaseFailedError(Exception):
-    """Why a case has failed, in words."""
 
 
 class Drivers:

@@ -14,9 +14,8 @@ from tpc.chaos.faults.failing_fsync import FailingFsync
 from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.faults.spark_files import REMOVED, TRUNCATED
-from tpc.chaos.matrix.case import EPOCH
+from tpc.chaos.matrix.case import EPOCH, CaseFailedError
 from tpc.chaos.matrix.cases.special import HeldRun, SpecialCase, SpecialRun, held_at
-from tpc.chaos.matrix.drivers import CaseFailedError
 from tpc.chaos.matrix.variants import varied
 from tpc.coordinator.pipeline import LOG_FOLDER
 

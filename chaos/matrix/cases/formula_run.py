@@ -30,4 +30,4 @@ class FormulaRun(SpecialRun):
         return self.followed.watching()
 
     def _judge(self) -> list[Check]:
-        return LoadJudge(self.pipeline, self.formula, self.count, self.followed, self._disturbed).checks()
+        return LoadJudge(self.pipeline, self.formula, self.count, self.followed, self.disturbed).checks()

@@ -17,8 +17,8 @@ from tpc.chaos.faults import server_faults
 from tpc.chaos.faults.fault import KILL, ZOMBIE
 from tpc.chaos.faults.server_faults import Outage
 from tpc.chaos.faults.spark_cluster import StandaloneCluster, executor_of
+from tpc.chaos.matrix.case import CaseFailedError
 from tpc.chaos.matrix.cases.special import RESTARTS, HeldRun, OwnSessionRun, SpecialCase, held_at, ran_again
-from tpc.chaos.matrix.drivers import CaseFailedError
 from tpc.chaos.servers.server import LocalServer
 from tpc.coordinator.supervisor import EXIT_FENCED
 
@@ -168,7 +168,7 @@ class ExecutorRun(OwnSessionRun):
         executor_of(int(claim["pid"])).kill()
 
     def _judge(self) -> list[Check]:
-        return [*super()._judge(), ran_again(self._hits(), self.case.fault)]
+        return [*super()._judge(), ran_again(self.evidence.hits, self.case.fault)]
 
 
 def _executor_cases() -> list[SpecialCase]:

@@ -54,7 +54,7 @@ class FailedTaskRun(OwnSessionRun):
             drop_unique_key(self.pipeline)
 
     def _judge(self) -> list[Check]:
-        return [*super()._judge(), ran_again(self._hits(), self.case.fault)]
+        return [*super()._judge(), ran_again(self.evidence.hits, self.case.fault)]
 
 
 class CopiedTaskRun(FormulaRun, OwnSessionRun):
@@ -81,7 +81,7 @@ class CopiedTaskRun(FormulaRun, OwnSessionRun):
         super()._prepare()
 
     def _judge(self) -> list[Check]:
-        return [*super()._judge(), ran_again(self._hits(), self.case.fault)]
+        return [*super()._judge(), ran_again(self.evidence.hits, self.case.fault)]
 
 
 def repeated_task_cases() -> list[SpecialCase]:

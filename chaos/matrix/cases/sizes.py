@@ -88,7 +88,7 @@ class SizeRun(FormulaRun):
 
     def _sizes(self) -> Check:
         """Whether the case was as large as it says: from the steps that were recorded."""
-        hits = self._hits()
+        hits = self.evidence.hits
         epochs = {hit.where["epoch"] for hit in hits if hit.step == "epoch.completed"}
         tasks = {hit.where["partition"] for hit in hits if hit.step == "pass.prepared"}
         largest = max(_rows_of(manifest) for manifest in history_of(self.pipeline).manifests.values())

@@ -20,9 +20,8 @@ import psutil
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import injector
 from tpc.chaos.faults.fault import HANG, StepFault
-from tpc.chaos.matrix.case import EPOCH, LAST_TASK, Case
+from tpc.chaos.matrix.case import EPOCH, LAST_TASK, Case, CaseFailedError
 from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
-from tpc.chaos.matrix.drivers import CaseFailedError
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, TASK_SINKS
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.sessions import WarmSession

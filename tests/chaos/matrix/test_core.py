@@ -32,6 +32,7 @@ def test_the_pipeline_survives(bench: Bench, case: Case) -> None:
         pytest.skip(record.reason)
     assert record.outcome == PASSED, told(record)
     assert len(record.checks) >= 12
+    assert "every reader looked while the case ran" in {check.name for check in record.checks}
     assert [fault["step"] for fault in record.fired] == [case.fault.step]
 
 

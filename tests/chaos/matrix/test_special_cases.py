@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.matrix.bench_without_servers import BenchWithoutServers
+from tests.chaos.matrix.nowhere import BenchWithoutServers
 from tests.chaos.matrix.test_core import SEED, told
 from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.matrix.bench import Bench
+from tpc.chaos.matrix.case import CaseFailedError
 from tpc.chaos.matrix.cases import disk, load, process
 from tpc.chaos.matrix.cases.cell_cases import matrix, pairs
 from tpc.chaos.matrix.cases.disk import open_file_in
 from tpc.chaos.matrix.cases.special import SpecialCase, SpecialRun, ran_again
-from tpc.chaos.matrix.drivers import CaseFailedError
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 

@@ -1,13 +1,17 @@
-"""What stands for a test bench where no driver is started: places without servers."""
+"""A pipeline and a test bench whose servers are nowhere, for what can be said before any driver is started."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.matrix.pipeline import Addresses
+from tpc.chaos.matrix.pipeline import Addresses, PipelineUnderTest
 
 NOWHERE = Addresses("localhost:1", "postgresql://localhost:1/none", "mongodb://localhost:1")
+
+
+def pipeline_nowhere(directory: Path) -> PipelineUnderTest:
+    return PipelineUnderTest("name", directory, NOWHERE, NOWHERE, "name")
 
 
 class BenchWithoutServers:
