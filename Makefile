@@ -1,6 +1,7 @@
 # `make demo` runs the main job, `make test` the whole test suite, `make prove` the exploration, the simulations and the
-# mutants (`make prove MUTANT=x.patch`: that patch alone), `make chaos` the matrix of faults on real servers, `make bench`
-# the benchmark beside other systems (`make bench QUICK=1`: in under ten minutes). Each installs what it needs into .venv.
+# mutants (`make prove MUTANT=x.patch`: that patch alone; ARGS="--first 50000": other simulations), `make chaos` the matrix
+# of faults on real servers, `make bench` the benchmark beside other systems (`make bench QUICK=1`: in under ten minutes).
+# Each installs what it needs into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

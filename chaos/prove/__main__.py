@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tpc.chaos.prove", description=__doc__)
     parser.add_argument("--mutant", type=Path, metavar="PATCH", help="try only this patch, and say who notices it")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many simulations (default: %(default)s)")
+    parser.add_argument("--first", type=_seed, default=0, metavar="SEED", help="the first of them (default: 0)")
     parser.add_argument("--only", choices=PARTS, help="one part of the proof")
     parser.add_argument("--json", type=Path, default=Path("build/prove.json"), help="the record (default: %(default)s)")
     given = parser.parse_args(arguments)
@@ -30,7 +31,14 @@ def main(arguments: list[str] | None = None) -> int:
         if not given.mutant.is_file():
             parser.error(f"{given.mutant} is no file")
         return try_patch(given.mutant, Controls(), console)
-    return prove([given.only] if given.only else PARTS, given.seeds, given.json, console)
+    return prove([given.only] if given.only else PARTS, given.first, given.seeds, given.json, console)
+
+
+def _seed(text: str) -> int:
+    """Of a negative seed Python makes the history of the positive one, which may have been simulated before."""
+    if (seed := int(text)) < 0:
+        raise argparse.ArgumentTypeError("a seed is 0 or more")
+    return seed
 
 
 if __name__ == "__main__":

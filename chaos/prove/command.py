@@ -18,11 +18,26 @@ from tpc.chaos.prove.parts import explore_whole, simulate_seeds, try_mutants
 from tpc.chaos.prove.trial import Controls, Fate, MutantTrial, try_mutant
 
 EXPLORER, SIMULATOR, MUTANTS_PART = PARTS = ("explorer", "simulator", "mutants")
-COLOURS = {Fate.CAUGHT: "green", Fate.SURVIVED: "red", Fate.BROKEN: "red", Fate.SKIPPED: "yellow"}
+COLOURS = {
+    Fate.CAUGHT: "green",
+    Fate.SURVIVED: "red",
+    Fate.NOT_JUDGED: "yellow",
+    Fate.BROKEN: "red",
+    Fate.SKIPPED: "yellow",
+}
+WHY = {
+    Fate.SURVIVED: "nobody noticed it",
+    Fate.NOT_JUDGED: "the unchanged code is at fault, or its judge",
+    Fate.BROKEN: "it does not run",
+    Fate.SKIPPED: "not checked",
+}
 
 
-def prove(parts: Iterable[str], seeds: int, record: Path, console: Console) -> int:
-    """Run these parts, write the record, print the closing line. 0 when everything held and every mutant was caught."""
+def prove(parts: Iterable[str], first: int, seeds: int, record: Path, console: Console) -> int:
+    """Run these parts, write the record, print the closing line. 0 when everything held and every mutant was caught.
+
+    `first` is the first of the simulator's `seeds`; of mutants it always runs the same.
+    """
     wanted = set(parts)
     whole, blocks, entries = Whole(), [], []
     with _progress(console) as progress:
@@ -32,7 +47,7 @@ def prove(parts: Iterable[str], seeds: int, record: Path, console: Console) -> i
             entries += records.search_entries(whole)
         if SIMULATOR in wanted:
             seeded = progress.add_task("seeds", total=seeds)
-            blocks = simulate_seeds(seeds, lambda more: progress.advance(seeded, more))
+            blocks = simulate_seeds(first, seeds, lambda more: progress.advance(seeded, more))
             entries += [records.seed_entry(block) for block in blocks]
         if wanted & {EXPLORER, SIMULATOR}:
             entries += records.transition_entries(whole, blocks)
@@ -62,22 +77,24 @@ def _told(trial: MutantTrial) -> str:
     """A mutant in a line."""
     noticed = f"by {trial.catch}" if trial.catch else escape(trial.what.strip().splitlines()[-1] if trial.what else "")
     otherwise = "" if trial.is_as_expected or not trial.catch else f" [yellow](its header says {trial.expected})[/]"
-    return f"[{COLOURS[trial.fate]}]{trial.fate.value:8}[/] {trial.mutant} {noticed}{otherwise}"
+    return f"[{COLOURS[trial.fate]}]{trial.fate.value:10}[/] {trial.mutant} {noticed}{otherwise}"
 
 
 def try_patch(path: Path, controls: Controls, console: Console) -> int:
-    """Try anybody's patch, and say who noticed it. 0 when it was caught."""
+    """Try anybody's patch, and say who noticed it. 0 when it was caught; what the code as it is fails is told."""
     with console.status(f"{path.name}: trying the checks"):
         trial = try_mutant(read_mutant(path), controls)
     for check, outcome in trial.tried:
         console.print(f"  {check}: {outcome}", highlight=False)
+    for failure in records.failures(records.control_entries(controls)):
+        console.print(f"[yellow]{escape(failure)}[/]", highlight=False, soft_wrap=True)
     if trial.catch is not None:
         console.print(f"[green]caught[/] by {trial.catch}", highlight=False)
         for line in [*trial.trace, trial.what]:
             console.print(f"    {escape(line)}", highlight=False, soft_wrap=True)
         return 0
-    why = {Fate.SURVIVED: "nobody noticed it", Fate.BROKEN: "it does not run", Fate.SKIPPED: "not checked"}[trial.fate]
-    console.print(f"[red]{trial.fate.value}[/]: {why}: {escape(trial.what)}", highlight=False, soft_wrap=True)
+    told = f"[{COLOURS[trial.fate]}]{trial.fate.value}[/]: {WHY[trial.fate]}: {escape(trial.what)}"
+    console.print(told, highlight=False, soft_wrap=True)
     return 1
 
 

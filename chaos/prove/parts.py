@@ -37,11 +37,11 @@ def explore_whole(report: Report) -> Whole:
         return Whole([search for future in futures for search in future.result().searches])
 
 
-def simulate_seeds(count: int, report: Report) -> list[dict[str, Any]]:
-    """The seeds from 0 on, in blocks."""
-    firsts = range(0, count, BLOCK)
+def simulate_seeds(first: int, count: int, report: Report) -> list[dict[str, Any]]:
+    """`count` seeds from `first` on, in blocks."""
+    end = first + count
     with _processes() as pool:
-        futures = [pool.submit(simulate_block, first, min(BLOCK, count - first)) for first in firsts]
+        futures = [pool.submit(simulate_block, one, min(BLOCK, end - one)) for one in range(first, end, BLOCK)]
         _report_each(futures, report, BLOCK)
         return [future.result() for future in futures]
 

@@ -58,12 +58,16 @@ def transition_entries(whole: Whole, blocks: Iterable[Mapping[str, Any]]) -> lis
 
 
 def closing_line(entries: Sequence[Entry]) -> str:
-    """How much was explored, simulated and caught."""
+    """How much was explored, simulated (from which seed to which) and caught."""
     states = sum(entry["states"] for entry in entries if entry["kind"] == SEARCH)
-    seeds = sum(entry["count"] for entry in entries if entry["kind"] == SEEDS)
+    blocks = [entry for entry in entries if entry["kind"] == SEEDS]
+    seeds = f"{sum(block['count'] for block in blocks):,} seeds"
+    if blocks:  # as they are given to the command line, without commas
+        last = max(block["first"] + block["count"] for block in blocks) - 1
+        seeds += f" ({min(block['first'] for block in blocks)} to {last})"
     mutants = [entry for entry in entries if entry["kind"] == MUTANT]
     caught = sum(_is_caught(entry) for entry in mutants)
-    return f"explored {states:,} states, {seeds:,} seeds, {caught} of {len(mutants)} mutants caught"
+    return f"explored {states:,} states, {seeds}, {caught} of {len(mutants)} mutants caught"
 
 
 def failures(entries: Sequence[Entry]) -> list[str]:
@@ -81,7 +85,9 @@ def _failure(entry: Entry) -> str:
         told = [f"seed {v['seed']}: {v['invariant']}: {v['what']}" for v in entry["violations"]]
         return f"simulator: {told[0]}" + (f" (and {len(told) - 1} more in this block)" if told[1:] else "")
     if kind == CONTROL and entry["outcome"] not in ("held", "skipped"):
-        return f"{entry['check']}: the code as it is does not pass: {entry['invariant']} {entry['what']}"
+        others = len(entry.get("violations", ())) - 1  # of the simulator
+        more = f" (and {others} more seeds)" if others > 0 else ""
+        return f"{entry['check']}: the code as it is does not pass: {entry['invariant']} {entry['what']}{more}"
     if kind == MUTANT and not _is_caught(entry):
         return f"mutant {entry['mutant']}: {entry['fate']}: {entry['what']}"
     return ""

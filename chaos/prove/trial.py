@@ -1,7 +1,8 @@
 """Tries one mutant: the checks that look at its files, one after the other, until one of them catches it.
 
 Caught means that a check names an invariant. A mutant that cannot be applied or imported, or that only crashes, is
-broken; one that every check lets pass has survived. A check counts only if the code as it is passes it (the control).
+broken; one that every check lets pass has survived. A check counts only if the code as it is passes it (the control);
+of the simulator, seeds that the code as it is fails are left out, so that the others count. What is left is not judged.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.prove.checks import CHECKS, Check, checks_of
+from tpc.chaos.prove.checks import CHECKS, SIMULATOR, Check, checks_of
 from tpc.chaos.prove.copies import copied
 from tpc.chaos.prove.mutant import Catch, Mutant, PatchError
-from tpc.chaos.prove.worker import BROKEN, HELD, SKIPPED, VIOLATED, Found, found
+from tpc.chaos.prove.outcome import BROKEN, HELD, NOT_JUDGED, SKIPPED, VIOLATED, Found, found
 
 _CONTROL_ATTEMPTS = 2
 """A control that crashes is tried again: librdkafka was seen to end a process by SIGSEGV. One that fails is not."""
+
+_MOST_TOLD = 3
+"""Seeds that are named in a line."""
 
 
 class Fate(str, Enum):
@@ -33,7 +37,10 @@ class Fate(str, Enum):
 
     CAUGHT = "caught"
     SURVIVED = "survived"
+    NOT_JUDGED = "not judged"
+    """Who might have noticed it does not let the code as it is pass either."""
     BROKEN = "broken"
+    """It does not apply, or does not run."""
     SKIPPED = "skipped"
     """Only checks that cannot run on this machine were left."""
 
@@ -77,12 +84,22 @@ class Controls:
             for _ in range(_CONTROL_ATTEMPTS):
                 if self._found.get(check.name, {"outcome": BROKEN})["outcome"] == BROKEN:
                     with copied() as copy:
-                        self._found[check.name] = run_in(copy, check)
+                        self._found[check.name] = run_in(copy, check, "--every-seed")
             return self._found[check.name]
 
     def to_json(self) -> list[dict[str, Any]]:
         """One record per check."""
         return [{"check": name, **result} for name, result in sorted(self._found.items())]
+
+
+_FATES = {
+    VIOLATED: Fate.CAUGHT,
+    NOT_JUDGED: Fate.NOT_JUDGED,
+    BROKEN: Fate.BROKEN,
+    SKIPPED: Fate.SKIPPED,
+    HELD: Fate.SURVIVED,
+}
+"""By the result that decides, the first of these that any check has."""
 
 
 def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
@@ -98,7 +115,7 @@ def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
     except PatchError as error:
         results.append(("patch", found(BROKEN, "", str(error))))
     name, last = _telling(results)
-    fate = {VIOLATED: Fate.CAUGHT, BROKEN: Fate.BROKEN, SKIPPED: Fate.SKIPPED}.get(last["outcome"], Fate.SURVIVED)
+    fate = _FATES[last["outcome"]]
     return MutantTrial(
         mutant.name,
         mutant.rule,
@@ -114,26 +131,39 @@ def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
 
 
 def _telling(results: list[tuple[str, Found]]) -> tuple[str, Found]:
-    """The result that decides: a violation before a crash, a crash before what could not run."""
-    for outcome in (VIOLATED, BROKEN, SKIPPED):
+    """The result that decides."""
+    for outcome in _FATES:
         for name, result in results:
-            if result["outcome"] == outcome:
+            if result["outcome"] == outcome != HELD:
                 return name, result
     return "", found(HELD, "", "no check noticed anything")
 
 
 def _judged(copy: Path, check: Check, controls: Controls) -> Found:
+    """What the check finds in the mutant and not in the code as it is."""
+    if check.name == SIMULATOR and (failing := controls.of(check).get("violations")):
+        return _judged_by_other_seeds(copy, check, failing)
     result = run_in(copy, check)
-    if result["outcome"] == VIOLATED and controls.of(check)["outcome"] != HELD:
-        return found(BROKEN, "", f"the code as it is does not pass this check: {controls.of(check)['what']}")
+    if result["outcome"] == VIOLATED and (control := controls.of(check))["outcome"] != HELD:
+        why = control["invariant"] or control["outcome"]
+        return found(NOT_JUDGED, "", f"the unchanged code does not pass this check either ({why}: {control['what']})")
     return result
 
 
-def run_in(copy: Path, check: Check) -> Found:
-    """Run a check on a copy of the code, in a process of its own."""
+def _judged_by_other_seeds(copy: Path, check: Check, failing: list[dict[str, Any]]) -> Found:
+    result = run_in(copy, check, "--leave-out", *(str(each["seed"]) for each in failing))
+    if result["outcome"] != HELD:
+        return result
+    told = ", ".join(f"seed {each['seed']} ({each['invariant']})" for each in failing[:_MOST_TOLD])
+    more = f" and {len(failing) - _MOST_TOLD} more" if failing[_MOST_TOLD:] else ""
+    return found(NOT_JUDGED, "", f"the unchanged code violates {told}{more}, and no other seed notices the mutant")
+
+
+def run_in(copy: Path, check: Check, *options: str) -> Found:
+    """Run a check on a copy of the code, in a process of its own, with these options of the worker."""
     report = copy.parent / f"{check.name.replace(' ', '-')}.json"
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONHASHSEED": "0", "TMPDIR": str(copy.parent)}
-    command = [sys.executable, "-m", "tpc.chaos.prove.worker", check.name, str(report)]
+    command = [sys.executable, "-m", "tpc.chaos.prove.worker", check.name, str(report), *options]
     output = report.with_suffix(".txt")
     with output.open("wb") as file:
         process = subprocess.Popen(

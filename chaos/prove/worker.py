@@ -7,41 +7,33 @@ catch: there is no report then, or one that says `broken`.
 
 from __future__ import annotations
 
-import builtins
+import argparse
 import json
-import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tpc
+from tpc.chaos.prove.outcome import BROKEN, HELD, SKIPPED, VIOLATED, Found, found
+from tpc.chaos.prove.seeds import try_every_seed, try_seeds
 
-if TYPE_CHECKING:
-    from tpc.chaos.simulator.world import InvariantViolation
-
-Found = dict[str, Any]
-
-HELD, VIOLATED, BROKEN, SKIPPED = "held", "violated", "broken", "skipped"
 _NO_DEFECT_OF_THE_PROTOCOL = (ImportError, SyntaxError, NameError)
 """A program that ends so does not run at all."""
 _MOST_CRASHES = 5
 """After so many a kit gives up looking for a verdict."""
 
 
-def found(outcome: str, invariant: str = "", what: str = "", trace: list[str] | None = None) -> Found:
-    """What a check reports."""
-    return {"outcome": outcome, "invariant": invariant, "what": what, "trace": trace or []}
-
-
-def run_check(name: str) -> Found:
-    """Run one check of this copy of the code."""
-    from tpc.chaos.prove.checks import check_named
+def run_check(name: str, *, every_seed: bool = False, left_out: Collection[int] = ()) -> Found:
+    """Run one check of this copy of the code; the two options are the simulator's (see `seeds.py`)."""
+    from tpc.chaos.prove.checks import SEEDS, SIMULATOR, check_named
 
     check = check_named(name)
     if check.tests:
         return run_kit(check.tests)
-    return _explorer() if name == "explorer" else _simulator()
+    if name != SIMULATOR:
+        return _explorer()
+    return try_every_seed(SEEDS) if every_seed else try_seeds(SEEDS, left_out)
 
 
 def _explorer() -> Found:
@@ -52,25 +44,6 @@ def _explorer() -> Found:
     if violation is None:
         return found(HELD)
     return found(VIOLATED, str(violation.violated), violation.what, violation.trace)
-
-
-def _simulator() -> Found:
-    from tpc.chaos.prove.checks import SEEDS
-    from tpc.chaos.simulator.simulation import simulate
-    from tpc.chaos.simulator.world import InvariantViolation
-
-    for seed in range(SEEDS):
-        try:
-            simulate(seed)
-        except InvariantViolation as violation:
-            what = f"seed {seed}: {violation.what}"
-            return found(BROKEN, "", what) if is_crash(violation) else found(VIOLATED, violation.name, what)
-    return found(HELD)
-
-
-def is_crash(violation: InvariantViolation) -> bool:
-    """Whether a process of the simulation only ended with an error that Python itself raises."""
-    return violation.name == "no-false-alarm" and hasattr(builtins, violation.what.partition(":")[0])
 
 
 class KitPlugin:
@@ -131,16 +104,22 @@ def run_kit(tests: str) -> Found:
     return found(HELD) if code == pytest.ExitCode.OK else found(BROKEN, "", f"pytest ended with {code!r}")
 
 
-def main(name: str, report: Path) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Run the check and write what it found."""
+    parser = argparse.ArgumentParser(prog="python -m tpc.chaos.prove.worker")
+    parser.add_argument("check")
+    parser.add_argument("report", type=Path)
+    parser.add_argument("--every-seed", action="store_true", help="do not end with the first violation")
+    parser.add_argument("--leave-out", type=int, nargs="*", default=[], metavar="SEED")
+    given = parser.parse_args(arguments)
     copy = Path.cwd().resolve()
     assert Path(tpc.__file__).resolve().is_relative_to(copy), f"{tpc.__file__} is not the copy's"
     try:
-        result = run_check(name)
+        result = run_check(given.check, every_seed=given.every_seed, left_out=frozenset(given.leave_out))
     except Exception as error:  # noqa: BLE001  whatever a mutant raises is told
         result = found(BROKEN, "", "".join(traceback.format_exception(error)))
-    report.write_text(json.dumps(result), encoding="utf-8")
+    given.report.write_text(json.dumps(result), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main()

@@ -16,18 +16,23 @@ SEARCH = {"kind": "search", "states": 1_200_000, "violated": None, "what": "", "
 SEEDS = {"kind": "seeds", "first": 0, "count": 250, "violations": []}
 CAUGHT = {"kind": "mutant", "mutant": "01-x", "fate": "caught", "what": ""}
 CONTROL = {"kind": "control", "check": "explorer", "outcome": "held", "invariant": "", "what": ""}
-WHOLE = [SEARCH, {**SEARCH, "states": 34}, SEEDS, {**SEEDS, "count": 10}, CONTROL, CAUGHT, CAUGHT]
+WHOLE = [SEARCH, {**SEARCH, "states": 34}, SEEDS, {**SEEDS, "first": 250, "count": 10}, CONTROL, CAUGHT, CAUGHT]
 
 
 def test_the_line_counts_states_seeds_and_mutants() -> None:
-    assert closing_line(WHOLE) == "explored 1,200,034 states, 260 seeds, 2 of 2 mutants caught"
+    assert closing_line(WHOLE) == "explored 1,200,034 states, 260 seeds (0 to 259), 2 of 2 mutants caught"
+
+
+def test_the_line_names_the_seeds_as_the_command_line_takes_them() -> None:
+    blocks = [{**SEEDS, "first": first} for first in (50_250, 50_000)]
+    assert "500 seeds (50000 to 50499)" in closing_line(blocks)
 
 
 def test_nothing_proves_nothing() -> None:
     assert closing_line([]) == "explored 0 states, 0 seeds, 0 of 0 mutants caught"
 
 
-@pytest.mark.parametrize("fate", ["survived", "broken", "skipped"])
+@pytest.mark.parametrize("fate", ["survived", "not judged", "broken", "skipped"])
 def test_only_a_caught_mutant_counts_as_caught(fate: str) -> None:
     entries = [*WHOLE, {**CAUGHT, "mutant": "02-y", "fate": fate, "what": "why"}]
     assert closing_line(entries).endswith("2 of 3 mutants caught")
@@ -50,6 +55,10 @@ def test_a_whole_proof_has_no_failures() -> None:
         (
             {**CONTROL, "outcome": "violated", "invariant": "live", "what": "x"},
             "explorer: the code as it is does not pass: live x",
+        ),
+        (
+            {**CONTROL, "outcome": "violated", "invariant": "live", "what": "seed 7: x", "violations": [{}] * 3},
+            "explorer: the code as it is does not pass: live seed 7: x (and 2 more seeds)",
         ),
     ],
 )

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.prove.patches import patch
+from tpc.chaos.prove.checks import Check, check_named
 from tpc.chaos.prove.command import try_patch
 from tpc.chaos.prove.copies import MUTANTS
 from tpc.chaos.prove.mutant import read_mutant
-from tpc.chaos.prove.trial import Controls, Fate, try_mutant
-from tpc.chaos.prove.worker import Found, found
+from tpc.chaos.prove.outcome import Found, found
+from tpc.chaos.prove.trial import Controls, Fate, MutantTrial, try_mutant
 
 LOCAL_LOG = "coordinator/log/local.py"
+ENGINE = "coordinator/engine.py"
+ENGINE_LINE = "class Engine:"
 FIRST_LINE = '"""The log in a local directory'
 
 
 class Known(Controls):
     """Controls whose outcome is given."""
 
-    def __init__(self, outcome: str = "held") -> None:
+    def __init__(self, outcome: str = "held", failing: Iterable[int] = ()) -> None:
         super().__init__()
-        self.outcome = outcome
+        self.found = found(outcome, "live" if outcome == "violated" else "", "given")
+        self.found["violations"] = [{"seed": seed, "invariant": "live", "what": "given"} for seed in failing]
 
     def of(self, check: object) -> Found:
-        return found(self.outcome, "", "given")
+        return self.found
 
 
 CORE = (
@@ -71,8 +76,59 @@ def test_a_patch_that_only_crashes_is_broken(tmp_path: Path) -> None:
 
 def test_a_catch_does_not_count_when_the_code_as_it_is_fails_too(tmp_path: Path) -> None:
     mutant = patch(tmp_path, LOCAL_LOG, "return target.read_bytes() == data", "return True")
-    assert try_mutant(mutant, Known("violated")).fate is Fate.BROKEN
     assert try_mutant(mutant, Known()).fate is Fate.CAUGHT
+    trial = try_mutant(mutant, Known("violated"))
+    assert trial.fate is Fate.NOT_JUDGED
+    assert trial.what == "the unchanged code does not pass this check either (live: given)"
+
+
+def test_a_mutant_is_caught_by_a_seed_that_the_code_as_it_is_holds() -> None:
+    mutant = read_mutant(MUTANTS / "06-commits-ahead-accepted.patch")
+    first = seed_of(try_mutant(mutant, Known()))
+    trial = try_mutant(mutant, Known("violated", failing=[first]))
+    assert trial.fate is Fate.CAUGHT
+    assert seed_of(trial) > first
+
+
+def seed_of(trial: MutantTrial) -> int:
+    return int(trial.what.removeprefix("seed ").partition(":")[0])
+
+
+@pytest.mark.parametrize(
+    ("failing", "told"),
+    [
+        ([2603], "violates seed 2603 (live), and"),
+        ([1, 2, 3, 4, 5], "violates seed 1 (live), seed 2 (live), seed 3 (live) and 2 more, and"),
+    ],
+)
+def test_a_mutant_that_no_other_seed_notices_is_not_judged_and_the_seeds_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[int], told: str
+) -> None:
+    left_out: list[str] = []
+
+    def holds(copy: Path, check: Check, *options: str) -> Found:
+        left_out.extend(options)
+        return found("held")
+
+    monkeypatch.setattr("tpc.chaos.prove.trial.run_in", holds)
+    mutant = patch(tmp_path, ENGINE, ENGINE_LINE, f"# a remark\n{ENGINE_LINE}")
+    trial = try_mutant(mutant, Known("violated", failing))
+    assert trial.fate is Fate.NOT_JUDGED
+    assert told in trial.what
+    assert left_out == ["--leave-out", *map(str, failing)]
+    assert try_mutant(mutant, Known()).fate is Fate.SURVIVED
+
+
+def test_every_seed_of_the_code_as_it_is_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    def holds(copy: Path, check: Check, *options: str) -> Found:
+        given.extend(options)
+        return found("held")
+
+    monkeypatch.setattr("tpc.chaos.prove.trial.run_in", holds)
+    Controls().of(check_named("simulator"))
+    assert given == ["--every-seed"]
 
 
 def test_the_command_says_who_caught_a_patch(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from tpc.chaos.prove.worker import is_crash
-from tpc.chaos.simulator.world import InvariantViolation
-
 DEADLINE_S = 60.0
 _RUN = """
 import json, pathlib, sys
@@ -65,16 +62,3 @@ def test_what_cannot_run_here_is_skipped_with_the_reason(tmp_path: Path, body: s
 
 def test_tests_that_pass_hold(tmp_path: Path) -> None:
     assert result_of(tmp_path, "def test_a(): pass\n")["outcome"] == "held"
-
-
-@pytest.mark.parametrize(
-    ("name", "what", "is_one"),
-    [
-        ("no-false-alarm", "TypeError: missing an argument", True),
-        ("no-false-alarm", "HistoryMismatchError: the sink shows no epoch", False),
-        ("no-false-alarm", "MissingStateError: batch 1: no state of version 1", False),
-        ("live", "TypeError is a word here", False),
-    ],
-)
-def test_a_simulated_process_that_ends_with_python_s_own_error_has_crashed(name: str, what: str, is_one: bool) -> None:
-    assert is_crash(InvariantViolation(name, what, 7)) is is_one
