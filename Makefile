@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
-.PHONY: demo test lint prove chaos bench clean
+.PHONY: demo test lint prove chaos bench kafka-clients clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
@@ -20,6 +20,13 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The tests of the Kafka sinks on the oldest and the newest kafka-python that they take: some ten minutes each.
+kafka-clients: $(VENV)/.dev
+	for range in "==3.0.4" "<3.1"; do \
+	  $(BIN)/python -m pip install --quiet --upgrade --no-deps --target build/kafka-client "kafka-python$$range" || exit 1; \
+	  PYTHONPATH=build/kafka-client $(BIN)/python -m pytest tests/sinks/kafka $(ARGS) || exit 1; \
+	done
 
 prove: $(VENV)/.dev
 	$(BIN)/python -m tpc.chaos.prove $(if $(MUTANT),--mutant $(MUTANT)) $(ARGS)

@@ -11,6 +11,7 @@ from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.settings import Env
 from tpc.sink import Committer, Limit, Writer
+from tpc.sinks.kafka.kafka_python import require_kafka_python
 from tpc.sinks.kafka.transactional_sink import KAFKA_LIMITS, TransactionalSink
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class KafkaSink(TransactionalSink):
         return KafkaWriter(self, handle, schema, hint, epoch_header=self.epoch_header)
 
     def committer(self, pipeline: PipelineId) -> Committer:
-        """The driver's half."""
+        """The driver's half. Raises `ConfigurationError` for a kafka-python that cannot end transactions."""
+        require_kafka_python()
         from tpc.sinks.kafka.driver.topic_committer import KafkaCommitter
 
         return KafkaCommitter(self, pipeline)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 DRIVERS = {"confluent_kafka", "kafka", "psycopg", "pymongo", "bson", "pyspark", "tenacity"}
 DESCRIPTIONS = ["files.sink", "kafka.sink", "kafka.offsets.sink", "mongo.sink", "postgres.sink"]
 KAFKA_LAYERS = ["descriptions", "cluster", "worker", "check", "driver", "offsets", "sink"]
-KAFKA_DESCRIPTIONS = {"transactional_sink", "connection_settings", "librdkafka"}
+KAFKA_DESCRIPTIONS = {"transactional_sink", "connection_settings", "librdkafka", "kafka_python"}
 
 
 def name_of(path: Path) -> str:

@@ -1,7 +1,7 @@
-"""A connection of kafka-python that asks coordinators directly; the only place that knows its private methods.
+"""A connection of kafka-python that asks coordinators directly, through methods that it calls private.
 
-kafka-python 3.0.12 can send any request to the coordinator of a transactional id or of a group, through methods it
-calls private: that version is pinned. Every question ends in time, in an answer or in a `TransientError`.
+Which of them are used, and in which versions they are: `tpc.sinks.kafka.kafka_python`. Every question ends in time, in
+an answer or in a `TransientError`.
 
 Here and in the modules above kafka-python is imported with the module, by the one thread that makes the committers:
 its packages import each other in circles, and Python ends that with a `_DeadlockError` where two threads begin it.

@@ -14,6 +14,7 @@ from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.settings import Env
 from tpc.sink import Writer
+from tpc.sinks.kafka.kafka_python import require_kafka_python
 from tpc.sinks.kafka.transactional_sink import TransactionalSink
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ class KafkaOffsetsSink(TransactionalSink):
         return KafkaOffsetsWriter(self, handle, schema, hint, group=self.group)
 
     def committer(self, pipeline: PipelineId) -> KafkaOffsetsCommitter:
-        """The driver's half, which also prepares the branches."""
+        """The driver's half, which also prepares the branches. Raises `ConfigurationError` as `KafkaSink` does."""
+        require_kafka_python()
         from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
 
         return KafkaOffsetsCommitter(self, pipeline, group=self.group)
