@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from types import TracebackType
 
-from tpc.coordinator.log.local import make_durable_directory
 from tpc.errors import CheckpointInUseError
+from tpc.support.durable_files import make_directories
 
 
 class CheckpointLock:
@@ -23,7 +23,7 @@ class CheckpointLock:
 
     def acquire(self, *, takeover: bool = False) -> None:
         """Take the lock. Raises `CheckpointInUseError` naming the holder, unless `takeover`."""
-        make_durable_directory(self.path.parent)
+        make_directories(self.path.parent)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -6,8 +6,6 @@ A process says why it ended by its exit code: `exit_code_for(error)`.
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tpc.errors import FencedError, ParkedError
+from tpc.support.process_trees import kill_group
 
 EXIT_FENCED = 86
 """Another coordinator has taken over: final."""
@@ -123,14 +122,6 @@ def _wait(process: subprocess.Popen[bytes], restarts: int, tell: Callable[[Super
     kill_group(process.pid)  # workers and the JVM must not outlive the driver that they worked for
     tell(SupervisorEvent("ended", process.pid, restarts, code))
     return code
-
-
-def kill_group(process_group: int) -> None:
-    """SIGKILL every process of a group; fine when none is left."""
-    try:
-        os.killpg(process_group, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _nobody(event: SupervisorEvent) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tpc import failpoints
 from tpc.coordinator.log.journal import Log
 from tpc.errors import DecisionUnknownError, TransientError
+from tpc.support import durable_files
 
 _SLOT_FILE = re.compile(r"(\d{20})\.json")
 _TEMPORARY_PREFIX = ".put-"
@@ -34,8 +35,14 @@ class LocalLog(Log):
         target = self._path(slot)
         temporary = self.directory / f"{_TEMPORARY_PREFIX}{slot}-{uuid.uuid4().hex}"
         try:
-            make_durable_directory(self.directory)
-            _write_durably(temporary, data, slot)
+            durable_files.make_directories(self.directory)
+            durable_files.create(
+                temporary,
+                data,
+                mode=0o644,
+                before_write=_step("log.write", slot),
+                before_sync=_step("log.fsync", slot),
+            )
         except OSError as error:
             raise TransientError(
                 f"the log at {self.directory} cannot take slot {slot}: {error.strerror}",
@@ -46,7 +53,7 @@ class LocalLog(Log):
             if not self._linked(temporary, target, data, slot):
                 return False
             failpoints.hit("log.linked", slot=slot)
-            fsync_directory(self.directory)
+            durable_files.sync(self.directory)
         except OSError as error:
             raise self._unknown(slot, error) from error
         return True
@@ -115,45 +122,6 @@ class LocalLog(Log):
         return self.directory / f"{slot:020d}.json"
 
 
-def _write_durably(path: Path, data: bytes, slot: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            failpoints.hit("log.write", slot=slot)
-            file.write(data)
-            file.flush()
-            failpoints.hit("log.fsync", slot=slot)
-            os.fsync(file.fileno())
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-
-
-def fsync_directory(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def fsync_file(path: Path) -> None:
-    """Make a file's bytes durable, whoever wrote them."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def make_durable_directory(path: Path) -> None:
-    """Make a directory and its missing parents, and make their names durable."""
-    missing = []
-    existing = path
-    while not existing.exists():
-        missing.append(existing)
-        existing = existing.parent
-    for directory in reversed(missing):
-        directory.mkdir(exist_ok=True)
-        fsync_directory(directory.parent)
+def _step(name: str, slot: int) -> Callable[[], None]:
+    """A step of a put at which a fault may be placed."""
+    return lambda: failpoints.hit(name, slot=slot)

@@ -92,7 +92,8 @@ def _postgres_engine(url: URL, timeout_s: float) -> Engine:
     from sqlalchemy import create_engine, event
     from sqlalchemy.exc import DisconnectionError
 
-    from tpc.coordinator.log.sql_postgres import connect, is_alive, start_deadline
+    from tpc.coordinator.log.sql_postgres import connect, start_deadline
+    from tpc.support.bounded_connection import is_alive
 
     settings = {
         "connect_timeout": max(2, round(timeout_s)),

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tpc.coordinator.log.local import fsync_directory, fsync_file, make_durable_directory
 from tpc.errors import HistoryMismatchError
 from tpc.manifest import Barrier
+from tpc.support import durable_files
 
 _V2_LINE = re.compile(r"(\d+):(.*)", re.DOTALL)
 
@@ -82,10 +82,10 @@ class SparkLog:
             self.checkpoint / "metadata",
         ):
             if path.exists():
-                fsync_file(path)
+                durable_files.sync(path)
         for directory in (self.checkpoint / "offsets", self.checkpoint / "commits", self.checkpoint):
             if directory.exists():
-                fsync_directory(directory)
+                durable_files.sync(directory)
 
     def restore(self, kind: str, batch: int, text: str) -> None:
         """Write a file back, durably. Its old checksum file, if any, goes first."""
@@ -97,22 +97,18 @@ class SparkLog:
 
     def _write(self, path: Path, text: str) -> None:
         """Whole or not at all: a torn file would look like another decision."""
-        make_durable_directory(path.parent)
+        durable_files.make_directories(path.parent)
         self._checksum_file(path).unlink(missing_ok=True)
-        temporary = path.with_name(f".{path.name}.tpc")
-        temporary.write_text(text, encoding="utf-8")
-        fsync_file(temporary)
-        temporary.replace(path)
-        fsync_directory(path.parent)
+        durable_files.replace(path, text.encode())
 
     def move_aside(self, kind: str, batch: int) -> None:
         """Keep a file for people, out of Spark's sight."""
         path = self.checkpoint / kind / str(batch)
         attic = self.checkpoint / "tpc" / "moved-aside"
-        make_durable_directory(attic)
+        durable_files.make_directories(attic)
         self._checksum_file(path).unlink(missing_ok=True)
         path.replace(attic / f"{kind}-{batch}-{time.time_ns()}")
-        fsync_directory(path.parent)
+        durable_files.sync(path.parent)
 
     @staticmethod
     def _checksum_file(path: Path) -> Path:

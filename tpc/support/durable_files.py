@@ -38,14 +38,16 @@ def create(
     path: Path,
     data: bytes,
     *,
+    mode: int = 0o666,
     before_write: Callable[[], None] | None = None,
     before_sync: Callable[[], None] | None = None,
 ) -> None:
     """Make a file that is not there, its content durable; its name is not, before its directory is synced.
 
-    Leaves no file behind when it raises `OSError`. The two callables are steps at which somebody else may act.
+    Leaves no file behind when it raises `OSError`. `mode` is what the umask takes from. The two callables are steps at
+    which somebody else may act.
     """
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(descriptor, "wb") as file:
             if before_write:

@@ -15,7 +15,7 @@ import pytest
 
 from tpc import failpoints
 from tpc.chaos.faults.small_disk import SmallDisk
-from tpc.coordinator.log.local import LocalLog, make_durable_directory
+from tpc.coordinator.log.local import LocalLog
 from tpc.errors import DecisionUnknownError, TpcError, TransientError
 
 
@@ -183,8 +183,17 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_directories_are_made_durable_up_to_one_that_was_there(tmp_path: Path, synced: list[str]) -> None:
-    make_durable_directory(tmp_path / "a" / "b" / "c")
-    assert synced == [tmp_path.name, "a", "b"]
+    LocalLog(tmp_path / "a" / "b" / "c").put(1, b"one")
+    assert synced[:3] == [tmp_path.name, "a", "b"]
+
+
+def test_nobody_but_the_owner_may_write_a_slot_whatever_the_umask(log: LocalLog) -> None:
+    before = os.umask(0)
+    try:
+        log.put(1, b"one")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(Path(log.where(1)).stat().st_mode) == 0o644
 
 
 def test_a_put_fsyncs_the_file_before_and_the_directory_after_its_name_is_there(
