@@ -29,7 +29,7 @@ from tpc.coordinator.spark.settings import (
 )
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
-from tpc.sink import CheckContext, Sink
+from tpc.sink import CheckContext, OffsetsCommitter, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +81,18 @@ class Pipeline:
         return writing
 
     def offsets_to(self, sink: Sink) -> Pipeline:
-        """Commit the source offsets of every epoch with it, to the Kafka consumer group of a `KafkaOffsetsSink`."""
+        """Commit the source offsets of every epoch with it, to the Kafka consumer group of a `KafkaOffsetsSink`.
+
+        Any sink will do whose committer is an `OffsetsCommitter` (`tpc.sink`); others raise `ConfigurationError`.
+        """
+        if not isinstance(sink, Sink) or not isinstance(sink.committer(self.id), OffsetsCommitter):
+            raise ConfigurationError(
+                f"a {type(sink).__name__} does not take source offsets",
+                pipeline=str(self.id),
+                sink=sink.name if isinstance(sink, Sink) else None,
+                remedy="give offsets_to() a KafkaOffsetsSink, or a sink whose committer has prepare_offsets() "
+                "(tpc.sink.OffsetsCommitter); rows go to a sink by pipeline.write(df).to(sink).",
+            )
         self._offsets_sink = sink
         return self
 

@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tpc.handles import Handle, PipelineId, checked_name
 from tpc.json import JSONObject
@@ -284,6 +284,26 @@ class Committer(ABC):
 
     def close(self) -> None:
         """Let go of connections. The committer may be used again afterwards."""
+
+
+@runtime_checkable
+class OffsetsCommitter(Protocol):
+    """What the `Committer` of a sink for `Pipeline.offsets_to` has besides: it takes source offsets instead of rows.
+
+    The sink's writers are never asked for. In all else it is a sink like any other: the branch that `prepare_offsets`
+    makes is committed, aborted, listed and shown by its marker.
+    """
+
+    def prepare_offsets(
+        self, handle: Handle, offsets: Mapping[str, Mapping[int, int]], hint: JSONObject
+    ) -> Committable | None:
+        """Prepare the epoch's branch, which puts on record where the sources stand when the epoch is committed.
+
+        `offsets` are those of the epoch's Kafka sources: topic -> partition -> the next offset to read. `hint` is what
+        `Committer.hint` said just before. Called on the driver, for epochs whose sources have moved; called again with
+        the same offsets and another handle it replaces a lost branch. None when there is nothing to prepare. Raises
+        `TransientError`; the branch is then aborted.
+        """
 
 
 def describe_row(values: Mapping[str, Any], columns: Sequence[str]) -> str:

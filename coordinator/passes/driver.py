@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
 from tpc.coordinator.passes.gather import combine
@@ -25,22 +25,13 @@ from tpc.events import Replayed
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.json import JSONObject, parse
 from tpc.manifest import Barrier, Branch, Manifest, SinkPart
-from tpc.sink import Committable, Sink
+from tpc.sink import Committable, OffsetsCommitter, Sink
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
     from tpc.coordinator.engine import Engine
-
-
-class OffsetsCommitter(Protocol):
-    """The committer of a sink that takes the source offsets of an epoch instead of rows."""
-
-    def prepare_offsets(
-        self, handle: Handle, offsets: Mapping[str, Mapping[int, int]], hint: JSONObject
-    ) -> Committable | None:
-        """Prepare one branch that moves the consumer group to `offsets` (topic -> partition -> next offset)."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +218,8 @@ class SparkPass:
                 return None
             failpoints.hit_branch("pass.open", handle)
             failpoints.hit_branch("pass.prepare", handle)
-            made = cast("OffsetsCommitter", committer).prepare_offsets(handle, offsets, committer.hint())
+            assert isinstance(committer, OffsetsCommitter)
+            made = committer.prepare_offsets(handle, offsets, committer.hint())
             failpoints.hit_branch("pass.prepared", handle)
             return made
 

@@ -8,7 +8,7 @@ import pytest
 
 import tpc
 from tests.core.builders import branch, complete, generation_body, intent, manifest
-from tests.support.memory import MemorySink
+from tests.support.memory import MemoryOffsetsSink, MemorySink
 from tpc.coordinator import operations
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.log.journal import Journal
@@ -33,7 +33,7 @@ class Place:
         self.journal.append(RecordKind.GENERATION, generation_body(1, sinks={"a": "memory:a"}, query_id=None))
         for kind, body in (intent(manifest(0)), complete(0), intent(self.decided)):
             self.journal.append(kind, body)
-        self.sinks = {name: MemorySink(name) for name in "ab"}
+        self.sinks = {"a": MemoryOffsetsSink("a"), "b": MemorySink("b")}
         for name, sink in self.sinks.items():
             sink.target = f"id-{name}"
             sink.marker = Marker(0, branch(name, 0).committable.handle)

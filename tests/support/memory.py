@@ -188,6 +188,21 @@ class MemoryCommitter(Committer):
         self.sink.calls.append(("released", epoch))
 
 
+class MemoryOffsetsSink(MemorySink):
+    """One that takes source offsets."""
+
+    def committer(self, pipeline: PipelineId) -> Committer:
+        return MemoryOffsetsCommitter(self)
+
+
+class MemoryOffsetsCommitter(MemoryCommitter):
+    def prepare_offsets(
+        self, handle: Handle, offsets: Mapping[str, Mapping[int, int]], hint: JSONObject
+    ) -> Committable | None:
+        self.sink.prepared[str(handle)] = InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink)
+        return Committable(handle, str(handle), rows=0, size_bytes=0)
+
+
 class MemoryRunner:
     """A pass without data: one prepared branch in every sink (or in those of `feeds`)."""
 
