@@ -17,7 +17,6 @@ from tpc.belonging import knows_owner, unknown_owner
 from tpc.errors import TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.history import History
-from tpc.json import JSONObject
 from tpc.manifest import Manifest
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Sink, Verdict
 from tpc.sweeping import Sweeper
@@ -92,10 +91,6 @@ class Participants:
         raise TransientError(f"the owner entry of the sink keeps changing (tried {_OWNER_ATTEMPTS} times)", sink=name)
 
     # An epoch --------------------------------------------------------------------------------------------------
-
-    def hints(self) -> dict[str, JSONObject]:
-        """What each sink wants its writers of the next epoch to know."""
-        return {name: committer.hint() for name, committer in self.committers.items()}
 
     def verify(self, manifest: Manifest) -> None:
         """A last look before the intent. Raises `TransientError` for the first sink that is not sure."""

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
+from tpc.coordinator.passes.context import PassContext
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.spark.plan_checks import LateRows
 from tpc.coordinator.spark.settings import stateful_settings
+from tpc.manifest import Barrier
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
@@ -154,17 +156,24 @@ class PipelineQuery:
         coordinator = self._coordinator
         barrier = coordinator.barrier(epoch, stateful=self._stateful)
         failpoints.hit("epoch.planned", epoch=epoch)
+        coordinator.engine.run_batch(epoch, SparkPass(frame, self._plan, self._context(barrier)))
+
+    def _context(self, barrier: Barrier) -> PassContext:
         assert self._late_rows is not None
-        runner = SparkPass(
-            frame,
-            self._plan,
-            barrier,
-            coordinator.engine,
+        engine, participants = self._coordinator.engine, self._coordinator.participants
+        history = engine.journal.history
+        return PassContext(
+            pipeline=participants.pipeline,
+            barrier=barrier,
+            sinks=participants.sinks,
+            committers=participants.committers,
+            identities=engine.claim["sinks"],
+            previous_epochs={name: history.last_epoch_of(name) for name in participants.sinks},
             offsets_sink=self._offsets_sink,
-            late_rows=self._late_rows,
             unrouted_is_error=self._unrouted_is_error,
+            late_rows=self._late_rows,
+            end_phase=engine.clock_phase,
         )
-        coordinator.engine.run_batch(epoch, runner)
 
     # What users of a StreamingQuery know -----------------------------------------------------------------------
 

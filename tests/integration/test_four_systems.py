@@ -87,8 +87,8 @@ def test_commit_before_the_intent_is_noticed_by_the_checks(systems: Systems, mon
 
     def hasty(self: SparkPass, epoch: int, generation: int) -> Any:
         manifest = honest(self, epoch, generation)
-        handles = frozenset(str(b.committable.handle) for _, b in manifest.branches())
-        self.participants.commit(manifest, handles, frozenset())
+        for name in {sink for sink, _ in manifest.branches()}:
+            self.context.committers[name].commit(manifest.committables(name))
         return manifest
 
     job = FourSystemsJob(systems, ["kafka", "tallies"])

@@ -103,7 +103,7 @@ class Term:
     def writer(self, sink: Sink, epoch: int, partition: int, schema: pa.Schema = SCHEMA) -> Writer:
         """A new attempt of a task under this coordinator."""
         job = self.job
-        hint = self.coordinator.participants.hints()[sink.name]
+        hint = self.coordinator.participants.committers[sink.name].hint()
         handle = Handle(job.pipeline, self.engine.state.generation, sink.name, epoch, partition, next(job.attempts))
         return sink.writer(handle, schema, hint)
 

@@ -189,16 +189,23 @@ class MemoryCommitter(Committer):
 
 
 class MemoryOffsetsSink(MemorySink):
-    """One that takes source offsets."""
+    """One that takes source offsets; `taken` lists those of every branch."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.taken: list[Mapping[str, Mapping[int, int]]] = []
 
     def committer(self, pipeline: PipelineId) -> Committer:
         return MemoryOffsetsCommitter(self)
 
 
 class MemoryOffsetsCommitter(MemoryCommitter):
+    sink: MemoryOffsetsSink
+
     def prepare_offsets(
         self, handle: Handle, offsets: Mapping[str, Mapping[int, int]], hint: JSONObject
     ) -> Committable | None:
+        self.sink.taken.append(offsets)
         self.sink.prepared[str(handle)] = InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink)
         return Committable(handle, str(handle), rows=0, size_bytes=0)
 

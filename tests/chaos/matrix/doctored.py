@@ -17,8 +17,8 @@ def commit_before_the_intent() -> None:
 
     def hasty(self: SparkPass, epoch: int, generation: int) -> Any:
         manifest = honest(self, epoch, generation)
-        hurried = [branch for sink, branch in manifest.branches() if epoch == 1 and sink in ("rows", "files")]
-        self.participants.commit(manifest, frozenset(str(branch.committable.handle) for branch in hurried), frozenset())
+        for name in {sink for sink, _ in manifest.branches() if epoch == 1 and sink in ("rows", "files")}:
+            self.context.committers[name].commit(manifest.committables(name))
         return manifest
 
     Participants.verify = lambda self, manifest: None  # type: ignore[method-assign]

@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.folder_sink import FolderSink
+from tpc.coordinator.passes.branch import routed, sum_of
 from tpc.coordinator.passes.plan import PassPlan, compile_plan
 from tpc.coordinator.passes.routes import Writing
-from tpc.coordinator.passes.task import _routed, _sum
 from tpc.errors import ConfigurationError
 
 pytestmark = pytest.mark.spark
@@ -26,7 +26,7 @@ def rows_of(plan: PassPlan) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {route.sink: [] for route in plan.routes}
     for route in plan.routes:
         for batch in batches:
-            found[route.sink] += _routed(batch, route).to_pylist()
+            found[route.sink] += routed(batch, route).to_pylist()
     return {sink: sorted(rows, key=repr) for sink, rows in found.items()}
 
 
@@ -41,7 +41,7 @@ def digest_of(frame: DataFrame) -> int:
     """The digest of all rows, as the tasks and the driver add it up."""
     plan = compile_plan([Writing(frame, ()).to(A)])
     batches = plan.frame.toArrow().to_batches()
-    return sum(_sum(batch.column(plan.routes[0].digest)) for batch in batches) % 2**64
+    return sum(sum_of(batch.column(plan.routes[0].digest)) for batch in batches) % 2**64
 
 
 def values(spark: SparkSession, *literals: str) -> DataFrame:

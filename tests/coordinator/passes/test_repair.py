@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 
-from tpc.coordinator.passes.driver import SparkPass, _lost_digests
-from tpc.coordinator.passes.plan import PassPlan, RoutePlan
+from tpc.coordinator.passes.repair import refuse_ambiguous, replacements
 from tpc.effects import ReplayEpoch
 from tpc.errors import DeterminismError
 from tpc.handles import Handle, PipelineId
@@ -33,20 +29,9 @@ def replay(lost: set[int], *digests: str) -> ReplayEpoch:
     return ReplayEpoch(0, 1, manifest, frozenset(str(handle(number)) for number in lost))
 
 
-def refuse(effect: ReplayEpoch, *, exact: bool) -> None:
-    route = RoutePlan("rows", 0, "digest_0_0", (("column_0_0", "id"),), exact)
-    nothing: Any = None
-    engine: Any = SimpleNamespace(participants=SimpleNamespace(pipeline=JOB))
-    plan = PassPlan(nothing, (route,), {}, (("digest_0_0",),), partitioned=False)
-    runner = SparkPass(
-        nothing, plan, BARRIER, engine, offsets_sink=None, late_rows=lambda: None, unrouted_is_error=False
-    )
-    runner._refuse_ambiguous(effect, _lost_digests(effect))
-
-
 def test_a_lost_branch_that_only_floats_tell_from_another_is_not_written_by_guessing() -> None:
     with pytest.raises(DeterminismError, match="only in floats") as raised:
-        refuse(replay({1}, "a", "a"), exact=False)
+        refuse_ambiguous(replay({1}, "a", "a"), inexact={"rows"})
 
     assert (raised.value.sink, raised.value.epoch) == ("rows", 0)
     assert "--mark-committed" in raised.value.remedy
@@ -58,4 +43,33 @@ def test_a_lost_branch_that_only_floats_tell_from_another_is_not_written_by_gues
     ids=["another digest", "all of them lost", "exact"],
 )
 def test_a_lost_branch_that_can_be_told_is_repaired(lost: set[int], digests: str, exact: bool) -> None:
-    refuse(replay(lost, *digests), exact=exact)
+    refuse_ambiguous(replay(lost, *digests), inexact=set() if exact else {"rows"})
+
+
+def written_again(*branches: tuple[int, str]) -> dict[str, SinkPart]:
+    """The sink's part of a replay: (partition, digest) of each branch that it has written."""
+    made = tuple(
+        Branch(Committable(Handle(JOB, 2, "rows", 0, partition, 7), f"new-{partition}", 1, 1), digest)
+        for partition, digest in branches
+    )
+    return {"rows": SinkPart("folder", "folder:1", len(made), "0" * 16, made, None)}
+
+
+def replaced(effect: ReplayEpoch, parts: dict[str, SinkPart]) -> dict[int, int]:
+    """Partition of a lost branch -> partition of the one in its place."""
+    return {
+        Handle.parse(lost).partition: new.committable.handle.partition
+        for lost, new in replacements(effect, parts).items()
+    }
+
+
+def test_a_lost_branch_is_replaced_by_the_one_of_the_same_rows_whatever_its_partition() -> None:
+    assert replaced(replay({0}, "a", "b"), written_again((1, "a"))) == {0: 1}
+
+
+def test_of_several_branches_of_equal_rows_each_replaces_one_and_its_own_partition_if_it_can() -> None:
+    assert replaced(replay({0, 1}, "a", "a"), written_again((1, "a"), (0, "a"))) == {0: 0, 1: 1}
+
+
+def test_a_lost_branch_whose_rows_have_not_come_again_has_no_replacement() -> None:
+    assert replaced(replay({0}, "a"), written_again((0, "b"))) == {}

@@ -1,0 +1,54 @@
+"""What a pass is told of its pipeline and its epoch: plain values, so that a pass can be run by anybody.
+
+Under which term, and what becomes of the manifest that it hands back, a pass does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tpc.handles import PipelineId
+from tpc.json import JSONObject
+from tpc.manifest import Barrier
+from tpc.sink import Committer, Sink
+
+
+def _not_told(phase: str) -> None:
+    """Nobody measures the phases."""
+
+
+def _not_known() -> int | None:
+    """Nobody counts late rows."""
+    return None
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """One epoch of one pipeline, as its pass sees it."""
+
+    pipeline: PipelineId
+    barrier: Barrier
+    sinks: Mapping[str, Sink]
+    committers: Mapping[str, Committer]
+    """Asked for hints, and for the branch of the source offsets; nothing is committed or aborted through them."""
+    identities: Mapping[str, str]
+    """Which system each sink is (`Committer.identity`)."""
+    previous_epochs: Mapping[str, int | None]
+    """The newest decided epoch before this one in which each sink has branches."""
+    offsets_sink: str | None = None
+    """The sink that takes the source offsets, if there is one; it gets no rows."""
+    unrouted_is_error: bool = False
+    late_rows: Callable[[], int | None] = _not_known
+    """Says, after the pass, how many rows the watermark dropped in it; None: not known."""
+    end_phase: Callable[[str], None] = _not_told
+    """Told the name of each phase of the pass when it ends."""
+
+    @property
+    def fed_sinks(self) -> dict[str, Sink]:
+        """Those that get rows."""
+        return {name: sink for name, sink in self.sinks.items() if name != self.offsets_sink}
+
+    def hints(self) -> dict[str, JSONObject]:
+        """What each sink wants its writers to know, asked now."""
+        return {name: committer.hint() for name, committer in self.committers.items()}

@@ -1,0 +1,124 @@
+"""One partition of an epoch: its rows go to every sink's branch; all branches are prepared, or all undone.
+
+Knows no Spark: `task.py` makes it a Spark task, and another loop over Arrow batches could use it as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpc.coordinator.passes.branch import BranchFeed, BranchReport, SinkTask
+from tpc.errors import DataError, TpcError
+from tpc.handles import Handle, PipelineId
+from tpc.sink import describe_row
+
+if TYPE_CHECKING:
+    import pyarrow
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EpochWork:
+    """What every partition of an epoch does; picklable."""
+
+    pipeline: PipelineId
+    generation: int
+    epoch: int
+    sinks: tuple[SinkTask, ...]
+    digests_by_writing: tuple[tuple[str, ...], ...]
+    """See `PassPlan.digests_by_writing`."""
+    unrouted_is_error: bool
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """What one partition came to, every branch prepared."""
+
+    partition: int
+    rows: int
+    unrouted: int
+    branches: Mapping[str, BranchReport]
+    gathered: Mapping[str, bytes]
+    """Per gathered sink, its reduced rows as Arrow IPC."""
+
+
+class PartitionFeed:
+    """One attempt at one partition."""
+
+    def __init__(self, work: EpochWork, partition: int, attempt: int) -> None:
+        self.work = work
+        self.partition = partition
+        self._rows = 0
+        self._unrouted = 0
+        self._branches = [
+            BranchFeed(task, Handle(work.pipeline, work.generation, task.sink.name, work.epoch, partition, attempt))
+            for task in work.sinks
+        ]
+
+    def run(self, batches: Iterable[pyarrow.RecordBatch]) -> PartitionReport:
+        """Feed and prepare every branch. Raises what a sink raises; every branch is undone then.
+
+        Errors of this library name the pipeline and the epoch.
+        """
+        try:
+            for batch in batches:
+                self._feed(batch)
+            for branch in self._branches:
+                branch.prepare()
+            return self._report()
+        except TpcError as error:
+            self._abort()
+            error.located(pipeline=str(self.work.pipeline), epoch=self.work.epoch)
+            raise
+        except BaseException:
+            self._abort()
+            raise
+
+    def _feed(self, batch: pyarrow.RecordBatch) -> None:
+        self._rows += batch.num_rows
+        for branch in self._branches:
+            branch.feed(batch)
+        taken = _any_valid(batch, [name for names in self.work.digests_by_writing for name in names])
+        missing = batch.num_rows - taken
+        self._unrouted += missing
+        if missing and self.work.unrouted_is_error:
+            raise DataError(f"no sink takes the row {_first_unrouted(batch, self.work)}", sink=None)
+
+    def _report(self) -> PartitionReport:
+        branches = {branch.name: branch.report for branch in self._branches}
+        gathered = {branch.name: rows for branch in self._branches if (rows := branch.gathered()) is not None}
+        return PartitionReport(self.partition, self._rows, self._unrouted, branches, gathered)
+
+    def _abort(self) -> None:
+        """Undo every branch; one that cannot be undone now is left to the sweep and does not hold up the others."""
+        for branch in self._branches:
+            try:
+                branch.abort()
+            except TpcError:
+                logger.exception("%s is not undone by its task; the sweep does it", branch.handle)
+
+
+def _any_valid(batch: pyarrow.RecordBatch, names: Sequence[str]) -> int:
+    """How many rows have at least one of the digests."""
+    import pyarrow.compute as pc
+
+    taken = None
+    for name in names:
+        column = batch.column(name)
+        if column.null_count == 0:
+            return int(batch.num_rows)
+        valid = column.is_valid()
+        taken = valid if taken is None else pc.or_(taken, valid)
+    return int(pc.sum(taken).as_py() or 0)
+
+
+def _first_unrouted(batch: pyarrow.RecordBatch, work: EpochWork) -> str:
+    for row in batch.to_pylist():
+        if all(row[name] is None for names in work.digests_by_writing for name in names):
+            names = {wide: out for sink in work.sinks for route in sink.routes for wide, out in route.columns}
+            return describe_row({out: row[wide] for wide, out in names.items()}, list(names.values())[:6])
+    return "?"
