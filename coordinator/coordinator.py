@@ -155,8 +155,8 @@ class Coordinator:
         """Bring Spark's log up to the intent log; `run_one_batch` runs the query for exactly one batch."""
         failpoints.hit("recovery.reconcile", generation=self.engine.state.generation)
         with self._fenced_first():
-            self._require_leading()
-            reconcile(self.journal.history, self.spark_log, run_one_batch, self._require_leading)
+            self.journal.require_leading()
+            reconcile(self.journal.history, self.spark_log, run_one_batch, self.journal.require_leading)
         failpoints.hit("recovery.reconciled", generation=self.engine.state.generation)
 
     def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
@@ -175,16 +175,13 @@ class Coordinator:
                 self.spark_log.make_durable(epoch)
         return barrier
 
-    def _require_leading(self) -> None:
-        self.journal.require_highest(self.journal.history.last_slot)
-
     @contextmanager
     def _fenced_first(self) -> Iterator[None]:
         """What looks like a contradiction to a fenced coordinator is the work of the one that leads."""
         try:
             yield
         except HistoryMismatchError:
-            self._require_leading()
+            self.journal.require_leading()
             raise
 
     def close(self) -> None:

@@ -161,6 +161,10 @@ class Journal:
         if slots[-1] > slot:
             raise FencedError(f"the log goes on to slot {slots[-1]}, after slot {slot}")
 
+    def require_leading(self) -> None:
+        """Raises what `require_highest` does for the last record that is known here."""
+        self.require_highest(self.history.last_slot)
+
     def prune(self) -> None:
         """Delete what lies below the floor. What is pruned is never read as "was not committed"."""
         below = [slot for slot in self.log.slots() if slot < self.history.floor]

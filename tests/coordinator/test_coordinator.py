@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.core.builders import JOB, branch, complete, generation_body, intent, manifest
-from tests.support.memory import MemoryClock, MemoryCommitter, MemoryLog, MemorySink
+from tests.support.memory import MemoryClock, MemoryLog
+from tests.support.memory_sink import MemoryCommitter, MemorySink
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.journal import Journal

@@ -8,7 +8,7 @@ import pytest
 
 import tpc
 from tests.core.builders import branch, complete, generation_body, intent, manifest
-from tests.support.memory import MemoryOffsetsSink, MemorySink
+from tests.support.memory_sink import MemoryOffsetsSink, MemorySink
 from tpc.coordinator import operations
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.log.journal import Journal

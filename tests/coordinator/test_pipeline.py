@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tpc
-from tests.support.memory import MemoryOffsetsSink, MemorySink
+from tests.support.memory_sink import MemoryOffsetsSink, MemorySink
 from tpc.errors import ConfigurationError
 from tpc.sinks import KafkaOffsetsSink, PostgresSink
 

@@ -91,7 +91,7 @@ def test_a_patch_that_is_no_python_is_refused(tmp_path: Path) -> None:
     [
         ("tpc/machine.py", ["explorer", "simulator"]),
         ("tpc/handles.py", ["explorer", "files kit", "simulator"]),
-        ("coordinator/engine.py", ["simulator"]),
+        ("coordinator/engine/loop.py", ["simulator"]),
         ("coordinator/log/local.py", ["log kit"]),
         ("sinks/mongo/apply.py", ["mongo kit"]),
         ("sinks/shared/owner_entry.py", ["files kit", "postgres kit", "mongo kit", "kafka kit"]),

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 import tpc
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
-from tests.support.memory import MemorySink
+from tests.support.memory_sink import MemorySink
 from tpc.coordinator.spark import settings as spark_settings
 from tpc.coordinator.spark.plan_checks import is_stateful, refuse_data_loss, refuse_nondeterminism
 from tpc.coordinator.spark.settings import (

@@ -1,0 +1,197 @@
+"""Carries out the machine's effects against the log, the sinks and the pass, one at a time, and says what happened.
+
+The order of effects, and what follows from an event, is the machine's. `puts` and `commits` have modules of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tpc import failpoints
+from tpc.coordinator.clock import Clock
+from tpc.coordinator.engine.commits import Commits
+from tpc.coordinator.engine.puts import Puts
+from tpc.coordinator.engine.runner import EpochRunner
+from tpc.coordinator.engine.settings import EngineSettings
+from tpc.coordinator.engine.times import PhaseClock, UpkeepClock
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.participants import Participants
+from tpc.effects import (
+    AbortEpoch,
+    Commit,
+    Effect,
+    PutRecord,
+    Release,
+    ReplayEpoch,
+    Return,
+    Stop,
+    Sweep,
+    TakeOwnership,
+    Verify,
+    Warn,
+    WriteEpoch,
+)
+from tpc.errors import (
+    ConfigurationError,
+    DataError,
+    FencedError,
+    StateMachineError,
+    TpcError,
+    TransientError,
+)
+from tpc.events import Aborted, Event, Failed, Owned, Prepared, Superseded, Swept, Verified
+from tpc.manifest import Manifest
+from tpc.sink import Owner
+from tpc.states import State
+from tpc.sweeping import Sweeper
+
+logger = logging.getLogger(__name__)
+
+
+class Performer:
+    """Carries out every kind of effect."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        participants: Participants,
+        clock: Clock,
+        settings: EngineSettings,
+        stopping: threading.Event,
+    ) -> None:
+        self.journal = journal
+        self.participants = participants
+        self.clock = clock
+        self.phases = PhaseClock(clock)
+        self.upkeep = UpkeepClock(clock, settings)
+        self.puts = Puts(journal, participants, clock, settings, self.phases, stopping)
+        self.commits = Commits(journal, participants, clock, settings, stopping)
+        self.runner: EpochRunner | None = None
+        """The pass over the current batch, while there is one."""
+        self.swept_count = 0
+        """How many branches the last sweep has aborted."""
+        self.may_sweep_later = False
+        """Whether a sweep that fails may wait for the next one."""
+        self._performers: Mapping[type[Any], Callable[[Any, State], Event | None]] = {
+            PutRecord: lambda effect, state: self.puts.put(effect, state, self.runner),
+            TakeOwnership: self._own,
+            Commit: lambda effect, _: self.commits.commit(effect),
+            Sweep: self._sweep,
+            WriteEpoch: self._write,
+            ReplayEpoch: self._replay,
+            Verify: self._verify,
+            AbortEpoch: self._abort,
+            Release: self._release,
+            Warn: self._warn,
+            Return: self._return,
+            Stop: self._stop,
+        }
+
+    def perform(self, effect: Effect, state: State) -> Event | None:
+        """Do what `effect` asks for; what happened, where the machine wants to know. Raises the error of a `Stop`."""
+        return self._performers[type(effect)](effect, state)
+
+    # The pass --------------------------------------------------------------------------------------------------
+
+    def _write(self, effect: WriteEpoch, state: State) -> Event:
+        try:
+            return Prepared(self._running().write(effect.epoch, effect.generation))
+        except Exception as error:  # noqa: BLE001  whatever ends a pass (user code included) aborts the epoch
+            return Failed(_located(error, state))
+
+    def _replay(self, effect: ReplayEpoch, state: State) -> Event:
+        try:
+            return self._running().replay(effect)
+        except Exception as error:  # noqa: BLE001  the replay failed; the epoch stays decided
+            return Failed(_in_replay(_located(error, state)))
+
+    def _running(self) -> EpochRunner:
+        if self.runner is None:
+            raise StateMachineError("a pass was asked for outside of a batch")
+        return self.runner
+
+    # The sinks -------------------------------------------------------------------------------------------------
+
+    def _own(self, effect: TakeOwnership, state: State) -> Event:
+        history = self.journal.history
+        owner = Owner(effect.generation, history.owners[effect.generation], self.clock.wall())
+        try:
+            self.participants.take_ownership(owner, history, self.journal.require_leading)
+        except FencedError as error:
+            return Superseded(error.what)
+        except TpcError as error:
+            return Failed(_located(error, state))
+        self.upkeep.owned()
+        failpoints.hit("recovery.owned", generation=effect.generation)
+        return Owned()
+
+    def _verify(self, effect: Verify, state: State) -> Event:
+        try:
+            self.participants.verify(effect.manifest)
+        except TpcError as error:
+            return Failed(_located(error, state))
+        return Verified()
+
+    def _sweep(self, effect: Sweep, state: State) -> Event:
+        self.upkeep.swept()
+        try:
+            failpoints.hit("recovery.sweep", generation=effect.generation)
+            count = self.participants.sweep(_sweeper(state, effect.manifest), self.journal.require_leading)
+        except TransientError as error:
+            if not self.may_sweep_later:
+                return Failed(error.located(pipeline=str(state.pipeline)))
+            logger.warning("leftovers of dead tasks cannot be swept now, again in a while: %s", error.what)
+            return Swept(0)
+        except TpcError as error:
+            return Failed(error.located(pipeline=str(state.pipeline)))
+        self.swept_count = count
+        failpoints.hit("recovery.swept", generation=effect.generation, count=count)
+        return Swept(count)
+
+    def _abort(self, effect: AbortEpoch, state: State) -> Event:
+        sweeper = _sweeper(state, effect.spare, failed_epoch=effect.epoch)
+        try:
+            self.participants.sweep(sweeper, self.journal.require_leading)
+        except FencedError as error:
+            return Failed(_located(error, state))
+        except TpcError:
+            logger.exception("epoch %d could not be undone everywhere; the next start does it", effect.epoch)
+        return Aborted()
+
+    def _release(self, effect: Release, _: State) -> None:
+        try:
+            self.participants.release(effect.manifest)
+        except TpcError:
+            logger.exception("epoch %d is complete; a sink could not tidy up after it", effect.manifest.epoch)
+
+    # Who waits for the epoch -----------------------------------------------------------------------------------
+
+    def _warn(self, effect: Warn, _: State) -> None:
+        logger.warning("%s", effect.message)
+
+    def _return(self, effect: Return, _: State) -> None:
+        logger.debug("epoch %d returns to Spark", effect.epoch)
+
+    def _stop(self, effect: Stop, _: State) -> None:
+        raise effect.error
+
+
+def _sweeper(state: State, named: Manifest | None, *, failed_epoch: int | None = None) -> Sweeper:
+    return Sweeper(state.pipeline, state.generation, state.last_complete, named, failed_epoch)
+
+
+def _located(error: Exception, state: State) -> Exception:
+    if isinstance(error, TpcError):
+        return error.located(pipeline=str(state.pipeline), epoch=state.epoch)
+    return error
+
+
+def _in_replay(error: Exception) -> Exception:
+    """What an error of the pass says of an undecided epoch is not true of a decided one that is run again."""
+    if isinstance(error, (ConfigurationError, DataError, TransientError)):
+        error.safe = "the epoch is decided and stays so: what is committed of it stands, nothing of this replay shows."
+        error.remedy = "remove the cause and restart: the replay is repeated and writes what is lost of the epoch."
+    return error

@@ -1,0 +1,115 @@
+"""Puts the machine's records into the log, with what the shell adds to them: identities, times, what is carried over.
+
+A put that was not answered is repeated, identically, until the log says what became of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from tpc import failpoints
+from tpc.coordinator.clock import Clock
+from tpc.coordinator.engine.runner import EpochRunner
+from tpc.coordinator.engine.settings import EngineSettings
+from tpc.coordinator.engine.times import PhaseClock
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.participants import Participants
+from tpc.effects import PutRecord
+from tpc.errors import DecisionUnknownError, FencedError, PutUnknownError, TpcError
+from tpc.events import Event, Failed, Stored, Superseded
+from tpc.records import Record, RecordKind
+from tpc.states import State
+
+logger = logging.getLogger(__name__)
+
+
+class Puts:
+    """Carries out `PutRecord`."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        participants: Participants,
+        clock: Clock,
+        settings: EngineSettings,
+        phases: PhaseClock,
+        stopping: threading.Event,
+    ) -> None:
+        self.journal = journal
+        self.participants = participants
+        self.clock = clock
+        self.settings = settings
+        self.phases = phases
+        self.stopping = stopping
+        self.claim: dict[str, Any] = {}
+        """What the shell adds to every generation record: the sinks' identities, Spark's query id."""
+        self.has_led = False
+        """Whether a term of this coordinator stands in the log."""
+        self._last_complete: dict[str, Any] | None = None
+        """How long the last complete record took; it can only stand in the next one."""
+
+    def put(self, effect: PutRecord, state: State, runner: EpochRunner | None) -> Event:
+        """One record. `Superseded` when another coordinator has its slot, `Failed` when nobody knows or it cannot."""
+        body = dict(effect.body)
+        if effect.kind is RecordKind.GENERATION:
+            body |= self.claim | {"started_at": self.clock.wall()}
+            body |= self.journal.history.carried(self.participants.sinks, self.settings.keep_epochs)
+            failpoints.hit("recovery.claim", generation=body["generation"])
+        elif effect.kind is RecordKind.INTENT:
+            self.phases.end("verify")
+            failpoints.hit("epoch.prepared", epoch=body["epoch"])
+        elif effect.kind is RecordKind.COMPLETE:
+            self.phases.end("commit")
+            failpoints.hit("epoch.committed", epoch=body["epoch"])
+            body |= self._complete_body(state, runner)
+        try:
+            self._put_until_known(self.journal.next_record(effect.kind, body))
+        except FencedError as error:
+            return Superseded(error.what)
+        except TpcError as error:
+            return Failed(error.located(pipeline=str(state.pipeline), epoch=state.epoch))
+        self._after_put(effect.kind, body)
+        return Stored()
+
+    def _put_until_known(self, record: Record) -> None:
+        """Put the identical record until the log says what became of it, or for `log_timeout_s`."""
+        settings, started = self.settings, self.clock.monotonic()
+        delay_s = settings.retry_delay_s
+        while True:
+            try:
+                return self.journal.put(record)
+            except PutUnknownError as error:
+                if self.clock.monotonic() - started + delay_s > settings.log_timeout_s:
+                    raise
+                logger.warning("slot %d of the log: %s. Putting the same record again.", record.slot, error.what)
+            if self.clock.wait(self.stopping, delay_s):
+                raise DecisionUnknownError(f"slot {record.slot} of the log: stopped before its put was answered")
+            delay_s = min(settings.retry_delay_max_s, 2 * delay_s)
+
+    def _complete_body(self, state: State, runner: EpochRunner | None) -> dict[str, Any]:
+        return {
+            "started_at": self.phases.started_at,
+            "completed_at": self.clock.wall(),
+            "seconds": {name: round(value, 6) for name, value in self.phases.seconds.items()},
+            "commit_seconds": {n: round(s, 6) for n, s in self.participants.commit_seconds.items()},
+            "sink_seconds": {} if runner is None else runner.sink_seconds,
+            "commit_attempts": state.attempt,
+            "previous_complete": self._last_complete,
+            "floor": self.journal.history.floor,
+        }
+
+    def _after_put(self, kind: RecordKind, body: Mapping[str, Any]) -> None:
+        if kind is RecordKind.GENERATION:
+            self.has_led = True
+            self.journal.prune()
+            failpoints.hit("recovery.claimed", generation=body["generation"])
+        elif kind is RecordKind.INTENT:
+            self.phases.end("intent")
+            failpoints.hit("epoch.decided", epoch=body["epoch"])
+        elif kind is RecordKind.COMPLETE:
+            self.phases.end("complete")
+            self._last_complete = {"epoch": body["epoch"], "seconds": round(self.phases.seconds["complete"], 6)}
+            failpoints.hit("epoch.completed", epoch=body["epoch"])

@@ -1,0 +1,22 @@
+"""How long the engine waits, how often it looks after the sinks, how much history it keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Times in seconds. `keep_epochs` is the history kept in the log for people and for Spark's restart."""
+
+    retry_delay_s: float = 0.05
+    retry_delay_max_s: float = 30.0
+    finish_timeout_s: float | None = None
+    """Give up (without losing anything) when a decided epoch cannot be committed for so long; None: never."""
+    sweep_interval_s: float = 30.0
+    keep_epochs: int = 200
+    renew_after_epochs: int = 200
+    renew_after_s: float = 6 * 3600.0
+    """A new term begins at least so often: `tpc orphans` takes a pipeline for dead that was silent for a day."""
+    log_timeout_s: float = 300.0
+    """How long a put of the log whose answer was lost is repeated before the process gives up."""
