@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tpc.coordinator.engine import EngineSettings
-    from tpc.coordinator.log.journal import Log
+    from tpc.coordinator.log.contract import Log
     from tpc.coordinator.log.local import LocalLog
     from tpc.coordinator.log.objects import ObjectLog
     from tpc.coordinator.log.sql import SqlLog
@@ -36,7 +36,7 @@ _MODULES = {
     "ExponentialDelay": "supervisor",
     "FixedDelay": "supervisor",
     "LocalLog": "log.local",
-    "Log": "log.journal",
+    "Log": "log.contract",
     "ObjectLog": "log.objects",
     "Pipeline": "pipeline",
     "PipelineQuery": "query",

@@ -27,7 +27,8 @@ from tpc.belonging import (
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.clock import Clock, SystemClock
 from tpc.coordinator.engine import Engine, EngineSettings
-from tpc.coordinator.log.journal import Journal, Log
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.participants import Participants
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_decided, check_identity, check_undecided, reconcile

@@ -14,7 +14,8 @@ from typing import Any
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal, Log
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.places import open_log
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
@@ -185,49 +186,6 @@ def _undamaged(journal: Journal) -> History:
             remedy="start the pipeline or `tpc recover`: it asks the sinks whether the record may be voided.",
         )
     return history
-
-
-def orphans(pipeline: Pipeline, *, silent_for_s: float, now_s: float, abort: bool) -> list[dict[str, Any]]:
-    """Branches that other pipelines have left in this pipeline's systems, and abort them if told to.
-
-    An orphan's pipeline has an owner entry in that sink which nobody has changed for `silent_for_s`; a pipeline that
-    runs changes it at least every six hours. Branches without an owner entry are listed and never aborted. Keys:
-    `sink`, `pipeline`, `resource`, `silent_for_s` (None without an owner entry), `fate`.
-    """
-    coordinator = pipeline.coordinator()
-    try:
-        found = []
-        for name, committer in coordinator.participants.committers.items():
-            doomed = []
-            for doubt, owner in committer.all_in_doubt():
-                if doubt.pipeline == pipeline.id:
-                    continue
-                silence_s = None if owner is None else now_s - owner.since
-                is_orphan = silence_s is not None and silence_s >= silent_for_s
-                if is_orphan:
-                    doomed.append(doubt)
-                found.append(
-                    {
-                        "sink": name,
-                        "pipeline": str(doubt.pipeline),
-                        "resource": doubt.resource,
-                        "silent_for_s": silence_s,
-                        "fate": _orphans_fate(is_orphan, silence_s, abort=abort),
-                    }
-                )
-            if abort and doomed:
-                committer.abort(doomed)
-        return found
-    finally:
-        coordinator.close()
-
-
-def _orphans_fate(is_orphan: bool, silence_s: float | None, *, abort: bool) -> str:
-    if silence_s is None:
-        return "left alone: it has no owner entry"
-    if not is_orphan:
-        return "left alone: its pipeline is alive"
-    return "aborted" if abort else "orphan"
 
 
 def operator_name() -> str:

@@ -82,11 +82,11 @@ class Participants:
 
     def _own(self, name: str, owner: Owner, history: History, still_leading: Callable[[], None]) -> None:
         for _ in range(_OWNER_ATTEMPTS):
-            found = self.committers[name].owner()
-            if found is not None and not knows_owner(history, found):
+            before = self.committers[name].owner()
+            if before is not None and not knows_owner(history, before):
                 still_leading()
-                raise unknown_owner(history, name, found)
-            if self.committers[name].take_ownership(owner, found):
+                raise unknown_owner(history, name, before)
+            if self.committers[name].take_ownership(owner, before):
                 return
         raise TransientError(f"the owner entry of the sink keeps changing (tried {_OWNER_ATTEMPTS} times)", sink=name)
 
@@ -142,7 +142,7 @@ class Participants:
         for doubts in listed.values():
             for stranger in sweeper.strangers(doubts):
                 logger.warning("%s holds a branch of %s; it is left alone", stranger.sink, stranger.pipeline)
-        doomed = {name: found for name, doubts in listed.items() if (found := sweeper.doomed(doubts))}
+        doomed = {name: own for name, doubts in listed.items() if (own := sweeper.doomed(doubts))}
         if not doomed:
             return 0
         still_leading()

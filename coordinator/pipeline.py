@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.log.journal import Log
+from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.passes.plan import PassPlan, compile_plan
 from tpc.coordinator.passes.routes import Writing
@@ -121,17 +121,17 @@ class Pipeline:
     @property
     def sinks(self) -> tuple[Sink, ...]:
         """Every sink once. Raises `ConfigurationError` for two of one name."""
-        found: dict[str, Sink] = {}
+        by_name: dict[str, Sink] = {}
         routed = [route.sink for writing in self._writings for route in writing.routes]
         for sink in [*routed, *([self._offsets_sink] if self._offsets_sink is not None else [])]:
-            if found.setdefault(sink.name, sink) is not sink:
+            if by_name.setdefault(sink.name, sink) is not sink:
                 raise ConfigurationError(
                     f"two sinks have the name {sink.name!r}",
                     pipeline=str(self.id),
                     sink=sink.name,
                     remedy="give one of them another name (name=...); a name is what recovery finds branches by.",
                 )
-        return tuple(found.values())
+        return tuple(by_name.values())
 
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
         """The driver's half without Spark: for recovery and inspection as much as for a start."""

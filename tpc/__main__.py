@@ -190,13 +190,13 @@ def orphans(
     as_json: AsJson = False,
 ) -> None:
     """Branches that other pipelines have left in this pipeline's systems, and whether anybody still owns them."""
-    from tpc.coordinator import operations
+    from tpc.coordinator.orphans import orphans_beside
 
-    def text(found: list[dict[str, Any]]) -> str:
-        return "\n".join(f"{o['sink']}  {o['resource']}  {o['fate']}" for o in found) or "no branches of others"
+    def text(branches: list[dict[str, Any]]) -> str:
+        return "\n".join(f"{o['sink']}  {o['resource']}  {o['fate']}" for o in branches) or "no branches of others"
 
-    found = operations.orphans(_load(target), silent_for_s=3600 * silent_hours, now_s=time.time(), abort=abort)
-    _print(found, as_json=as_json, text=text)
+    branches = orphans_beside(_load(target), silent_for_s=3600 * silent_hours, now_s=time.time(), abort=abort)
+    _print(branches, as_json=as_json, text=text)
 
 
 DemoDirectory = Annotated[Path, typer.Option("--dir", help="where the demo keeps servers, data and results")]

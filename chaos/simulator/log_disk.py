@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.world import World
-from tpc.coordinator.log.journal import Log
+from tpc.coordinator.log.contract import Log
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
 
 

@@ -19,7 +19,8 @@ from tpc.chaos.simulator.sinks import SimulatedCommitter, SimulatedSink
 from tpc.chaos.simulator.spark import CHECKPOINT, SimulatedSparkLog
 from tpc.chaos.simulator.world import PIPELINE, Invariant
 from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.log.journal import Journal, Log
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.errors import HistoryMismatchError, TpcError
 from tpc.fold import fold

@@ -1,8 +1,7 @@
-"""The contract of a log backend: slots with consecutive numbers, and one primitive, put if absent.
+"""A pipeline's records in a log: typed ones are put, all are read, and it is noticed when somebody else puts one.
 
-A backend stores bytes. What the bytes mean stands in `tpc.records`, what they mean together in `tpc.history`;
-who may put what is the machine's business. Here: `Log`, and `Journal`, which puts typed records into a log and
-notices when somebody else does.
+What a log is stands in `contract`, what records mean in `tpc.records`, what they mean together in `tpc.history`; who
+may put what is the machine's business.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import uuid
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tpc import failpoints
+from tpc.coordinator.log.contract import Log
 from tpc.errors import CorruptionError, FencedError, PutUnknownError, TpcError, TransientError
 from tpc.fold import advanced, fold
 from tpc.history import DamagedSlot, History
@@ -22,40 +21,6 @@ from tpc.json import JSONObject
 from tpc.records import DamagedRecordError, Record, RecordKind, decode
 
 logger = logging.getLogger(__name__)
-
-
-class Log(ABC):
-    """Slots 1, 2, 3, ... of bytes, each written at most once. Safe for any number of processes."""
-
-    @abstractmethod
-    def put(self, slot: int, data: bytes) -> bool:
-        """Make `data` the content of `slot` if nobody has put anything there.
-
-        True: `data` is durable in `slot`, by this put or an earlier one of the same bytes. False: the slot holds
-        something else. Raises `TransientError` when nothing was put for certain; `PutUnknownError` when neither is
-        certain and the same put may be repeated (a lost reply); `DecisionUnknownError` when it may not (a failed
-        fsync: the process must end). Whoever put must act on neither.
-        """
-
-    @abstractmethod
-    def slots(self) -> list[int]:
-        """The numbers of all slots that hold anything, ascending."""
-
-    @abstractmethod
-    def read(self, slot: int) -> bytes:
-        """The bytes of a slot. Raises `KeyError` when it is empty."""
-
-    @abstractmethod
-    def delete(self, slots: Sequence[int]) -> None:
-        """Remove slots below the floor, from the lowest upward."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Where the log is, for people, without credentials."""
-
-    def where(self, slot: int) -> str:
-        """Where a slot is, for people, without credentials."""
-        return f"slot {slot} of {self.describe()}"
 
 
 class Journal:
@@ -89,7 +54,7 @@ class Journal:
 
     def _read(self, slots: Sequence[int]) -> tuple[list[Record], list[DamagedSlot]]:
         """From the end back to the floor. Damage at the end is told, voided damage passed over, other is corruption."""
-        found: list[Record] = []
+        records: list[Record] = []
         damaged: list[DamagedSlot] = []
         voids: dict[str, str] = {}
         floor = 1
@@ -102,14 +67,14 @@ class Journal:
             try:
                 record = decode(data, slot)
             except DamagedRecordError as error:
-                if found:
+                if records:
                     raise self._corrupt(slot, error) from error
                 damaged.append(DamagedSlot(slot, hashlib.sha256(data).hexdigest(), error.what))
                 continue
-            found.append(record)
+            records.append(record)
             floor = max(floor, record.body.get("floor", 1))
             voids |= record.body.get("voids", {})
-        return found[::-1], damaged[::-1]
+        return records[::-1], damaged[::-1]
 
     def _corrupt(self, slot: int, error: DamagedRecordError) -> CorruptionError:
         return CorruptionError(

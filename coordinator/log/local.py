@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tpc import failpoints
-from tpc.coordinator.log.journal import Log
+from tpc.coordinator.log.contract import Log
 from tpc.errors import DecisionUnknownError, TransientError
 from tpc.support import durable_files
 

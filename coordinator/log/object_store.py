@@ -145,7 +145,7 @@ def proves_nothing_was_put(error: Exception) -> bool:
 def said(error: Exception) -> str:
     """What an error of obstore says, without URLs, replies and headers."""
     text = str(error)
-    status, code, kind, number = (found.search(text) for found in (_STATUS, _CODE, _KIND, _OS_ERROR))
+    status, code, kind, number = (pattern.search(text) for pattern in (_STATUS, _CODE, _KIND, _OS_ERROR))
     parts = [
         f"status {status[1]}" if status else "",
         code[1] if code else "",

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpc.coordinator.log import object_store
-from tpc.coordinator.log.journal import Log
+from tpc.coordinator.log.contract import Log
 from tpc.errors import PutUnknownError, TransientError
 from tpc.settings import Env
 
@@ -55,9 +55,9 @@ class ObjectLog(Log):
         for _ in range(PUT_ATTEMPTS):
             if self._created(path, data, f"slot {slot}"):
                 return True
-            found = self._found(slot)
-            if found is not None:
-                return found == data
+            held = self._held(slot)
+            if held is not None:
+                return held == data
         # S3 answers 409 while another put of this object is under way; else it was pruned under our eyes.
         raise PutUnknownError(f"slot {slot} of the log at {self.describe()} is said to be taken, and is empty")
 
@@ -79,7 +79,7 @@ class ObjectLog(Log):
             raise PutUnknownError(f"{what} of the log at {self.describe()} may be durable: {said}") from None
         return True
 
-    def _found(self, slot: int) -> bytes | None:
+    def _held(self, slot: int) -> bytes | None:
         """What a taken slot holds. An error here leaves open whether it is what an earlier put of ours has left."""
         try:
             return self.read(slot)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tpc.coordinator.log.journal import Log
+from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LocalLog
 from tpc.errors import ConfigurationError
 
@@ -25,12 +25,12 @@ def open_log(place: str) -> Log:
 
     After the `#` stands what `pipeline=` is in `SqlLog`; its table is the default one.
     """
-    found = _SCHEME.match(place)
+    url = _SCHEME.match(place)
     if not place or "\0" in place:
         raise _no_place("an empty text" if not place else "a path with a NUL in it")
-    if found is None:
+    if url is None:
         return LocalLog(place)
-    scheme = found[1].lower()
+    scheme = url[1].lower()
     if scheme.partition("+")[0] in _DATABASES:
         return _in_database(place)
     if scheme == "file":

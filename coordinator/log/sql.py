@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.log import sql_connection
-from tpc.coordinator.log.journal import Log
+from tpc.coordinator.log.contract import Log
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
 from tpc.settings import Env
 

@@ -41,7 +41,7 @@ def _invalidate_if_changed(importer: zipimport.zipimporter) -> None:
 
 def _version(archive: str) -> _Version | None:
     try:
-        found = Path(archive).stat()
+        status = Path(archive).stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -64,16 +64,16 @@ def reconcile(
 
 def check_identity(history: History, spark: SparkLog) -> None:
     """Spark's query id must be the one in the log; a missing one is written back."""
-    found = spark.query_id()
+    query_id = spark.query_id()
     if history.query_id is None:
         return
-    if found is None:
+    if query_id is None:
         if history.manifests:  # else nothing has run yet, and the file is written for the first time
             logger.warning("Spark's metadata file is missing: written back with query id %s", history.query_id)
         spark.restore_metadata(history.query_id)
-    elif found != history.query_id:
+    elif query_id != history.query_id:
         raise HistoryMismatchError(
-            f"the checkpoint is of query {found}, the intent log of query {history.query_id}", remedy=_RESTORE
+            f"the checkpoint is of query {query_id}, the intent log of query {history.query_id}", remedy=_RESTORE
         )
 
 

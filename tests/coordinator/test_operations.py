@@ -19,7 +19,7 @@ from tpc.handles import PipelineId
 from tpc.history import Action, Resolution
 from tpc.json import canonical
 from tpc.records import RecordKind
-from tpc.sink import Marker, Owner
+from tpc.sink import Marker
 
 
 class Place:
@@ -220,39 +220,3 @@ def test_nothing_is_put_on_the_record_while_the_end_of_the_log_is_damaged(place:
     with pytest.raises(CorruptionError, match="the last record of the log is damaged"):
         place.resolve()
     assert place.log.slots() == [1, 2, 3, 4, 5]
-
-
-# Orphans -----------------------------------------------------------------------------------------------------------
-
-DAY_S = 86_400.0
-
-
-def orphans(place: Place, *, abort: bool = False) -> dict[str, str]:
-    found = operations.orphans(place.pipeline(), silent_for_s=DAY_S, now_s=10 * DAY_S, abort=abort)
-    return {row["pipeline"]: row["fate"] for row in found}
-
-
-@pytest.fixture
-def neighbours(place: Place) -> Place:
-    """Branches of this pipeline, and of three others: one dead, one alive, one without an owner entry."""
-    sink = place.sinks["a"]
-    sink.plant(2)
-    for name, since_s in (("dead", 8 * DAY_S), ("alive", 9.5 * DAY_S), ("nobody", None)):
-        sink.plant(2, pipeline=PipelineId(name))
-        if since_s is not None:
-            sink.owners_of_others[PipelineId(name)] = Owner(1, "n", since_s)
-    return place
-
-
-def test_orphans_are_branches_whose_pipeline_was_silent_for_long(neighbours: Place) -> None:
-    assert orphans(neighbours) == {
-        "dead#1": "orphan",
-        "alive#1": "left alone: its pipeline is alive",
-        "nobody#1": "left alone: it has no owner entry",
-    }
-    assert neighbours.sinks["a"].aborted() == []
-
-
-def test_orphans_are_aborted_on_order_and_nothing_else_is(neighbours: Place) -> None:
-    assert orphans(neighbours, abort=True)["dead#1"] == "aborted"
-    assert ["~dead~" in resource for resource in neighbours.sinks["a"].aborted()] == [True]
