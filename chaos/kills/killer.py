@@ -18,13 +18,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import psutil
+
 from tpc.chaos.kills.plan import Kill, Step, StepKill, TimedKill
-from tpc.chaos.kills.strike import await_death, strike
+from tpc.errors import LocalStackError
+from tpc.support.deadlines import Deadline
+from tpc.support.process_trees import gone_within, kill_tree
 
 logger = logging.getLogger(__name__)
 
 SILENT_S = 180.0
 """After so long without a step nothing happens in a life any more: Spark starts, and an epoch runs, in a fraction."""
+
+DEATH_TIMEOUT_S = 20.0
 
 STEP_OF_FAILPOINT: Mapping[str, Step] = {
     "pass.prepare": Step.DURING_PASS,
@@ -83,6 +89,8 @@ class _Life:
 
     pid: int
     number: int
+    quiet_until: Deadline
+    """When it is silent, unless it tells another step before."""
     spared: bool = False
     passed: set[int] = field(default_factory=set)
     """Epochs whose pass ended in this life: an epoch that recovery merely finishes is not one of them."""
@@ -96,7 +104,6 @@ class _Life:
     timer: threading.Timer | None = None
     silence: threading.Timer | None = None
     last_step: str = ""
-    last_at: float = field(default_factory=time.monotonic)
     dying: bool = False
     ended: bool = False
 
@@ -127,7 +134,7 @@ class Killer:
     ) -> None:
         self.plan = tuple(plan)
         self._for_s = for_s
-        self._began_at: float | None = None
+        self._last_start: Deadline | None = None
         self.kills: list[Killed] = []
         self.failure: Exception | None = None
         """The first error of the killer's own threads: the run is worth nothing any more."""
@@ -163,18 +170,18 @@ class Killer:
     def watch(self, pid: int) -> None:
         """A new life begins: the pipeline's driver is process `pid`."""
         with self._lock:
-            now = time.monotonic()
-            self._began_at = self._began_at or now
+            spared = self._last_start is not None and self._last_start.passed
+            if self._last_start is None and self._for_s is not None:
+                self._last_start = Deadline(self._for_s)
             if self._life is not None:
                 self._life.cancel_timers()
             self._lives += 1
-            spared = self._for_s is not None and now > self._began_at + self._for_s
-            self._life = _Life(pid, self._lives, spared=spared)
+            self._life = _Life(pid, self._lives, Deadline(self._silent_s), spared=spared)
             if self.failure is None:
                 self._listen(self._life, self._silent_s)
             else:  # it failed when this life was on its way
                 self._life.dying = True
-                strike(pid)
+                kill_tree(pid)
 
     def ended(self) -> None:
         """The life's driver has ended: nothing is to be killed at a time any more."""
@@ -200,7 +207,7 @@ class Killer:
                 self.failure = self.failure or error
                 if self._life is not None and not self._life.ended:
                     self._life.dying = True
-                    strike(self._life.pid)
+                    kill_tree(self._life.pid)
 
     def _answer(self, report: dict[str, Any]) -> bool:
         """Whether the process that reports may go on; if not, it is being killed, and this returns when it is."""
@@ -210,7 +217,7 @@ class Killer:
             if life is None or life.dying or self._closing.is_set():
                 return False
             self._last_hit = life.last_step = step
-            life.last_at = time.monotonic()
+            life.quiet_until = Deadline(self._silent_s)
             self._on_hit(Hit(time.time(), pid, step, report))
             self._count(life, step, report)
             if not self._is_due(life, step, report):
@@ -292,19 +299,19 @@ class Killer:
         with self._guarded():
             if not self._goes_on(life):
                 return
-            left_s = life.last_at + self._silent_s - time.monotonic()
+            left_s = life.quiet_until.remaining_s
             if left_s > 0:
                 self._listen(life, left_s)
                 return
             life.dying = True
-            victims = strike(life.pid)
+            victims = kill_tree(life.pid)
             self._on_silence(Silence(life.number, life.last_step, self._silent_s))
-            await_death(victims)
+            _await_death(victims)
 
     def _kill(self, life: _Life, step: Step | None, epoch: int | None) -> None:
         life.dying = True
         at = time.time()
-        victims = strike(life.pid)
+        victims = kill_tree(life.pid)
         killed = Killed(
             number=len(self.kills) + 1,
             planned=str(self._next),
@@ -317,7 +324,13 @@ class Killer:
         )
         self.kills.append(killed)
         self._on_kill(killed)
-        await_death(victims)
+        _await_death(victims)
+
+
+def _await_death(processes: Sequence[psutil.Process]) -> None:
+    """Returns when all are gone. Raises `LocalStackError` if they do not go."""
+    if left := gone_within(processes, DEATH_TIMEOUT_S):
+        raise LocalStackError(f"processes outlive SIGKILL: {left}")
 
 
 class _Server(socketserver.ThreadingTCPServer):

@@ -10,14 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from tpc.errors import LocalServerError
+from tpc.support.deadlines import Deadline
+from tpc.support.process_trees import gone_within, kill_tree
 
 WATCHDOG = Path(__file__).with_name("watchdog.py")
 POLL_S = 0.02
@@ -93,38 +92,17 @@ class OwnedProcess:
 
     def kill(self, timeout_s: float = 10.0) -> None:
         """SIGKILL to the process and to everything it started, and wait until they are gone."""
-        family = self._family()
-        self.send_signal(signal.SIGKILL)
+        tree = kill_tree(self.pid) if self.alive else []
         if not self.wait(timeout_s):
             raise LocalServerError(f"process {self.pid} did not end within {timeout_s:g} s of SIGKILL")
-        for process in family:
-            with suppress(psutil.NoSuchProcess):  # most children follow their parent by themselves
-                process.kill()
-        deadline = time.monotonic() + timeout_s
-        while any(_runs(process) for process in family):
-            if time.monotonic() > deadline:
-                raise LocalServerError(f"children of process {self.pid} did not end within {timeout_s:g} s of SIGKILL")
-            time.sleep(POLL_S)
-
-    def _family(self) -> list[psutil.Process]:
-        try:
-            return psutil.Process(self.pid).children(recursive=True) if self.alive else []
-        except psutil.NoSuchProcess:
-            return []
+        if gone_within(tree, timeout_s):
+            raise LocalServerError(f"children of process {self.pid} did not end within {timeout_s:g} s of SIGKILL")
 
     def detach(self) -> None:
         """Let the process outlive its owner. It is no longer followed or ended from here."""
         self._order("detach\n")
         self.detached = True
         self.wait(10.0)
-
-
-def _runs(process: psutil.Process) -> bool:
-    """Whether it still does anything; one that only waits to be reaped does not."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def run(
@@ -138,12 +116,12 @@ def run(
 ) -> None:
     """Run a command to its end. Raises `LocalServerError` with the end of its output unless it exits with 0 in time."""
     process = OwnedProcess(command, log_path=log_path, directory=directory, environment=environment)
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline(timeout_s)
     try:
         while not process.wait(POLL_S):
             if cancelled is not None and cancelled.is_set():
                 raise LocalServerError(f"{Path(command[0]).name} was cancelled")
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 raise LocalServerError(f"{Path(command[0]).name} did not end in {timeout_s:g} s: {tail(log_path)}")
     finally:
         process.kill()

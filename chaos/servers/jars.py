@@ -12,7 +12,6 @@ import hashlib
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,8 @@ import platformdirs
 from tpc.chaos.running.owned_processes import OwnedProcess, read_from, tail
 from tpc.chaos.servers.java import find_java
 from tpc.errors import ConfigurationError, JarFetchError, NotInstalledError
+from tpc.support import durable_files
+from tpc.support.deadlines import Deadline
 
 FETCH_TIMEOUT_S = 900.0
 REPORT_EVERY_S = 0.5
@@ -110,7 +111,7 @@ def fetch(
     """The jars of `coordinates`, kept under `name`; see `jar_set`."""
     complete = cache_directory() / "jars" / f"{name}-{coordinates.digest()}"
     if not complete.is_dir():
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         complete.parent.mkdir(parents=True, exist_ok=True)
         with _locked(complete.with_suffix(".lock"), name, deadline, report, cancelled):
             if not complete.is_dir():
@@ -120,24 +121,22 @@ def fetch(
 
 @contextmanager
 def _locked(
-    path: Path, name: str, deadline: float, report: Report | None, cancelled: threading.Event | None
+    path: Path, name: str, deadline: Deadline, report: Report | None, cancelled: threading.Event | None
 ) -> Iterator[None]:
     """Hold the lock of a set; whoever has to wait for it can be told so and can give up."""
     lock = filelock.FileLock(path)
-    began = time.monotonic()
     while not lock.is_locked:
         try:
             lock.acquire(timeout=REPORT_EVERY_S)
         except filelock.Timeout:
-            now = time.monotonic()
             _stop_if(cancelled, name)
-            if now > deadline:
+            if deadline.passed:
                 raise JarFetchError(
-                    f"another process has been fetching the {name} jars for {now - began:.0f} s",
+                    f"another process has been fetching the {name} jars for {deadline.elapsed_s:.0f} s",
                     remedy=f"wait for it or end it; it holds {path}.",
                 ) from None
             if report:
-                report(f"{name}: waiting for another process that fetches the same jars, {now - began:.0f} s")
+                report(f"{name}: waiting for another process that fetches the same jars, {deadline.elapsed_s:.0f} s")
     try:
         yield
     finally:
@@ -168,7 +167,7 @@ class _Fetch:
         self.ivy_directory = cache_directory() / "ivy" / name
         self.log_path = self.ivy_directory / "ivy.log"
 
-    def run(self, deadline: float) -> None:
+    def run(self, deadline: Deadline) -> None:
         """Fetch into a directory of its own, make it durable, then give it its name."""
         for left_over in self.complete.parent.glob(f"{self.complete.name}.part-*"):
             shutil.rmtree(left_over)
@@ -181,13 +180,13 @@ class _Fetch:
         try:
             self._resolve(module, partial, deadline)
             for path in (*partial.iterdir(), partial):
-                _fsync(path)
+                durable_files.sync(path)
             partial.replace(self.complete)
         finally:
             shutil.rmtree(partial, ignore_errors=True)  # it is gone already when all went well
-        _fsync(self.complete.parent)
+        durable_files.sync(self.complete.parent)
 
-    def _resolve(self, module: Path, partial: Path, deadline: float) -> None:
+    def _resolve(self, module: Path, partial: Path, deadline: Deadline) -> None:
         ivy = OwnedProcess(
             [
                 *(find_java(), "-jar", str(_ivy_jar()), "-cache", str(self.ivy_directory / "cache")),
@@ -197,14 +196,13 @@ class _Fetch:
             log_path=self.log_path,
             directory=self.ivy_directory,
         )
-        began = time.monotonic()
         try:
             while not ivy.wait(REPORT_EVERY_S):
                 _stop_if(self.cancelled, self.name)
-                if time.monotonic() > deadline:
-                    raise self._failed(f"took more than {time.monotonic() - began:.0f} s")
+                if deadline.passed:
+                    raise self._failed(f"took more than {deadline.timeout_s:.0f} s")
                 if self.report:
-                    self.report(self._progress(time.monotonic() - began))
+                    self.report(self._progress(deadline.elapsed_s))
         finally:
             ivy.kill()
         if ivy.exit_code != 0:
@@ -233,15 +231,7 @@ def _ivy_jar() -> Path:
     import pyspark  # heavy, and only needed when something has to be fetched
 
     home = Path(pyspark.__file__).parent / "jars"
-    found = sorted(home.glob("ivy-2*.jar"))
-    if not found:
+    versions = sorted(home.glob("ivy-2*.jar"))
+    if not versions:
         raise NotInstalledError(f"this PySpark has no Ivy in {home}", remedy="install pyspark from PyPI.")
-    return found[-1]
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    return versions[-1]

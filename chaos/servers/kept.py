@@ -14,6 +14,7 @@ import psutil
 
 from tpc.chaos.servers.stack import VARIABLES, Stack
 from tpc.errors import LocalServerError, LocalStackError
+from tpc.support.process_trees import gone_within, is_alive
 
 FILE_NAME = "kept-servers.json"
 STOP_TIMEOUT_S = 30.0
@@ -33,10 +34,10 @@ class KeptServer:
         """Its process, None if it has ended."""
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.began) < 1 and process.status() != psutil.STATUS_ZOMBIE
+            same = abs(process.create_time() - self.began) < 1
         except psutil.NoSuchProcess:
             return None
-        return process if same else None
+        return process if same and is_alive(process) else None
 
     def stop(self) -> None:
         """End it in good order, by force after half a minute. Raises `LocalServerError` if it will not go."""
@@ -45,8 +46,7 @@ class KeptServer:
             return
         for number in (self.stop_signal, signal.SIGKILL):
             process.send_signal(number)
-            _, alive = psutil.wait_procs([process], STOP_TIMEOUT_S)
-            if not alive:
+            if not gone_within([process], STOP_TIMEOUT_S):
                 return
         raise LocalServerError(f"the {self.name} server, process {self.pid}, does not end")
 

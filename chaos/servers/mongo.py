@@ -8,7 +8,6 @@ close it in good order, and is closed. What the stand-in cannot do stands in `no
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tpc.chaos.servers.jars import Report, jar_set
 from tpc.chaos.servers.java import find_java
 from tpc.chaos.servers.server import POLL_S, LocalServer
 from tpc.errors import LocalServerError, NotInstalledError
+from tpc.support.deadlines import until
 
 GATEWAY_TIMEOUT_S = 30.0
 REPLICA_SET = "tpc"
@@ -130,12 +130,14 @@ class MongoJavaServer(LocalServer):
 
     def _gateway(self, process: OwnedProcess, log_offset: int) -> tuple[int, str]:
         """The gateway's port and secret, which it prints first."""
-        deadline = time.monotonic() + GATEWAY_TIMEOUT_S
-        while (printed := read_from(self.log_path, log_offset)).count("\n") < 2:
-            if not process.alive or time.monotonic() > deadline:
-                raise LocalServerError(f"the mongo server did not come up: {tail(self.log_path, offset=log_offset)}")
-            time.sleep(POLL_S)
-        port, secret = printed.split()[:2]
+
+        def printed() -> list[str]:
+            return read_from(self.log_path, log_offset).split("\n")[:-1]
+
+        until(lambda: len(printed()) >= 2 or not process.alive, GATEWAY_TIMEOUT_S, pause_max_s=POLL_S)
+        if len(printed()) < 2:
+            raise LocalServerError(f"the mongo server did not come up: {tail(self.log_path, offset=log_offset)}")
+        port, secret = printed()[:2]
         return int(port), secret
 
     def _build(self, gateway_port: int, secret: str) -> None:
@@ -185,7 +187,7 @@ def mongo_server(directory: Path | str, *, report: Report | None = None, **limit
 def _py4j_jar() -> Path:
     import pyspark
 
-    found = sorted((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar"))
-    if not found:
+    versions = sorted((Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar"))
+    if not versions:
         raise NotInstalledError("this PySpark has no py4j jar", remedy="install pyspark from PyPI.")
-    return found[-1]
+    return versions[-1]

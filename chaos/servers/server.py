@@ -10,13 +10,13 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
 from tpc.chaos.running.owned_processes import OwnedProcess, read_from, tail
 from tpc.chaos.servers.ports import free_port
 from tpc.errors import LocalServerError, NotOursError
+from tpc.support.deadlines import Deadline, until
 
 POLL_S = 0.05
 PORT_ATTEMPTS = 4
@@ -163,20 +163,26 @@ class LocalServer(Server):
                 return
 
     def _launch_and_wait(self, log_offset: int) -> None:
-        deadline = time.monotonic() + self.start_timeout_s
-        self._process = self._launch()
-        while not self._answers():
+        deadline = Deadline(self.start_timeout_s)
+        process = self._process = self._launch()
+
+        def answers_or_never_will() -> bool:
+            if self._answers():
+                return True
             if self.cancelled is not None and self.cancelled.is_set():
                 raise LocalServerError(f"the start of the {self.name} server was cancelled")
-            what = "ended while it started" if not self._process.alive else None
-            if time.monotonic() > deadline:
-                what = f"did not answer within {self.start_timeout_s:g} s"
-            if what:
-                raise LocalServerError(
-                    f"the {self.name} server {what}; the end of its log: {tail(self.log_path, offset=log_offset)}\n",
-                    remedy=f"see the whole log, {self.log_path}",
-                )
-            time.sleep(POLL_S)
+            if not process.alive:
+                raise self._not_started("ended while it started", log_offset)
+            return False
+
+        if not until(answers_or_never_will, deadline.remaining_s, pause_max_s=POLL_S):
+            raise self._not_started(f"did not answer within {self.start_timeout_s:g} s", log_offset)
+
+    def _not_started(self, what: str, log_offset: int) -> LocalServerError:
+        return LocalServerError(
+            f"the {self.name} server {what}; the end of its log: {tail(self.log_path, offset=log_offset)}\n",
+            remedy=f"see the whole log, {self.log_path}",
+        )
 
     def stop(self) -> None:
         """End it in good order. Raises `LocalServerError`, after killing it, if it takes too long."""

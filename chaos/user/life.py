@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-import psutil
 
 from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.faults.injector import Injector
 from tpc.errors import RepairNeededError, TpcError, TransientError, UnknownOutcomeError
+from tpc.support.process_trees import kill_tree
 
 EXIT_RETRY = 75
 """The exit code of a life that ended with one of `REMEDY_IS_A_RESTART`; a supervisor starts the next."""
@@ -53,18 +51,9 @@ class FamilyInjector(Injector):
 
     def _act(self, fault: StepFault) -> None:
         if fault.kind == faults.KILL_DRIVER:
-            kill_family(self.driver)
+            kill_tree(self.driver)
         else:
             super()._act(fault)
-
-
-def kill_family(driver: int) -> None:
-    """SIGKILL to a driver and everything it started; to the process that calls this, one of them, last."""
-    first = psutil.Process(driver)
-    family = [*first.children(recursive=True), first]
-    for process in sorted(family, key=lambda process: process.pid == os.getpid()):
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
 
 
 def main(target: str, orders: Orders) -> None:

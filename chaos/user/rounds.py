@@ -10,7 +10,6 @@ import math
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from tpc.chaos.user.lives import Attempt, Life
 from tpc.chaos.user.plan import PlannedFault
 from tpc.chaos.user.running import Running
 from tpc.coordinator.supervisor import EXIT_FENCED, FixedDelay, SupervisorEvent, supervise
+from tpc.support.deadlines import Deadline
 
 FAULTS_PER_ROUND = 3
 LIVES_PER_FAULT = 2
@@ -43,12 +43,12 @@ class Rounds:
         """A round without faults, whose last life leaves an account; whether it came to its end."""
         return self._run(_Round(self, account=account)) == 0
 
-    def disturbed(self, faults: Iterator[PlannedFault], until: float, *, at_most: int | None) -> bool:
-        """A round whose lives get the next faults, `at_most` so many, and only before `until` (monotonic seconds).
+    def disturbed(self, faults: Iterator[PlannedFault], deadline: Deadline, *, at_most: int | None) -> bool:
+        """A round whose lives get the next faults, `at_most` so many, and only before `deadline`.
 
         Returns whether it came to its end.
         """
-        code = self._run(_Round(self, faults=faults, until=until, at_most=at_most))
+        code = self._run(_Round(self, faults=faults, deadline=deadline, at_most=at_most))
         stopped = [attempt for attempt in self.attempts if attempt.planned.kind == "zombie" and attempt.fired]
         return code == 0 or (code == EXIT_FENCED and bool(stopped) and stopped[-1].lives[-1].code == EXIT_FENCED)
 
@@ -77,14 +77,14 @@ class _Round:
         *,
         account: Path | None = None,
         faults: Iterator[PlannedFault] | None = None,
-        until: float = 0.0,
+        deadline: Deadline | None = None,
         at_most: int | None = None,
     ) -> None:
         self.rounds = rounds
         self.running = rounds.running
         self.account = account
         self.faults = faults
-        self.until = until
+        self.deadline = deadline
         self.number = len(rounds.codes) + 1
         self.left = math.inf if at_most is None else at_most
         self.unplanned = 0
@@ -123,7 +123,8 @@ class _Round:
 
     def _prepare_life(self) -> None:
         self.attempt = None
-        if self.faults is not None and self.left > 0 and time.monotonic() < self.until:
+        in_time = self.deadline is not None and not self.deadline.passed
+        if self.faults is not None and self.left > 0 and in_time:
             self.left -= 1
             self.attempt = self.rounds.next_attempt(self.faults)
         self.running.give_orders(self.orders, self.attempt, account=self.account)

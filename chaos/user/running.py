@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.faults.injector import fired_file
-from tpc.chaos.kills.strike import strike
 from tpc.chaos.user.life import Orders
 from tpc.chaos.user.lives import Attempt, Life
+from tpc.support.process_trees import kill_tree
 
 
 class Running:
@@ -61,7 +61,7 @@ class Running:
             self.closing = True
             for pid, timer in self._timers.items():
                 timer.cancel()
-                strike(pid)
+                kill_tree(pid)
 
     def command(self, orders: Path) -> list[str]:
         """What a life's process executes."""
@@ -89,7 +89,7 @@ class Running:
                 attempt.lives.append(life)
             self.allow_time(life)
             if self.closing:
-                strike(pid)
+                kill_tree(pid)
             return life
 
     def allow_time(self, life: Life) -> None:
@@ -106,7 +106,7 @@ class Running:
             if life.pid not in self._timers or self.closing:
                 return
             life.given_up = f"not ended after {self.limit_s:g} s ({self.limit_of})"
-            strike(life.pid)
+            kill_tree(life.pid)
         self.tell(f"life {life.number} is given up: {life.given_up}")
 
     def ended(self, life: Life, code: int | None) -> None:

@@ -38,6 +38,7 @@ from tpc.chaos.user.verdict import (
 )
 from tpc.errors import LocalStackError
 from tpc.sink import Sink
+from tpc.support.deadlines import Deadline
 
 LIFE_LIMIT_S = 300.0
 """How long the first round may take, and without `feed` every life."""
@@ -117,13 +118,13 @@ class Trial:
             f"{TIMES_THE_FIRST} times the first round and at least {LEAST_LIMIT_S:g} s; "
             "--life-limit is for the first round"
         )
-        until = time.monotonic() + 60 * minutes
+        deadline = Deadline(60 * minutes)
         planned = self._plan()
         number, went_on = 1, True
-        while went_on and time.monotonic() < until:
+        while went_on and not deadline.passed:
             number += 1
             self._feed_and_tell(number)
-            went_on = self.rounds.disturbed(planned, until, at_most=FAULTS_PER_ROUND)
+            went_on = self.rounds.disturbed(planned, deadline, at_most=FAULTS_PER_ROUND)
         return self._last(number + 1) if went_on else None
 
     def _feed_and_tell(self, number: int) -> None:
@@ -146,9 +147,9 @@ class Trial:
         first = learning_fault(self.kinds)
         if first.kind not in self.kinds:
             self.tell("the first life is killed after an epoch, to learn the steps: that is none of the faults")
-        until = time.monotonic() + 60 * minutes
+        deadline = Deadline(60 * minutes)
         planned = chain([first], self._plan())
-        went_on = self.rounds.disturbed(planned, until, at_most=None)
+        went_on = self.rounds.disturbed(planned, deadline, at_most=None)
         if not any(hit.step == "epoch.completed" for hit in self._hits()):
             raise self._cannot_run()
         account = self._last(2) if went_on else None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+
+from tpc.support.deadlines import until
+from tpc.support.process_trees import is_alive
 
 DEADLINE_S = 30.0
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -48,14 +50,11 @@ def line(process: subprocess.Popen[str]) -> str:
 def runs(pid: int) -> bool:
     """Whether a process still does anything; one that only waits to be reaped does not."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return is_alive(psutil.Process(pid))
     except psutil.NoSuchProcess:
         return False
 
 
 def eventually(condition: Callable[[], bool], what: str, *, timeout_s: float = DEADLINE_S) -> None:
     """Wait until the condition holds; fails with `what` if it does not in time."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
-        time.sleep(0.02)
+    assert until(condition, timeout_s), f"{what}: not within {timeout_s:g} s"

@@ -18,6 +18,13 @@ def test_a_deadline_has_something_left_until_it_has_passed() -> None:
     assert Deadline(-1).remaining_s == 0
 
 
+def test_a_deadline_tells_how_long_ago_it_was_set() -> None:
+    began = time.monotonic()
+    deadline = Deadline(0)
+    time.sleep(0.05)
+    assert 0.05 <= deadline.elapsed_s <= time.monotonic() - began
+
+
 def test_what_becomes_true_is_waited_for() -> None:
     answers = iter([False, False, True])
     assert until(lambda: next(answers), 10)

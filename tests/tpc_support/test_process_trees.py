@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,21 @@ sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
 subprocess.Popen(sleeper)
 subprocess.Popen(sleeper, start_new_session=True)
 time.sleep(600)
+"""
+
+SUICIDE = """
+import os, subprocess, sys, time
+from tpc.support.process_trees import kill_tree, tree_of
+if child := os.fork():
+    sleepers = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid for _ in range(3)]
+    with open(sys.argv[1], "w") as file:
+        print(os.getpid(), child, *sleepers, file=file)
+    time.sleep(600)
+parent = os.getppid()
+while len(tree_of(parent)) < 5:
+    time.sleep(0.01)
+time.sleep(0.2)
+kill_tree(parent)
 """
 
 
@@ -53,6 +69,14 @@ def test_of_a_process_that_is_gone_there_is_no_tree() -> None:
         ended.wait(20)
     assert tree_of(ended.pid) == []
     assert kill_tree(ended.pid) == []
+
+
+def test_a_member_of_the_tree_ends_itself_after_all_others(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with subprocess.Popen([sys.executable, "-c", SUICIDE, str(pids)], start_new_session=True) as root:
+        assert root.wait(20) == -signal.SIGKILL
+    tree = [process for pid in pids.read_text().split() for process in tree_of(int(pid))]
+    assert gone_within(tree, 20) == []
 
 
 def test_the_caller_s_own_group_is_spared() -> None:

@@ -23,7 +23,13 @@ class Deadline:
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        self._at = time.monotonic() + timeout_s
+        self._began_at = time.monotonic()
+        self._at = self._began_at + timeout_s
+
+    @property
+    def elapsed_s(self) -> float:
+        """How long ago it was set."""
+        return time.monotonic() - self._began_at
 
     @property
     def remaining_s(self) -> float:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from tpc.chaos.demo.place import PIPELINE_LOG
 from tpc.chaos.servers import kept
 from tpc.chaos.servers.stack import VARIABLES, Stack
 from tpc.errors import LocalStackError
+from tpc.support.deadlines import until
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
@@ -157,12 +157,12 @@ def test_servers_of_the_users_own_are_used_and_left_alone(tmp_path: Path, monkey
 
 def processes_of(directory: Path) -> list[str]:
     """Every process that has something to do with a directory, by its command line."""
-    found = []
+    commands = []
     for process in psutil.process_iter(["cmdline", "pid", "status"]):
         command = " ".join(process.info["cmdline"] or [])
         if str(directory) in command and process.info["pid"] != os.getpid():
-            found.append(command)
-    return found
+            commands.append(command)
+    return commands
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
@@ -179,7 +179,4 @@ def test_an_interrupted_demo_leaves_no_process(number: signal.Signals, code: int
         assert processes_of(directory), line
         demo.send_signal(number)
         assert demo.wait(DEADLINE_S) == code
-    deadline = time.monotonic() + DEADLINE_S
-    while (left := processes_of(directory)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == []
+    assert until(lambda: not processes_of(directory), DEADLINE_S), processes_of(directory)

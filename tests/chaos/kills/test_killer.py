@@ -7,18 +7,19 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.support.processes import runs
 from tpc.chaos.kills.killer import Hit, Killed, Killer, Silence
 from tpc.chaos.kills.plan import Kill, Step, StepKill, TimedKill, kill_plan
-from tpc.chaos.kills.strike import lives
 from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
+from tpc.support.deadlines import Deadline
 
 ROOT = Path(__file__).parents[2]
 
@@ -108,12 +109,12 @@ def test_a_life_in_which_nothing_happens_any_more_is_ended_and_the_next_goes_on(
 def test_a_life_that_tells_its_steps_is_not_silent_however_long_it_takes() -> None:
     silences: list[Silence] = []
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    telling = Deadline(3.0)
     with Killer((), silent_s=2.0, on_silence=silences.append) as killer:
         killer.watch(process.pid)
-        until = time.monotonic() + 3.0
-        while time.monotonic() < until:
+        while not telling.passed:
             assert may_go_on(killer, "pass.prepare"), "it was killed while it told its steps"
-            time.sleep(0.1)
+            sleep(0.1)
         assert process.wait(30) == -9
     assert silences == [Silence(1, "pass.prepare", 2.0)]
 
@@ -137,7 +138,7 @@ def test_a_driver_that_has_ended_is_not_silent() -> None:
         with Killer((), silent_s=0.2, on_silence=silences.append) as killer:
             killer.watch(another.pid)  # whose process the number may be by now
             killer.ended()
-            time.sleep(0.5)
+            sleep(0.5)
         assert another.poll() is None and silences == []
     finally:
         another.kill()
@@ -159,7 +160,7 @@ def test_a_kill_takes_processes_in_other_groups_along(tmp_path: Path) -> None:
     children = [int(path.name.split("-")[1]) for path in tmp_path.glob("child-*")]
     assert result.kills[0].processes == 2
     assert len(children) == 2
-    assert not any(lives(psutil.Process(child)) for child in children if psutil.pid_exists(child))
+    assert not any(runs(child) for child in children)
 
 
 def test_a_program_whose_killer_is_gone_ends(tmp_path: Path) -> None:

@@ -23,9 +23,10 @@ from tpc.chaos.user.plan import PlannedFault
 from tpc.chaos.user.rounds import Rounds
 from tpc.chaos.user.running import Running
 from tpc.coordinator.supervisor import EXIT_FENCED
+from tpc.support.deadlines import Deadline
 
 ROOT = Path(__file__).parents[3]
-FAR = float("inf")
+FAR = Deadline(float("inf"))
 KILL = PlannedFault("kill", StepFault("epoch.planned", faults.KILL_DRIVER))
 ERROR = PlannedFault("error", StepFault("epoch.completed", faults.ERROR))
 ZOMBIE = PlannedFault("zombie", StepFault("epoch.planned", faults.ZOMBIE))
@@ -44,9 +45,9 @@ class Run:
     place: Path
     rounds: Rounds
 
-    def disturbed(self, *planned: PlannedFault, epochs: int = 3, until: float = FAR, at_most: int = 3) -> bool:
+    def disturbed(self, *planned: PlannedFault, epochs: int = 3, deadline: Deadline = FAR, at_most: int = 3) -> bool:
         (self.place / "input").write_text(str(number(self.place / "input") + epochs))
-        return self.rounds.disturbed(iter(planned), until, at_most=at_most)
+        return self.rounds.disturbed(iter(planned), deadline, at_most=at_most)
 
     @property
     def codes(self) -> list[int | None]:
@@ -88,7 +89,7 @@ def test_a_fault_whose_place_is_not_reached_is_tried_twice_and_then_given_up(run
 def test_a_round_makes_at_most_so_many_faults_and_none_when_the_time_is_over(run: Run) -> None:
     assert run.disturbed(*repeat(KILL, 9), at_most=2)
     assert len(run.rounds.attempts) == 2
-    assert run.disturbed(*repeat(KILL, 9), until=0.0)
+    assert run.disturbed(*repeat(KILL, 9), deadline=Deadline(0))
     assert len(run.rounds.attempts) == 2
 
 
