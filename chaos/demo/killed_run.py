@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from tpc.chaos.checkers.compare import Check, tallies_equal
 from tpc.chaos.checkers.recovery import recovery_bounded
-from tpc.chaos.demo.place import PIPELINE_LOG, Layout
+from tpc.chaos.demo.directory import PIPELINE_LOG, Layout
 from tpc.chaos.flights.data import Feed, load, make_feed
 from tpc.chaos.flights.targets import create_targets
 from tpc.chaos.kills.killer import SILENT_S, Hit, Killed, Killer, Silence
@@ -138,7 +138,7 @@ def run_pipeline(
         reader = _LogReader(record, layout)
         try:
             code = supervise(
-                [sys.executable, "-m", "tpc.chaos.kills.exposed", killer.address, *_arguments(layout, per_epoch)],
+                [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *_arguments(layout, per_epoch)],
                 strategy=_Restarts(killer),
                 on_event=on_event,
                 env={**os.environ, **stack.environment()},

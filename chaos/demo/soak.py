@@ -17,8 +17,8 @@ from typing import Any
 from rich.console import Console
 
 from tpc.chaos.checkers.compare import Check
+from tpc.chaos.demo.directory import Layout, claim
 from tpc.chaos.demo.killed_run import Kills, run_checks, run_pipeline, start_and_load
-from tpc.chaos.demo.place import Layout, claim
 from tpc.chaos.demo.screen import Screen, verdict_table
 from tpc.chaos.flights.data import ALL_FLIGHTS
 from tpc.chaos.flights.verdict import verdict

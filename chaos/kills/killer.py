@@ -1,6 +1,6 @@
 """Kills a pipeline, all its processes at once, at the steps of a plan; and sees all its epochs go by.
 
-The pipeline runs under `exposed`: at every step of the protocol it tells this server and waits. The answer is
+The pipeline runs under `step_reporter`: at every step of the protocol it tells this server and waits. The answer is
 "go on", or SIGKILL to the driver, its JVM and its Python workers. A kill is made, and counts, only after an epoch
 that began after the last restart is complete. A life that tells no step for long is ended too, and is no kill but
 something to look into. It never touches a process that is not the pipeline's.
@@ -151,7 +151,7 @@ class Killer:
 
     @property
     def address(self) -> str:
-        """What `exposed` takes as its first argument."""
+        """What `step_reporter` takes as its first argument."""
         host, port = self._server.server_address[:2]
         return f"{host!s}:{port}"
 

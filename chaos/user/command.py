@@ -1,6 +1,6 @@
 """`tpc chaos run`: the user's own pipeline under faults, on local servers or the user's, and the verdict on it.
 
-What is done with the pipeline stands in `trial`; here are the servers around it, what stays, and the exit code.
+What is done with the pipeline stands in `run`; here are the servers around it, what stays, and the exit code.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from rich.console import Console
 from tpc.chaos.reports.matrix import write_matrix_report
 from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers.stack import Stack
-from tpc.chaos.user.place import VARIABLE, Layout
+from tpc.chaos.user.directory import VARIABLE, Layout
 from tpc.chaos.user.plan import parse_kinds
 from tpc.chaos.user.record import end_json, fault_json, left_json, run_json
+from tpc.chaos.user.run import LIFE_LIMIT_S, Outcome, Trial
 from tpc.chaos.user.screen import Screen
 from tpc.chaos.user.secrets import hiding
 from tpc.chaos.user.target import check_name, load_target
-from tpc.chaos.user.trial import LIFE_LIMIT_S, Outcome, Trial
 from tpc.errors import ConfigurationError, LocalStackError
 
 DIRECTORY = Path("tpc-chaos-run")

@@ -1,7 +1,7 @@
 """Lets the pipeline run, round after round, each life with one fault.
 
 A round is: input is there, then the pipeline under the supervisor until the input is consumed. What happens at a step
-happens in the pipeline's own processes (`life`); a driver that was stopped gets its successor from here.
+happens in the pipeline's own processes (`life_program`); a driver that was stopped gets its successor from here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tpc.chaos.user.lives import Attempt, Life
+from tpc.chaos.user.attempts import Attempt, Life
+from tpc.chaos.user.life_processes import Running
 from tpc.chaos.user.plan import PlannedFault
-from tpc.chaos.user.running import Running
 from tpc.coordinator.supervisor import EXIT_FENCED, FixedDelay, SupervisorEvent, supervise
 from tpc.support.deadlines import Deadline
 

@@ -1,6 +1,6 @@
 """What must hold when a pipeline of the user's own has gone through its faults.
 
-The rows come from the systems themselves (`reading`), what is expected from the user; what log and markers say was
+The rows come from the systems themselves (`sink_rows`), what is expected from the user; what log and markers say was
 taken by the pipeline's last life (`account`).
 """
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tpc.chaos.checkers.compare import SHOWN, Check, multisets_equal, nothing_left
 from tpc.chaos.user.account import Account
-from tpc.chaos.user.lives import Attempt, Life
-from tpc.chaos.user.reading import read_rows, unreadable
+from tpc.chaos.user.attempts import Attempt, Life
+from tpc.chaos.user.comparable_rows import columns_of, comparable
+from tpc.chaos.user.sink_rows import read_rows, unreadable
 from tpc.chaos.user.target import Row, Target
-from tpc.chaos.user.values import columns_of, comparable
 from tpc.errors import ConfigurationError
 from tpc.sink import Sink
 from tpc.sinks import KafkaOffsetsSink

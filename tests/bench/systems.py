@@ -42,7 +42,7 @@ class System:
 SYSTEMS: Mapping[str, System] = {
     system.name: system
     for system in (
-        System(OWN, "tpc", "exactly once, Kafka and PostgreSQL as one unit", "own.py"),
+        System(OWN, "tpc", "exactly once, Kafka and PostgreSQL as one unit", "tpc_pipeline.py"),
         System(SPARK, "Spark foreachBatch", "Kafka + JDBC, at least once", "spark_foreach_batch.py"),
         System(FLINK_SQL, "PyFlink SQL", "exactly once in Kafka, at least once in PostgreSQL", "flink_sql.py", True),
         System(FLINK_DATASTREAM, "PyFlink DataStream", "as PyFlink SQL", "flink_datastream.py", True),
@@ -53,12 +53,12 @@ SYSTEMS: Mapping[str, System] = {
 VARIANTS: Mapping[str, System] = {
     system.name: system
     for system in (
-        System("tpc-kafka", "tpc, Kafka", "", "own.py", arguments=("--sinks", "kafka"), with_table=False),
+        System("tpc-kafka", "tpc, Kafka", "", "tpc_pipeline.py", arguments=("--sinks", "kafka"), with_table=False),
         System(
             "tpc-files",
             "tpc, + files",
             "",
-            "own.py",
+            "tpc_pipeline.py",
             arguments=("--sinks", "kafka,postgres,files"),
             with_files=True,
         ),
@@ -66,12 +66,19 @@ VARIANTS: Mapping[str, System] = {
             "tpc-all",
             "tpc, + MongoDB + files",
             "",
-            "own.py",
+            "tpc_pipeline.py",
             arguments=("--sinks", "kafka,postgres,mongo,files"),
             with_mongo=True,
             with_files=True,
         ),
-        System("tpc-stateful", "tpc, deduplicate + tally", "", "own.py", arguments=("--stateful",), with_tally=True),
+        System(
+            "tpc-stateful",
+            "tpc, deduplicate + tally",
+            "",
+            "tpc_pipeline.py",
+            arguments=("--stateful",),
+            with_tally=True,
+        ),
     )
 }
 """This library with other sinks, and with state; MongoDB is the local stand-in."""

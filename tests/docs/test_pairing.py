@@ -97,7 +97,7 @@ class World:
 
         with (self.directory / "output").open("wb") as output, Killer(plan) as killer:
             code = supervise(
-                [sys.executable, "-m", "tpc.chaos.kills.exposed", killer.address, *program],
+                [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *program],
                 strategy=FixedDelay(0.1, limit=len(plan)),
                 on_event=on_event,
                 env=environment,

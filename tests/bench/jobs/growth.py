@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 import psutil
-from own import arguments, start
+from tpc_pipeline import arguments, start
 
 EVERY = 100
 POLL_S = 2.0

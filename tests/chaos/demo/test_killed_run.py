@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tpc.chaos.demo import killed_run
+from tpc.chaos.demo.directory import Layout
 from tpc.chaos.demo.killed_run import SPARE_RESTARTS, Kills, run_checks, run_pipeline
-from tpc.chaos.demo.place import Layout
 from tpc.chaos.kills.killer import Killed
 from tpc.chaos.kills.plan import Step, StepKill
 from tpc.chaos.kills.run_record import RunRecord

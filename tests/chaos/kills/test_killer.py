@@ -49,7 +49,7 @@ def run(directory: Path, plan: tuple[Kill, ...], epochs: int, **settings: Any) -
     with Killer(plan, on_hit=hits.append, on_silence=silences.append, **settings) as killer:
         program = ["tests.chaos.kills.toy_pipeline", str(done), str(epochs)]
         code = supervise(
-            [sys.executable, "-m", "tpc.chaos.kills.exposed", killer.address, *program],
+            [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *program],
             strategy=FixedDelay(0.01, limit=len(plan) + 1),
             on_event=on_event,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -168,7 +168,7 @@ def test_a_program_whose_killer_is_gone_ends(tmp_path: Path) -> None:
         address = killer.address
     program = ["tests.chaos.kills.toy_pipeline", str(tmp_path / "done"), "1"]
     ended = subprocess.run(
-        [sys.executable, "-m", "tpc.chaos.kills.exposed", address, *program],
+        [sys.executable, "-m", "tpc.chaos.kills.step_reporter", address, *program],
         check=False,
         capture_output=True,
         text=True,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.demo.place import verdict_json
+from tpc.chaos.demo.directory import verdict_json
 from tpc.chaos.kills.killer import Hit, Killed
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.reports.demo import report_view, write_report

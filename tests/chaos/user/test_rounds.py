@@ -18,10 +18,10 @@ from tpc.chaos.faults import hits as hits_of
 from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.faults.injector import HITS_FILE
 from tpc.chaos.user.account import read_account
-from tpc.chaos.user.lives import recovery_s
+from tpc.chaos.user.attempts import recovery_s
+from tpc.chaos.user.life_processes import Running
 from tpc.chaos.user.plan import PlannedFault
 from tpc.chaos.user.rounds import Rounds
-from tpc.chaos.user.running import Running
 from tpc.coordinator.supervisor import EXIT_FENCED
 from tpc.support.deadlines import Deadline
 

@@ -14,8 +14,8 @@ from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.user.account import Account
-from tpc.chaos.user.life import EXIT_RETRY
-from tpc.chaos.user.lives import Attempt, Life
+from tpc.chaos.user.attempts import Attempt, Life
+from tpc.chaos.user.life_program import EXIT_RETRY
 from tpc.chaos.user.plan import PlannedFault
 from tpc.chaos.user.record import fault_json
 from tpc.chaos.user.secrets import hiding

@@ -1,7 +1,7 @@
 """A pipeline without systems or Spark under orders: epochs up to `input`, done ones in `done`, terms in `term`.
 
-`python -m tests.chaos.user.toy_life ORDERS DIRECTORY`. It obeys its faults as `tpc.chaos.user.life` does, ends fenced
-when another term has begun, with 1 while a file `broken` is there, and never while a file `stuck` is.
+`python -m tests.chaos.user.toy_life ORDERS DIRECTORY`. It obeys its faults as `tpc.chaos.user.life_program` does, ends
+fenced when another term has begun, with 1 while a file `broken` is there, and never while a file `stuck` is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from tpc import failpoints
-from tpc.chaos.user.life import FamilyInjector, read_orders
+from tpc.chaos.user.life_program import FamilyInjector, read_orders
 from tpc.coordinator.supervisor import EXIT_FENCED
 
 

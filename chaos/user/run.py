@@ -21,11 +21,11 @@ from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.faults.injector import HITS_FILE
 from tpc.chaos.running.owned_processes import read_from
 from tpc.chaos.user.account import Account, read_account
-from tpc.chaos.user.lives import Attempt, Life
-from tpc.chaos.user.place import VARIABLE, Layout
+from tpc.chaos.user.attempts import Attempt, Life
+from tpc.chaos.user.directory import VARIABLE, Layout
+from tpc.chaos.user.life_processes import Running
 from tpc.chaos.user.plan import PlannedFault, learning_fault, places, places_for, plan
 from tpc.chaos.user.rounds import FAULTS_PER_ROUND, Rounds
-from tpc.chaos.user.running import Running
 from tpc.chaos.user.secrets import hiding
 from tpc.chaos.user.target import Target
 from tpc.chaos.user.verdict import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tpc.chaos.faults.hits import StepHit
-from tpc.chaos.user.life import EXIT_RETRY
+from tpc.chaos.user.life_program import EXIT_RETRY
 from tpc.chaos.user.plan import PlannedFault
 from tpc.coordinator.supervisor import EXIT_FENCED, EXIT_PARKED
 

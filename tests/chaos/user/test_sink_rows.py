@@ -13,7 +13,7 @@ import pytest
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.user.reading import read_rows, unreadable
+from tpc.chaos.user.sink_rows import read_rows, unreadable
 from tpc.handles import Handle, PipelineId
 from tpc.sinks import FileSink, KafkaSink, MongoSink, PostgresSink
 

@@ -1,8 +1,9 @@
 """One life of the user's pipeline: a process of its own, with the faults of its orders.
 
-`python -m tpc.chaos.user.life module:function ORDERS` builds the pipeline, starts it with the trigger availableNow and
-ends when the input is consumed. Its exit code is what a supervisor goes by. ORDERS is a JSON file, written before each
-life begins: which life it is, which fault it gets, whether it is to take over, where it is to leave an account.
+`python -m tpc.chaos.user.life_program module:function ORDERS` builds the pipeline, starts it with the trigger
+availableNow and ends when the input is consumed. Its exit code is what a supervisor goes by. ORDERS is a JSON file,
+written before each life begins: which life it is, which fault it gets, whether it is to take over, where it is to leave
+an account.
 """
 
 from __future__ import annotations
@@ -77,6 +78,6 @@ def main(target: str, orders: Orders) -> None:
 
 if __name__ == "__main__":
     # Not this `__main__` but the importable module: executors look the injector up by its name.
-    from tpc.chaos.user import life
+    from tpc.chaos.user import life_program
 
-    life.main(sys.argv[1], life.read_orders(Path(sys.argv[2])))
+    life_program.main(sys.argv[1], life_program.read_orders(Path(sys.argv[2])))

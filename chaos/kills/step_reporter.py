@@ -1,7 +1,7 @@
 """Runs a program with its failpoints reporting to somebody outside, who may let it go on or kill it there.
 
-`python -m tpc.chaos.kills.exposed HOST:PORT module arguments...` is `python -m module arguments...`, except that each
-step in `TOLD`, on the driver and on the executors, is told to HOST:PORT first and waits for the answer.
+`python -m tpc.chaos.kills.step_reporter HOST:PORT module arguments...` is `python -m module arguments...`, except that
+each step in `TOLD`, on the driver and on the executors, is told to HOST:PORT first and waits for the answer.
 The program itself knows nothing of it. What is done with the reports stands in `killer`.
 """
 
@@ -79,6 +79,6 @@ def main(arguments: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     # Not this `__main__` but the importable module: executors look `AskLeave` up by its name.
-    from tpc.chaos.kills.exposed import main as importable_main
+    from tpc.chaos.kills.step_reporter import main as importable_main
 
     importable_main(sys.argv[1:])

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from tests.chaos.user.toy_life import number
 from tpc.chaos.user.command import run_own
-from tpc.chaos.user.place import Layout
-from tpc.chaos.user.running import Running
+from tpc.chaos.user.directory import Layout
+from tpc.chaos.user.life_processes import Running
+from tpc.chaos.user.run import Trial
 from tpc.chaos.user.target import Target
-from tpc.chaos.user.trial import Trial
 from tpc.errors import LocalStackError
 
 ROOT = Path(__file__).parents[3]

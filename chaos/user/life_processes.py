@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.faults.injector import fired_file
-from tpc.chaos.user.life import Orders
-from tpc.chaos.user.lives import Attempt, Life
+from tpc.chaos.user.attempts import Attempt, Life
+from tpc.chaos.user.life_program import Orders
 from tpc.support.process_trees import kill_tree
 
 
@@ -65,7 +65,7 @@ class Running:
 
     def command(self, orders: Path) -> list[str]:
         """What a life's process executes."""
-        return [sys.executable, "-m", "tpc.chaos.user.life", self.target, str(orders)]
+        return [sys.executable, "-m", "tpc.chaos.user.life_program", self.target, str(orders)]
 
     def give_orders(
         self, path: Path, attempt: Attempt | None, *, takeover: bool = False, account: Path | None = None
