@@ -16,11 +16,12 @@ from rich.console import Console
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.demo.directory import REPORT_FILE, VERDICT_FILE, Layout, claim, recorded, write_results
 from tpc.chaos.demo.killed_run import Kills, run_checks, run_pipeline, start_and_load
-from tpc.chaos.demo.screen import Screen, verdict_table
+from tpc.chaos.demo.screen import Screen
 from tpc.chaos.flights.data import ALL_FLIGHTS
 from tpc.chaos.flights.verdict import verdict
 from tpc.chaos.kills.plan import KILLS, Kill, epochs_needed, kill_plan
 from tpc.chaos.kills.run_record import RunRecord
+from tpc.chaos.reports.terminal import verdict_table
 from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers import kept
 from tpc.chaos.servers.stack import Stack

@@ -18,7 +18,6 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tpc.chaos.checkers.compare import Check
 from tpc.chaos.kills.killer import Killed
 from tpc.chaos.kills.run_record import EpochSeen, Life, RunRecord, Stage
 
@@ -210,21 +209,6 @@ def _then(lives: Sequence[Life], kill: Killed) -> Text:
     if following.first_complete_at is None:
         return Text(f"{recovered}, epoch under way", style="yellow")
     return Text(f"{recovered}, next epoch in {following.first_complete_at - kill.at:.1f} s", style="green")
-
-
-def verdict_table(checks: Sequence[Check]) -> Table:
-    """The checks, each with its differences where it has any."""
-    table = Table(box=None, padding=(0, 1, 0, 0), show_header=False)
-    table.add_column(width=1, no_wrap=True)
-    table.add_column()
-    table.add_column()
-    for check in checks:
-        mark = Text("✓", style="bold green") if check.passed else Text("✗", style="bold red")
-        detail = Text(check.detail, style="" if check.passed else "red")
-        for line in check.differences:
-            detail.append(f"\n{line}", style="red")
-        table.add_row(mark, check.name, detail)
-    return table
 
 
 def _number(value: int) -> str:

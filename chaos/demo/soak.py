@@ -19,13 +19,14 @@ from rich.console import Console
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.demo.directory import Layout, claim
 from tpc.chaos.demo.killed_run import Kills, run_checks, run_pipeline, start_and_load
-from tpc.chaos.demo.screen import Screen, verdict_table
+from tpc.chaos.demo.screen import Screen
 from tpc.chaos.flights.data import ALL_FLIGHTS
 from tpc.chaos.flights.verdict import verdict
-from tpc.chaos.kills.plan import kill_plan
+from tpc.chaos.kills.plan import Step, kill_plan
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.reports.parts import took
 from tpc.chaos.reports.soak import write_soak_report
+from tpc.chaos.reports.terminal import verdict_table
 from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers.stack import Stack
 from tpc.errors import ConfigurationError, LocalStackError
@@ -144,6 +145,7 @@ def soak_json(record: RunRecord, checks: list[Check]) -> dict[str, Any]:
             "lives": len(record.lives),
             "epochs": 0 if record.history.last_complete is None else record.history.last_complete + 1,
             "rows": record.settings.get("flights", 0) + record.settings.get("reports", 0),
+            "steps": [step.value for step in Step],
             "kills": kills,
             "checks": [check.to_json() for check in checks],
         }

@@ -1,1 +1,1 @@
-"""The HTML reports: one file each, which fetches nothing."""
+"""What is made of the record of a run: HTML pages, one file each, which fetch nothing, and the table of the checks."""

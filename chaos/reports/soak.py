@@ -11,12 +11,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from tpc.chaos.kills.plan import Step
 from tpc.chaos.reports.parts import BIN_WIDTHS_S, day_and_time, histogram, took, write_page
 
 AT_A_MOMENT = "at a moment, not at a step"
 """The kills that no step of the protocol placed."""
-STEPS = tuple(step.value for step in Step)
 TICK_MINUTES = (0.25, 0.5, 1, 2, 5, 10, 15, 30, 60, 120)
 
 
@@ -42,7 +40,7 @@ def soak_view(record: Mapping[str, Any]) -> dict[str, Any]:
         "after_an_epoch": sum(kill["epochs_since_restart"] >= 1 for kill in kills),
         "unrecovered": sum(kill["recovery_s"] is None for kill in kills),
         "over_time": _over_time(record, recovery["max"] if recovery else 1.0),
-        "steps": _steps(kills),
+        "steps": _steps(kills, record["steps"]),
         "kills": [{**kill, "after_s": kill["at"] - record["began_at"]} for kill in kills],
     }
 
@@ -89,12 +87,12 @@ def _title(kill: Mapping[str, Any]) -> str:
     return f"kill {kill['number']}, {kill['step'] or AT_A_MOMENT}{epoch}: {recovery}"
 
 
-def _steps(kills: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _steps(kills: Sequence[Mapping[str, Any]], in_order: Sequence[str]) -> list[dict[str, Any]]:
     """How many kills came at each step, in the order of the protocol; those at no step come last."""
     counts = Counter(kill["step"] for kill in kills)
     most = max(counts.values(), default=1)
-    found = [step for step in STEPS if step in counts] + [step for step in counts if step not in STEPS]
+    hit = [step for step in in_order if step in counts] + [step for step in counts if step not in in_order]
     return [
         {"step": step or AT_A_MOMENT, "count": counts[step], "percent": counts[step] / most * 100}
-        for step in sorted(found, key=lambda step: step is None)
+        for step in sorted(hit, key=lambda step: step is None)
     ]

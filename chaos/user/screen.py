@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.demo.screen import verdict_table
+from tpc.chaos.reports.terminal import verdict_table
 from tpc.chaos.user.verdict import NotCompared
 
 _STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow"}

@@ -8,35 +8,34 @@ import time
 import pytest
 from rich.console import Console
 
-from tpc.chaos.checkers.compare import Check
-from tpc.chaos.demo.screen import Screen, verdict_table
+from tpc.chaos.demo.screen import Screen
 from tpc.chaos.kills.killer import Hit, Killed
 from tpc.chaos.kills.run_record import RunRecord
 
 
 def record() -> RunRecord:
-    found = RunRecord({"kills": 9})
-    found.stage("servers")
-    found.stage("pipeline")
-    found.started(1)
+    run = RunRecord({"kills": 9})
+    run.stage("servers")
+    run.stage("pipeline")
+    run.started(1)
     now = time.time()
     for step in ("pass.write", "epoch.prepared", "epoch.decided", "epoch.committed", "epoch.completed"):
-        found.hit(Hit(now, 1, step, {"epoch": 0}))
-    found.hit(Hit(now, 1, "pass.write", {"epoch": 1}))
-    found.killed(Killed(1, "during the pass", "during the pass", 1, 1, now, 6, "pass.write"))
-    return found
+        run.hit(Hit(now, 1, step, {"epoch": 0}))
+    run.hit(Hit(now, 1, "pass.write", {"epoch": 1}))
+    run.killed(Killed(1, "during the pass", "during the pass", 1, 1, now, 6, "pass.write"))
+    return run
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (140, 50)])
 def test_it_fits_the_terminal(width: int, height: int) -> None:
-    found = record()
+    run = record()
     for epoch in range(2, 60):
         for step in ("pass.write", "epoch.completed"):
-            found.hit(Hit(time.time(), 1, step, {"epoch": epoch}))
+            run.hit(Hit(time.time(), 1, step, {"epoch": epoch}))
     for number in range(2, 10):
-        found.killed(Killed(number, "after prepare, before the intent", "x", 1, 1, time.time(), 6, "pass.write"))
+        run.killed(Killed(number, "after prepare, before the intent", "x", 1, 1, time.time(), 6, "pass.write"))
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
-    lines = console.render_lines(Screen(found, console).render())
+    lines = console.render_lines(Screen(run, console).render())
     assert len(lines) <= height
     assert all(sum(segment.cell_length for segment in line) <= width for line in lines)
 
@@ -53,15 +52,7 @@ def test_it_shows_what_was_killed_where() -> None:
 
 def test_without_a_terminal_news_are_plain_lines() -> None:
     text = io.StringIO()
-    found = record()
-    with Screen(found, Console(file=text, width=200)):
-        found.note("kill 1 of 9: [during the pass]")
+    run = record()
+    with Screen(run, Console(file=text, width=200)):
+        run.note("kill 1 of 9: [during the pass]")
     assert text.getvalue().splitlines() == ["kill 1 of 9: [during the pass]"]
-
-
-def test_a_failed_check_shows_its_differences() -> None:
-    console = Console(file=io.StringIO(), width=120)
-    with console.capture() as captured:
-        console.print(verdict_table([Check("tallies", False, "1 of 3 keys differ", ("LGA: missing",))]))
-    assert "✗ tallies" in captured.get()
-    assert "LGA: missing" in captured.get()

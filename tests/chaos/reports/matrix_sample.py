@@ -211,6 +211,7 @@ def sample_soak(minutes: int = 60, seed: int = 7) -> Json:
     kills[-1]["recovery_s"] = None
     return {
         "suite": "soak",
+        "steps": [step.value for step in Step],
         "seed": seed,
         "minutes": minutes,
         "began_at": BEGAN_AT,
