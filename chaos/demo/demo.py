@@ -15,7 +15,9 @@ from rich.console import Console
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.demo.directory import REPORT_FILE, VERDICT_FILE, Layout, claim, recorded, write_results
-from tpc.chaos.demo.killed_run import Kills, run_checks, run_pipeline, start_and_load
+from tpc.chaos.demo.killed_run import Kills, run_pipeline
+from tpc.chaos.demo.preparation import start_and_load
+from tpc.chaos.demo.run_checks import run_checks
 from tpc.chaos.demo.screen import Screen
 from tpc.chaos.flights.data import ALL_FLIGHTS
 from tpc.chaos.flights.verdict import verdict

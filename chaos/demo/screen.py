@@ -18,8 +18,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tpc.chaos.kills.killer import Killed
-from tpc.chaos.kills.run_record import EpochSeen, Life, RunRecord, Stage
+from tpc.chaos.kills.events import Killed
+from tpc.chaos.kills.run_record import EpochSeen, LifeSeen, RunRecord, Stage
 
 REFRESH_S = 0.5
 FIXED_LINES = 15
@@ -198,7 +198,7 @@ def kills_table(record: RunRecord, room: int) -> Table:
     return table
 
 
-def _then(lives: Sequence[Life], kill: Killed) -> Text:
+def _then(lives: Sequence[LifeSeen], kill: Killed) -> Text:
     """What the life after a kill did first."""
     following = next((life for life in lives if life.started_at > kill.at), None)
     if following is None:

@@ -1,26 +1,27 @@
 """Kills a pipeline, all its processes at once, at the steps of a plan; and sees all its epochs go by.
 
 The pipeline runs under `step_reporter`: at every step of the protocol it tells this server and waits. The answer is
-"go on", or SIGKILL to the driver, its JVM and its Python workers. A kill is made, and counts, only after an epoch
-that began after the last restart is complete. A life that tells no step for long is ended too, and is no kill but
-something to look into. It never touches a process that is not the pipeline's.
+"go on", or SIGKILL to the driver, its JVM and its Python workers; when a kill is due, `life_progress` says. A life that
+tells no step for long is ended too, and is no kill but something to look into. The killer never touches a process that
+is not the pipeline's.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
 
-from tpc.chaos.kills.plan import Kill, Step, StepKill, TimedKill
+from tpc.chaos.kills.events import Killed, Silence, StepReached
+from tpc.chaos.kills.life_progress import Answer, LifeProgress
+from tpc.chaos.kills.plan import Kill, StepKill, TimedKill
+from tpc.chaos.kills.step_server import StepServer
 from tpc.errors import LocalStackError
 from tpc.support.deadlines import Deadline
 from tpc.support.process_trees import gone_within, kill_tree
@@ -32,76 +33,18 @@ SILENT_S = 180.0
 
 DEATH_TIMEOUT_S = 20.0
 
-STEP_OF_FAILPOINT: Mapping[str, Step] = {
-    "pass.prepare": Step.DURING_PASS,
-    "epoch.prepared": Step.BEFORE_INTENT,
-    "epoch.decided": Step.BEFORE_COMMITS,
-    "sink.committed": Step.BETWEEN_COMMITS,
-    "epoch.committed": Step.BEFORE_COMPLETE,
-    "epoch.completed": Step.BEFORE_SPARK_COMMIT,
-}
-
-
-@dataclass(frozen=True)
-class Killed:
-    """A kill that was carried out. Times are seconds since 1970; `last_hit` is the last step reported before it."""
-
-    number: int
-    planned: str
-    step: str | None
-    epoch: int | None
-    epochs_since_restart: int
-    at: float
-    processes: int
-    last_hit: str
-
-    def to_json(self) -> dict[str, Any]:
-        """For the verdict file."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Silence:
-    """A life that was ended because it told no step any more."""
-
-    life: int
-    last_step: str
-    """The last one that it told; empty if it told none."""
-    seconds: float
-
-    def __str__(self) -> str:
-        return f"life {self.life}: no step in {self.seconds:g} s after {self.last_step or 'its start'}"
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A failpoint that was reached: when, by which process, at which step, where."""
-
-    at: float
-    pid: int
-    step: str
-    where: Mapping[str, Any]
-
 
 @dataclass
 class _Life:
-    """What has been seen since the last restart."""
+    """The pipeline from a start to its end, as far as the killer follows it."""
 
     pid: int
     number: int
     quiet_until: Deadline
     """When it is silent, unless it tells another step before."""
     spared: bool = False
-    passed: set[int] = field(default_factory=set)
-    """Epochs whose pass ended in this life: an epoch that recovery merely finishes is not one of them."""
-    complete: int = 0
-    allowed: set[str] = field(default_factory=set)
-    """Sinks that may commit in the epoch which is to be killed between two commits."""
-    committed: set[str] = field(default_factory=set)
-    held: set[str] = field(default_factory=set)
-    branches: int = 0
-    """Branches of the running pass about to be prepared."""
-    timer: threading.Timer | None = None
+    progress: LifeProgress = field(default_factory=LifeProgress)
+    timed_kill: threading.Timer | None = None
     silence: threading.Timer | None = None
     last_step: str = ""
     dying: bool = False
@@ -109,7 +52,7 @@ class _Life:
 
     def cancel_timers(self) -> None:
         """Nothing comes at a time of its own any more."""
-        for timer in (self.timer, self.silence):
+        for timer in (self.timed_kill, self.silence):
             if timer is not None:
                 timer.cancel()
 
@@ -118,7 +61,7 @@ class Killer:
     """A server on 127.0.0.1 that the pipeline's failpoints ask; a context manager.
 
     A life that begins later than `for_s` seconds after the first one is spared; None: however long the plan takes.
-    `on_hit`, `on_kill` and `on_silence` (a life told no step for `silent_s` seconds) are called for everything that
+    `on_step`, `on_kill` and `on_silence` (a life told no step for `silent_s` seconds) are called for everything that
     happens, from several threads, one at a time. What goes wrong there ends the life and stands in `failure`.
     """
 
@@ -128,7 +71,7 @@ class Killer:
         *,
         for_s: float | None = None,
         silent_s: float = SILENT_S,
-        on_hit: Callable[[Hit], None] = lambda _hit: None,
+        on_step: Callable[[StepReached], None] = lambda _step: None,
         on_kill: Callable[[Killed], None] = lambda _kill: None,
         on_silence: Callable[[Silence], None] = lambda _silence: None,
     ) -> None:
@@ -139,15 +82,15 @@ class Killer:
         self.failure: Exception | None = None
         """The first error of the killer's own threads: the run is worth nothing any more."""
         self._silent_s = silent_s
-        self._on_hit = on_hit
+        self._on_step = on_step
         self._on_kill = on_kill
         self._on_silence = on_silence
         self._lives = 0
         self._lock = threading.RLock()
         self._life: _Life | None = None
-        self._last_hit = "start"
+        self._last_step = "start"
         self._closing = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), self._answer)
+        self._server = StepServer(("127.0.0.1", 0), self._answer)
 
     @property
     def address(self) -> str:
@@ -178,7 +121,7 @@ class Killer:
             self._lives += 1
             self._life = _Life(pid, self._lives, Deadline(self._silent_s), spared=spared)
             if self.failure is None:
-                self._listen(self._life, self._silent_s)
+                self._life.silence = self._after(self._silent_s, self._may_be_silent, self._life)
             else:  # it failed when this life was on its way
                 self._life.dying = True
                 kill_tree(pid)
@@ -216,111 +159,63 @@ class Killer:
             life = self._life
             if life is None or life.dying or self._closing.is_set():
                 return False
-            self._last_hit = life.last_step = step
+            self._last_step = life.last_step = step
             life.quiet_until = Deadline(self._silent_s)
-            self._on_hit(Hit(time.time(), pid, step, report))
-            self._count(life, step, report)
-            if not self._is_due(life, step, report):
-                return not self._is_held(life, step, report)
-            self._kill(life, STEP_OF_FAILPOINT[step], report.get("epoch"))
+            self._on_step(StepReached(time.time(), pid, step, report))
+            kill = None if life.spared else self._next
+            answer = life.progress.answer(kill, step, report)
+            if answer is Answer.KILL:
+                self._kill(life, report.get("epoch"))
+            elif isinstance(kill, TimedKill) and life.progress.complete and life.timed_kill is None:
+                life.timed_kill = self._after(kill.delay_s, self._time_is_up, life)
+            return answer is Answer.GO_ON
         return False
 
     @property
     def _next(self) -> Kill | None:
-        if self._life is not None and self._life.spared:
-            return None
         done = len(self.kills)
         return self.plan[done] if done < len(self.plan) else None
 
-    def _count(self, life: _Life, step: str, where: Mapping[str, Any]) -> None:
-        if step == "epoch.prepared":
-            life.passed.add(where["epoch"])
-        elif step == "epoch.decided":
-            life.allowed, life.committed, life.held = set(), set(), set()
-        elif step == "pass.prepare":
-            life.branches += 1
-
-    def _is_due(self, life: _Life, step: str, where: Mapping[str, Any]) -> bool:
-        """Whether the next kill of the plan comes here. Counts a complete epoch only afterwards."""
-        plan = self._next
-        due = (
-            isinstance(plan, StepKill)
-            and STEP_OF_FAILPOINT.get(step) is plan.step
-            and life.complete >= plan.epochs
-            and self._is_nth(life, plan, step, where)
-        )
-        if step == "epoch.prepared":
-            life.branches = 0
-        if step == "epoch.completed" and where["epoch"] in life.passed and not due:
-            life.complete += 1
-            if isinstance(plan, TimedKill) and life.timer is None:
-                life.timer = threading.Timer(plan.delay_s, self._time_is_up, (life,))
-                life.timer.daemon = True
-                life.timer.start()
-        return due
-
-    def _is_nth(self, life: _Life, plan: StepKill, step: str, where: Mapping[str, Any]) -> bool:
-        if step == "pass.prepare":
-            return life.branches >= plan.nth
-        if step == "sink.committed":
-            life.committed.add(where["sink"])
-            return len(life.committed) >= min(plan.nth, len(life.allowed)) and bool(life.held)
-        return where["epoch"] in life.passed
-
-    def _is_held(self, life: _Life, step: str, where: Mapping[str, Any]) -> bool:
-        """Whether a sink's commit must wait, so that the kill falls between its commit and another sink's."""
-        plan = self._next
-        if not (isinstance(plan, StepKill) and plan.step is Step.BETWEEN_COMMITS and life.complete >= plan.epochs):
-            return False
-        if step != "sink.commit" or where["epoch"] not in life.passed:
-            return False
-        if where["sink"] in life.allowed or len(life.allowed) < plan.nth:
-            life.allowed.add(where["sink"])
-            return False
-        life.held.add(where["sink"])
-        if len(life.committed) >= plan.nth:
-            self._kill(life, Step.BETWEEN_COMMITS, where["epoch"])
-        return True
+    def _after(self, delay_s: float, act: Callable[[_Life], None], life: _Life) -> threading.Timer:
+        timer = threading.Timer(delay_s, act, (life,))
+        timer.daemon = True
+        timer.start()
+        return timer
 
     def _time_is_up(self, life: _Life) -> None:
         with self._guarded():
             if self._goes_on(life):
-                self._kill(life, None, None)
+                self._kill(life, None)
 
     def _goes_on(self, life: _Life) -> bool:
         return life is self._life and not (life.dying or life.ended or self._closing.is_set())
-
-    def _listen(self, life: _Life, for_s: float) -> None:
-        life.silence = threading.Timer(for_s, self._may_be_silent, (life,))
-        life.silence.daemon = True
-        life.silence.start()
 
     def _may_be_silent(self, life: _Life) -> None:
         with self._guarded():
             if not self._goes_on(life):
                 return
-            left_s = life.quiet_until.remaining_s
-            if left_s > 0:
-                self._listen(life, left_s)
+            if not life.quiet_until.passed:
+                life.silence = self._after(life.quiet_until.remaining_s, self._may_be_silent, life)
                 return
             life.dying = True
             victims = kill_tree(life.pid)
             self._on_silence(Silence(life.number, life.last_step, self._silent_s))
             _await_death(victims)
 
-    def _kill(self, life: _Life, step: Step | None, epoch: int | None) -> None:
+    def _kill(self, life: _Life, epoch: int | None) -> None:
+        plan = self._next
         life.dying = True
         at = time.time()
         victims = kill_tree(life.pid)
         killed = Killed(
             number=len(self.kills) + 1,
-            planned=str(self._next),
-            step=step.value if step else None,
+            planned=str(plan),
+            step=plan.step.value if isinstance(plan, StepKill) else None,
             epoch=epoch,
-            epochs_since_restart=life.complete,
+            epochs_since_restart=life.progress.complete,
             at=at,
             processes=len(victims),
-            last_hit=self._last_hit,
+            last_step=self._last_step,
         )
         self.kills.append(killed)
         self._on_kill(killed)
@@ -331,30 +226,3 @@ def _await_death(processes: Sequence[psutil.Process]) -> None:
     """Returns when all are gone. Raises `LocalStackError` if they do not go."""
     if left := gone_within(processes, DEATH_TIMEOUT_S):
         raise LocalStackError(f"processes outlive SIGKILL: {left}")
-
-
-class _Server(socketserver.ThreadingTCPServer):
-    """One short connection for each report; a thread each, since an answer may never come."""
-
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-    request_queue_size = 128
-
-    def __init__(self, address: tuple[str, int], answer: Callable[[dict[str, Any]], bool]) -> None:
-        super().__init__(address, _Connection)
-        self.answer = answer
-
-
-class _Connection(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        line = self.rfile.readline()
-        if not line:
-            return
-        assert isinstance(self.server, _Server)
-        if self.server.answer(json.loads(line)):
-            with suppress(OSError):  # whoever asked was killed meanwhile
-                self.wfile.write(b".")
-        else:
-            with suppress(OSError):
-                self.rfile.read(1)  # held until it is dead, which closes the connection

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.kills.killer import Hit, Killed, Silence
+from tpc.chaos.kills.events import Killed, Silence, StepReached
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
@@ -24,7 +24,7 @@ from tpc.records import DamagedRecordError, decode
 
 
 @dataclass
-class Life:
+class LifeSeen:
     """The pipeline's process from a start to its end, and what its recovery took."""
 
     number: int
@@ -90,7 +90,7 @@ class RunRecord:
     settings: Mapping[str, Any]
     began_at: float = field(default_factory=time.time)
     stages: list[Stage] = field(default_factory=list)
-    lives: list[Life] = field(default_factory=list)
+    lives: list[LifeSeen] = field(default_factory=list)
     kills: list[Killed] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
     """Lives that told no step any more, and were given up."""
@@ -123,7 +123,7 @@ class RunRecord:
     def started(self, pid: int) -> None:
         """The supervisor has started the pipeline."""
         with self.lock:
-            self.lives.append(Life(len(self.lives) + 1, pid, time.time()))
+            self.lives.append(LifeSeen(len(self.lives) + 1, pid, time.time()))
 
     def ended(self, exit_code: int | None) -> None:
         """The pipeline's process has ended."""
@@ -139,30 +139,30 @@ class RunRecord:
             if running is not None:
                 running.killed_at = kill.at
 
-    def hit(self, hit: Hit) -> None:
+    def reached(self, reached: StepReached) -> None:
         """The pipeline has reached a step of the protocol."""
         with self.lock:
             if not self.lives:
                 return
             life = self.lives[-1]
-            if hit.step == "recovery.claimed":
-                life.claimed_at = life.claimed_at or hit.at
-            elif hit.step == "recovery.swept":
-                life.swept_at = life.swept_at or hit.at
-            elif (epoch := hit.where.get("epoch")) is not None:
-                self._step(life, epoch, hit)
+            if reached.step == "recovery.claimed":
+                life.claimed_at = life.claimed_at or reached.at
+            elif reached.step == "recovery.swept":
+                life.swept_at = life.swept_at or reached.at
+            elif (epoch := reached.where.get("epoch")) is not None:
+                self._step(life, epoch, reached)
 
-    def _step(self, life: Life, epoch: int, hit: Hit) -> None:
+    def _step(self, life: LifeSeen, epoch: int, reached: StepReached) -> None:
         running = self._running()
         if running is None or running.epoch != epoch:
             replayed = any(seen.epoch == epoch and seen.completed_at is not None for seen in self.seen)
-            running = EpochSeen(epoch, life.number, hit.at, hit.step, hit.at, replayed=replayed)
+            running = EpochSeen(epoch, life.number, reached.at, reached.step, reached.at, replayed=replayed)
             self.seen.append(running)
-        running.step, running.last_at = hit.step, hit.at
-        if (moment := _MOMENTS.get(hit.step)) is not None:
-            setattr(running, moment, hit.at)
-        if hit.step == "epoch.completed" and running.prepared_at is not None:  # not one that recovery has finished
-            life.first_complete_at = life.first_complete_at or hit.at
+        running.step, running.last_at = reached.step, reached.at
+        if (moment := _MOMENTS.get(reached.step)) is not None:
+            setattr(running, moment, reached.at)
+        if reached.step == "epoch.completed" and running.prepared_at is not None:  # not one that recovery has finished
+            life.first_complete_at = life.first_complete_at or reached.at
 
     def _running(self) -> EpochSeen | None:
         """The newest epoch of the present life, unless it is complete."""
@@ -217,10 +217,10 @@ def input_rows(start: Sequence[str | None], end: Sequence[str | None]) -> int:
 
 
 def _offsets(sources: Sequence[str | None]) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
+    newest: dict[tuple[str, str], int] = {}
     for text in sources:
         topics = json.loads(text) if text and text != "-" else None  # "-": nothing read yet
         for topic, partitions in (topics or {}).items():
             for partition, offset in partitions.items():
-                found[topic, partition] = max(offset, found.get((topic, partition), 0))
-    return found
+                newest[topic, partition] = max(offset, newest.get((topic, partition), 0))
+    return newest

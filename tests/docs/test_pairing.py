@@ -17,7 +17,8 @@ import pytest
 from tests.docs.examples import EXAMPLES, ROOT, load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.kills.killer import Killed, Killer
+from tpc.chaos.kills.events import Killed
+from tpc.chaos.kills.killer import Killer
 from tpc.chaos.kills.plan import Kill, Step, StepKill
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.log.journal import Journal

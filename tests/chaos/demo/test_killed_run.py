@@ -8,8 +8,9 @@ import pytest
 
 from tpc.chaos.demo import killed_run
 from tpc.chaos.demo.directory import Layout
-from tpc.chaos.demo.killed_run import SPARE_RESTARTS, Kills, run_checks, run_pipeline
-from tpc.chaos.kills.killer import Killed
+from tpc.chaos.demo.killed_run import SPARE_RESTARTS, Kills, run_pipeline
+from tpc.chaos.demo.run_checks import run_checks
+from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.plan import Step, StepKill
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.servers.stack import Stack

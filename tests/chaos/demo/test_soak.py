@@ -12,7 +12,7 @@ from tpc.chaos.checkers.compare import Check
 from tpc.chaos.demo import soak
 from tpc.chaos.demo.directory import Layout
 from tpc.chaos.demo.soak import kill_checks, run_soak, soak_json
-from tpc.chaos.kills.killer import Killed
+from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.servers.stack import Stack
 

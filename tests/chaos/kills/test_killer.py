@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from tests.support.processes import runs
-from tpc.chaos.kills.killer import Hit, Killed, Killer, Silence
+from tpc.chaos.kills.events import Killed, Silence, StepReached
+from tpc.chaos.kills.killer import Killer
 from tpc.chaos.kills.plan import Kill, Step, StepKill, TimedKill, kill_plan
 from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
 from tpc.support.deadlines import Deadline
@@ -30,7 +31,7 @@ class Run:
 
     code: int
     kills: list[Killed]
-    hits: list[Hit] = field(default_factory=list)
+    steps: list[StepReached] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     silences: list[Silence] = field(default_factory=list)
     failure: Exception | None = None
@@ -38,7 +39,7 @@ class Run:
 
 def run(directory: Path, plan: tuple[Kill, ...], epochs: int, **settings: Any) -> Run:
     """`settings` are the killer's."""
-    hits: list[Hit] = []
+    steps: list[StepReached] = []
     silences: list[Silence] = []
     done = directory / "done"
 
@@ -46,7 +47,7 @@ def run(directory: Path, plan: tuple[Kill, ...], epochs: int, **settings: Any) -
         if event.kind == "started":
             killer.watch(event.process)
 
-    with Killer(plan, on_hit=hits.append, on_silence=silences.append, **settings) as killer:
+    with Killer(plan, on_step=steps.append, on_silence=silences.append, **settings) as killer:
         program = ["tests.chaos.kills.toy_pipeline", str(done), str(epochs)]
         code = supervise(
             [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *program],
@@ -55,7 +56,7 @@ def run(directory: Path, plan: tuple[Kill, ...], epochs: int, **settings: Any) -
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.DEVNULL,
         )
-    return Run(code, killer.kills, hits, done.read_text().split(), silences, killer.failure)
+    return Run(code, killer.kills, steps, done.read_text().split(), silences, killer.failure)
 
 
 @pytest.mark.parametrize("step", Step)
@@ -69,8 +70,10 @@ def test_a_kill_comes_at_its_step_after_a_complete_epoch(step: Step, tmp_path: P
 @pytest.mark.parametrize("sinks", [1, 2])
 def test_between_two_commits_some_sinks_have_committed_and_others_have_not(sinks: int, tmp_path: Path) -> None:
     result = run(tmp_path, (StepKill(Step.BETWEEN_COMMITS, epochs=1, nth=sinks),), epochs=3)
-    at_the_kill = [hit for hit in result.hits if hit.where.get("epoch") == 1 and hit.at <= result.kills[0].at]
-    committed = [hit.where["sink"] for hit in at_the_kill if hit.step == "sink.committed"]
+    at_the_kill = [
+        reached for reached in result.steps if reached.where.get("epoch") == 1 and reached.at <= result.kills[0].at
+    ]
+    committed = [reached.where["sink"] for reached in at_the_kill if reached.step == "sink.committed"]
     assert len(committed) == sinks
 
 

@@ -1,0 +1,44 @@
+"""Follows a pipeline's logs while it runs: its intent log, and Spark's commits before Spark removes them."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import suppress
+
+from tpc.chaos.demo.directory import Layout
+from tpc.chaos.kills.run_record import RunRecord
+from tpc.coordinator.spark.query_log import SparkLog
+
+MAY_CHANGE = 5
+"""Spark's newest commits: those that a replay may write anew, and those since the last look."""
+
+
+class LogFollower:
+    """Takes the pipeline's log into the record while it grows, and copies Spark's commits before they are removed."""
+
+    INTERVAL_S = 0.5
+
+    def __init__(self, record: RunRecord, layout: Layout) -> None:
+        self.record = record
+        self.layout = layout
+        layout.commits.mkdir(exist_ok=True)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="log reader", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(self.INTERVAL_S):
+            self._read()
+
+    def _read(self) -> None:
+        self.record.read_log(self.layout.checkpoint)
+        for batch in SparkLog(self.layout.checkpoint).batches("commits")[-MAY_CHANGE:]:
+            with suppress(FileNotFoundError):
+                shutil.copy(self.layout.checkpoint / "commits" / str(batch), self.layout.commits)
+
+    def stop(self) -> None:
+        """Read what is left and end."""
+        self._ended.set()
+        self._thread.join()
+        self._read()

@@ -1,0 +1,48 @@
+"""What happens in a killed run, as the killer tells it: steps that are reached, kills, lives that fall silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A kill that was carried out. Times are seconds since 1970; `last_step` is the last one reported before it."""
+
+    number: int
+    planned: str
+    step: str | None
+    epoch: int | None
+    epochs_since_restart: int
+    at: float
+    processes: int
+    last_step: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For the verdict file."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A life that was ended because it told no step any more."""
+
+    life: int
+    last_step: str
+    """The last one that it told; empty if it told none."""
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"life {self.life}: no step in {self.seconds:g} s after {self.last_step or 'its start'}"
+
+
+@dataclass(frozen=True)
+class StepReached:
+    """A failpoint that was reached: when, by which process, at which step, where."""
+
+    at: float
+    pid: int
+    step: str
+    where: Mapping[str, Any]
