@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.demo.directory import REPORT_FILE, VERDICT_FILE, Layout, claim, recorded, write_results
+from tpc.chaos.demo.directory import REPORT_FILE, VERDICT_FILE, DemoDirectory, recorded, write_results
 from tpc.chaos.demo.killed_run import Kills, run_pipeline
 from tpc.chaos.demo.preparation import start_and_load
 from tpc.chaos.demo.run_checks import run_checks
@@ -59,40 +59,46 @@ def run_demo(
     left running otherwise, whatever happens.
     """
     console = console or Console(highlight=False)
-    layout = Layout(Path(directory).resolve())
+    paths = DemoDirectory(Path(directory).resolve())
     plan = kill_plan(seed, kills)
     epochs = max(epochs, MIN_EPOCHS, epochs_needed(plan))
     record = RunRecord({"seed": seed, "kills": kills, "rows": rows, "epochs": epochs})
     try:
         with terminated_as_interrupt():
-            claim(layout)
-            stack = Stack(layout.servers, report=record.note)
-            checks = _run(record, layout, stack, plan, keep=keep, console=console)
+            paths.claim()
+            stack = Stack(paths.servers, report=record.note)
+            checks = _run(record, paths, stack, plan, keep=keep, console=console)
     except KeyboardInterrupt:
         console.print("stopped; nothing is left running")
         return INTERRUPTED
     except (ConfigurationError, LocalStackError) as error:
         console.print(f"[bold red]the demo could not be run:[/] {_escaped(error)}", soft_wrap=True)
         return 2
-    _tell(console, layout, checks, len(record.kills))
+    _tell(console, paths, checks, len(record.kills))
     if keep:
-        _tell_kept(console, layout, stack)
+        _tell_kept(console, paths, stack)
     return 0 if all(check.passed for check in checks) else 1
 
 
 def _run(
-    record: RunRecord, layout: Layout, stack: Stack, plan: tuple[Kill, ...], *, keep: bool, console: Console
+    record: RunRecord,
+    paths: DemoDirectory,
+    stack: Stack,
+    plan: tuple[Kill, ...],
+    *,
+    keep: bool,
+    console: Console,
 ) -> list[Check]:
     with Screen(record, console):
         try:
             start_and_load(record, stack)
-            exit_code = run_pipeline(record, layout, stack, Kills(plan), per_epoch=_per_epoch(record))
+            exit_code = run_pipeline(record, paths, stack, Kills(plan), per_epoch=_per_epoch(record))
             record.stage("verdict")
             checks = run_checks(record, exit_code, record.settings["kills"])
             if exit_code == 0:  # else there is no end state to judge
-                checks += verdict(layout.places(stack.environment()), record.history, record.note)
+                checks += verdict(paths.places(stack.environment()), record.history, record.note)
             record.end_stage()
-            write_results(record.to_json(), layout, checks)
+            write_results(record.to_json(), paths, checks)
             if keep:
                 kept.keep(stack)
             else:
@@ -101,9 +107,9 @@ def _run(
             stack.kill()
             raise
         finally:
-            shutil.rmtree(layout.scratch, ignore_errors=True)
+            shutil.rmtree(paths.scratch, ignore_errors=True)
     if not keep:
-        for place in (layout.servers, layout.files, layout.commits):
+        for place in (paths.servers, paths.files, paths.commits):
             shutil.rmtree(place, ignore_errors=True)  # no servers' data where all are the user's own
     return checks
 
@@ -117,64 +123,64 @@ def _per_epoch(record: RunRecord) -> tuple[int, int]:
 def run_verify(directory: Path | str = DIRECTORY, *, console: Console | None = None) -> int:
     """Give the verdict again, on servers that `run_demo(keep=True)` left. 0 and 1 as there; 2: there are none."""
     console = console or Console(highlight=False)
-    layout = Layout(Path(directory).resolve())
+    paths = DemoDirectory(Path(directory).resolve())
     try:
-        run = recorded(layout)
-        history = Journal(LocalLog(layout.checkpoint / LOG_FOLDER)).open()
-        environment = {**os.environ, **_kept_addresses(layout)}
-        checks = verdict(layout.places(environment), history, lambda line: console.print(f"[dim]{line}[/]"))
+        run = recorded(paths)
+        history = Journal(LocalLog(paths.checkpoint / LOG_FOLDER)).open()
+        environment = {**os.environ, **_kept_addresses(paths)}
+        checks = verdict(paths.places(environment), history, lambda line: console.print(f"[dim]{line}[/]"))
     except KeyboardInterrupt:
         return INTERRUPTED
     except (ConfigurationError, LocalStackError) as error:
         console.print(f"[bold red]nothing to verify:[/] {_escaped(error)}", soft_wrap=True)
         return 2
-    write_results(run, layout, checks)
-    _tell(console, layout, checks, len(run["kills"]))
+    write_results(run, paths, checks)
+    _tell(console, paths, checks, len(run["kills"]))
     return 0 if all(check.passed for check in checks) else 1
 
 
-def _kept_addresses(layout: Layout) -> dict[str, str]:
+def _kept_addresses(paths: DemoDirectory) -> dict[str, str]:
     """The variables that lead to the kept servers. Raises `LocalStackError` when one of them is gone."""
-    for server in kept.kept_servers(layout.servers):
+    for server in kept.kept_servers(paths.servers):
         if server.process() is None:
             raise LocalStackError(
                 f"the {server.name} server that was kept no longer runs",
-                remedy=f"run the demo again; `tpc demo --stop --dir {layout.directory}` ends the others.",
+                remedy=f"run the demo again; `tpc demo --stop --dir {paths.root}` ends the others.",
             )
-    return kept.environment(layout.servers)
+    return kept.environment(paths.servers)
 
 
 def run_stop(directory: Path | str = DIRECTORY, *, console: Console | None = None) -> int:
     """End the servers that `run_demo(keep=True)` left and remove their data. 2: there are none."""
     console = console or Console(highlight=False)
-    layout = Layout(Path(directory).resolve())
+    paths = DemoDirectory(Path(directory).resolve())
     try:
-        kept.stop_kept(layout.servers)
+        kept.stop_kept(paths.servers)
     except LocalStackError as error:
         console.print(f"[bold red]nothing to stop:[/] {_escaped(error)}", soft_wrap=True)
         return 2
-    for place in (layout.servers, layout.files, layout.commits):
+    for place in (paths.servers, paths.files, paths.commits):
         shutil.rmtree(place, ignore_errors=True)
-    console.print("stopped; the report and the verdict stay in", str(layout.directory))
+    console.print("stopped; the report and the verdict stay in", str(paths.root))
     return 0
 
 
-def _tell(console: Console, layout: Layout, checks: list[Check], kills: int) -> None:
+def _tell(console: Console, paths: DemoDirectory, checks: list[Check], kills: int) -> None:
     console.print(verdict_table(checks))
     failed = sum(not check.passed for check in checks)
     if failed:
         console.print(f"[bold red]✗ {failed} of {len(checks)} checks failed[/]")
     else:
         console.print(f"[bold green]✓ exactly once:[/] {len(checks)} checks hold after {kills} kills")
-    console.print("report ", (layout.directory / REPORT_FILE).as_uri(), soft_wrap=True)
-    console.print("verdict", str(layout.directory / VERDICT_FILE), soft_wrap=True)
+    console.print("report ", (paths.root / REPORT_FILE).as_uri(), soft_wrap=True)
+    console.print("verdict", str(paths.root / VERDICT_FILE), soft_wrap=True)
 
 
-def _tell_kept(console: Console, layout: Layout, stack: Stack) -> None:
+def _tell_kept(console: Console, paths: DemoDirectory, stack: Stack) -> None:
     console.print("\nthe servers go on running:")
     console.print(stack.describe(), markup=False, soft_wrap=True)
-    console.print(f"verify again: tpc verify {layout.directory}", soft_wrap=True)
-    console.print(f"end them:     tpc demo --stop --dir {layout.directory}", soft_wrap=True)
+    console.print(f"verify again: tpc verify {paths.root}", soft_wrap=True)
+    console.print(f"end them:     tpc demo --stop --dir {paths.root}", soft_wrap=True)
 
 
 def _escaped(error: Exception) -> str:

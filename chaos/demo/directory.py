@@ -1,4 +1,4 @@
-"""A demo's directory: what lies where in it, whose it is, and the results that stay in it."""
+"""What lies where in a demo's directory, and the results that stay in it."""
 
 from __future__ import annotations
 
@@ -6,49 +6,48 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.flights.shown import Places
 from tpc.chaos.reports.demo import write_report
-from tpc.chaos.running.run_directory import claim_directory
+from tpc.chaos.running.run_directory import RunDirectory
 from tpc.chaos.servers import kept
 from tpc.chaos.servers.stack import VARIABLES
 from tpc.errors import ConfigurationError, LocalStackError
 
-VERDICT_FILE, REPORT_FILE, RUN_FILE, PIPELINE_LOG = "verdict.json", "report.html", "run.json", "pipeline.log"
+VERDICT_FILE, REPORT_FILE, RUN_FILE = "verdict.json", "report.html", "run.json"
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What lies where in a demo's directory."""
+class DemoDirectory(RunDirectory):
+    """See `RunDirectory`."""
 
-    directory: Path
-
-    @property
-    def servers(self) -> Path:
-        """The servers' data and logs."""
-        return self.directory / "servers"
+    KNOWN: ClassVar[tuple[str, ...]] = (
+        *RunDirectory.KNOWN,
+        *("checkpoint", "files", "commits", "scratch"),
+        *(VERDICT_FILE, REPORT_FILE, RUN_FILE),
+    )
 
     @property
     def checkpoint(self) -> Path:
         """The pipeline's checkpoint, its log included."""
-        return self.directory / "checkpoint"
+        return self.root / "checkpoint"
 
     @property
     def files(self) -> Path:
         """The file sink's target."""
-        return self.directory / "files"
+        return self.root / "files"
 
     @property
     def commits(self) -> Path:
         """Copies of Spark's commit records, which it keeps for a hundred batches only."""
-        return self.directory / "commits"
+        return self.root / "commits"
 
     @property
     def scratch(self) -> Path:
         """Spark's temporary files."""
-        return self.directory / "scratch"
+        return self.root / "scratch"
 
     def places(self, environment: Mapping[str, str]) -> Places:
         """Where a run wrote, given the servers' addresses. Raises `ConfigurationError` when one is not named."""
@@ -67,28 +66,22 @@ class Layout:
             self.commits,
         )
 
-
-def claim(layout: Layout, more: tuple[str, ...] = ()) -> None:
-    """Make the directory ours: empty but for what an earlier run left, its files named in `more` included.
-
-    Raises `ConfigurationError`.
-    """
-    if (layout.servers / kept.FILE_NAME).exists():
-        raise ConfigurationError(
-            f"{layout.directory} holds the servers of an earlier demo that were kept",
-            remedy="end them with `tpc demo --stop`, or choose another directory with --dir.",
-        )
-    folders = (layout.servers, layout.checkpoint, layout.files, layout.commits, layout.scratch)
-    files = (VERDICT_FILE, REPORT_FILE, RUN_FILE, PIPELINE_LOG, *more)
-    claim_directory(layout.directory, [*(path.name for path in folders), *files])
+    def claim(self) -> None:
+        """As in `RunDirectory`. Raises `ConfigurationError` too when it holds servers that were kept."""
+        if (self.servers / kept.FILE_NAME).exists():
+            raise ConfigurationError(
+                f"{self.root} holds the servers of an earlier demo that were kept",
+                remedy="end them with `tpc demo --stop`, or choose another directory with --dir.",
+            )
+        super().claim()
 
 
-def write_results(run: Mapping[str, Any], layout: Layout, checks: list[Check]) -> None:
+def write_results(run: Mapping[str, Any], paths: DemoDirectory, checks: list[Check]) -> None:
     """Write the run as it was seen, the verdict and the report."""
-    (layout.directory / RUN_FILE).write_text(json.dumps(run, indent=1))
-    found = verdict_json(run, checks)
-    (layout.directory / VERDICT_FILE).write_text(json.dumps(found, indent=1))
-    write_report(layout.directory / REPORT_FILE, found)
+    (paths.root / RUN_FILE).write_text(json.dumps(run, indent=1))
+    verdict = verdict_json(run, checks)
+    (paths.root / VERDICT_FILE).write_text(json.dumps(verdict, indent=1))
+    write_report(paths.root / REPORT_FILE, verdict)
 
 
 def verdict_json(run: Mapping[str, Any], checks: list[Check]) -> dict[str, Any]:
@@ -102,10 +95,10 @@ def verdict_json(run: Mapping[str, Any], checks: list[Check]) -> dict[str, Any]:
     }
 
 
-def recorded(layout: Layout) -> dict[str, Any]:
+def recorded(paths: DemoDirectory) -> dict[str, Any]:
     """The run that `write_results` wrote. Raises `LocalStackError` when there is none."""
-    path = layout.directory / RUN_FILE
+    path = paths.root / RUN_FILE
     if not path.exists():
-        raise LocalStackError(f"no demo has been run in {layout.directory}", remedy="run `tpc demo --keep` first.")
+        raise LocalStackError(f"no demo has been run in {paths.root}", remedy="run `tpc demo --keep` first.")
     run: dict[str, Any] = json.loads(path.read_text())
     return run

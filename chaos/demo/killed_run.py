@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tpc.chaos.demo.directory import PIPELINE_LOG, Layout
+from tpc.chaos.demo.directory import DemoDirectory
 from tpc.chaos.demo.log_follower import LogFollower
 from tpc.chaos.kills.events import Killed, Silence, StepReached
 from tpc.chaos.kills.killer import SILENT_S, Killer
@@ -49,7 +49,7 @@ class _Restarts:
 
 def run_pipeline(
     record: RunRecord,
-    layout: Layout,
+    paths: DemoDirectory,
     stack: Stack,
     kills: Kills,
     *,
@@ -93,11 +93,17 @@ def run_pipeline(
     killer = Killer(
         kills.plan, for_s=kills.for_s, silent_s=SILENT_S, on_step=on_step, on_kill=on_kill, on_silence=on_silence
     )
-    with killer, (layout.directory / PIPELINE_LOG).open("wb") as log:
-        follower = LogFollower(record, layout)
+    with killer, (paths.pipeline_log).open("wb") as log:
+        follower = LogFollower(record, paths)
         try:
             code = supervise(
-                [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *_arguments(layout, per_epoch)],
+                [
+                    sys.executable,
+                    "-m",
+                    "tpc.chaos.kills.step_reporter",
+                    killer.address,
+                    *_arguments(paths, per_epoch),
+                ],
                 strategy=_Restarts(killer),
                 on_event=on_event,
                 env={**os.environ, **stack.environment()},
@@ -110,13 +116,13 @@ def run_pipeline(
     return code
 
 
-def _arguments(layout: Layout, per_epoch: tuple[int, int]) -> list[str]:
+def _arguments(paths: DemoDirectory, per_epoch: tuple[int, int]) -> list[str]:
     flights, reports = per_epoch
     return [
         "tpc.chaos.flights.pipeline",
-        *("--checkpoint", str(layout.checkpoint)),
-        *("--files", str(layout.files)),
-        *("--scratch", str(layout.scratch)),
+        *("--checkpoint", str(paths.checkpoint)),
+        *("--files", str(paths.files)),
+        *("--scratch", str(paths.scratch)),
         *("--flights-per-epoch", str(flights)),
         *("--reports-per-epoch", str(reports)),
     ]

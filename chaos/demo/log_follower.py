@@ -6,7 +6,7 @@ import shutil
 import threading
 from contextlib import suppress
 
-from tpc.chaos.demo.directory import Layout
+from tpc.chaos.demo.directory import DemoDirectory
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.coordinator.spark.query_log import SparkLog
 
@@ -19,10 +19,10 @@ class LogFollower:
 
     INTERVAL_S = 0.5
 
-    def __init__(self, record: RunRecord, layout: Layout) -> None:
+    def __init__(self, record: RunRecord, paths: DemoDirectory) -> None:
         self.record = record
-        self.layout = layout
-        layout.commits.mkdir(exist_ok=True)
+        self.paths = paths
+        paths.commits.mkdir(exist_ok=True)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="log reader", daemon=True)
         self._thread.start()
@@ -32,10 +32,10 @@ class LogFollower:
             self._read()
 
     def _read(self) -> None:
-        self.record.read_log(self.layout.checkpoint)
-        for batch in SparkLog(self.layout.checkpoint).batches("commits")[-MAY_CHANGE:]:
+        self.record.read_log(self.paths.checkpoint)
+        for batch in SparkLog(self.paths.checkpoint).batches("commits")[-MAY_CHANGE:]:
             with suppress(FileNotFoundError):
-                shutil.copy(self.layout.checkpoint / "commits" / str(batch), self.layout.commits)
+                shutil.copy(self.paths.checkpoint / "commits" / str(batch), self.paths.commits)
 
     def stop(self) -> None:
         """Read what is left and end."""

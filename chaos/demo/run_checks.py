@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tpc.chaos.checkers.compare import Check, tallies_equal
 from tpc.chaos.checkers.recovery import recovery_bounded
-from tpc.chaos.demo.directory import PIPELINE_LOG
 from tpc.chaos.kills.run_record import RunRecord
+from tpc.chaos.running.run_directory import PIPELINE_LOG
 
 RECOVERY_BOUND_S = 120.0
 """From a restart to the first new epoch, Spark's own start included, on a machine that has other things to do too."""

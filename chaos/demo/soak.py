@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import Console
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.demo.directory import Layout, claim
+from tpc.chaos.demo.directory import REPORT_FILE, DemoDirectory
 from tpc.chaos.demo.killed_run import Kills, run_pipeline
 from tpc.chaos.demo.preparation import start_and_load
 from tpc.chaos.demo.run_checks import run_checks
@@ -34,7 +35,7 @@ from tpc.chaos.servers.stack import Stack
 from tpc.errors import ConfigurationError, LocalStackError
 
 INTERRUPTED = 130
-SOAK_FILE, REPORT_FILE = "soak.json", "report.html"
+SOAK_FILE = "soak.json"
 KILLS_PER_MINUTE = 12
 """More than there can be: a life takes five seconds at the very least."""
 EPOCHS_PER_MINUTE = 12
@@ -42,6 +43,13 @@ EPOCHS_PER_MINUTE = 12
 SPARE_EPOCHS = 20
 ENOUGH = 0.9
 """The share of the time asked that the kills must have gone on for: the last one comes a little before its end."""
+
+
+@dataclass(frozen=True)
+class SoakDirectory(DemoDirectory):
+    """A demo's, with the soak's record."""
+
+    KNOWN: ClassVar[tuple[str, ...]] = (*DemoDirectory.KNOWN, SOAK_FILE)
 
 
 def run_soak(
@@ -54,31 +62,29 @@ def run_soak(
 ) -> int:
     """Kill the main job for `minutes`. 0: every check holds. 1: one does not. 2: it could not be run. 130: Ctrl-C."""
     console = console or Console(highlight=False)
-    layout = Layout(directory.resolve())
+    paths = SoakDirectory(directory.resolve())
     record = RunRecord({"seed": seed, "minutes": minutes, "rows": rows})
-    stack = Stack(layout.servers, report=record.note)
+    stack = Stack(paths.servers, report=record.note)
     checks: list[Check] | None = None
     try:
         with terminated_as_interrupt(), Screen(record, console):
-            claim(layout, (SOAK_FILE,))
-            checks = _run(record, layout, stack)
+            paths.claim()
+            checks = _run(record, paths, stack)
     except KeyboardInterrupt:
         console.print(f"stopped; nothing is left running, {len(record.kills)} kills stand in {SOAK_FILE}")
         return INTERRUPTED
     except (ConfigurationError, LocalStackError) as error:
         console.print("the soak could not be run, or not judged:", str(error), markup=False, soft_wrap=True)
         if record.kills:
-            console.print(
-                f"{len(record.kills)} kills were made; what they left is in", str(layout.directory), markup=False
-            )
+            console.print(f"{len(record.kills)} kills were made; what they left is in", str(paths.root), markup=False)
         return 2
     finally:
         stack.kill()
-        shutil.rmtree(layout.scratch, ignore_errors=True)
+        shutil.rmtree(paths.scratch, ignore_errors=True)
         if checks is not None and _passed(checks):  # else what is to be judged would be gone
-            for place in _evidence(layout):
+            for place in _evidence(paths):
                 shutil.rmtree(place, ignore_errors=True)
-    _tell(console, layout, record, checks)
+    _tell(console, paths, record, checks)
     return 0 if _passed(checks) else 1
 
 
@@ -86,27 +92,27 @@ def _passed(checks: list[Check]) -> bool:
     return all(check.passed for check in checks)
 
 
-def _evidence(layout: Layout) -> tuple[Path, ...]:
+def _evidence(paths: SoakDirectory) -> tuple[Path, ...]:
     """What the systems held."""
-    return layout.servers, layout.files, layout.commits
+    return paths.servers, paths.files, paths.commits
 
 
-def _run(record: RunRecord, layout: Layout, stack: Stack) -> list[Check]:
+def _run(record: RunRecord, paths: SoakDirectory, stack: Stack) -> list[Check]:
     minutes, seed = record.settings["minutes"], record.settings["seed"]
     start_and_load(record, stack)
     epochs = max(1, round(minutes * EPOCHS_PER_MINUTE)) + SPARE_EPOCHS
     per_epoch = record.settings["flights"] // epochs + 1, record.settings["reports"] // epochs + 1
     kills = Kills(kill_plan(seed, max(1, round(minutes * KILLS_PER_MINUTE))), for_s=60 * minutes)
     exit_code = run_pipeline(
-        record, layout, stack, kills, per_epoch=per_epoch, after_kill=lambda: _write(layout, record, [])
+        record, paths, stack, kills, per_epoch=per_epoch, after_kill=lambda: _write(paths, record, [])
     )
     record.stage("verdict")
     checks = [*run_checks(record, exit_code, None), *kill_checks(record, exit_code)]
     if exit_code == 0:
-        checks += verdict(layout.places(stack.environment()), record.history, record.note)
+        checks += verdict(paths.places(stack.environment()), record.history, record.note)
     record.end_stage()
-    _write(layout, record, checks)
-    write_soak_report(layout.directory / REPORT_FILE, soak_json(record, checks))
+    _write(paths, record, checks)
+    write_soak_report(paths.root / REPORT_FILE, soak_json(record, checks))
     return checks
 
 
@@ -153,19 +159,19 @@ def soak_json(record: RunRecord, checks: list[Check]) -> dict[str, Any]:
         }
 
 
-def _write(layout: Layout, record: RunRecord, checks: list[Check]) -> None:
+def _write(paths: SoakDirectory, record: RunRecord, checks: list[Check]) -> None:
     """Replace the file whole, so that an interrupted soak leaves the one of the kill before."""
-    temporary = layout.directory / f"{SOAK_FILE}.new"
+    temporary = paths.root / f"{SOAK_FILE}.new"
     temporary.write_text(json.dumps(soak_json(record, checks), indent=1))
-    temporary.rename(layout.directory / SOAK_FILE)
+    temporary.rename(paths.root / SOAK_FILE)
 
 
-def _tell(console: Console, layout: Layout, record: RunRecord, checks: list[Check]) -> None:
+def _tell(console: Console, paths: SoakDirectory, record: RunRecord, checks: list[Check]) -> None:
     console.print(verdict_table(checks))
     failed = sum(not check.passed for check in checks)
     counted = sum(kill.epochs_since_restart >= 1 for kill in record.kills)
     console.print(f"{counted} kills in {took(killed_for_s(record))}, {len(checks)} checks, {failed} failed")
-    console.print("report", (layout.directory / REPORT_FILE).as_uri(), soft_wrap=True)
-    console.print("record", str(layout.directory / SOAK_FILE), soft_wrap=True)
-    for place in _evidence(layout) if failed else ():
+    console.print("report", (paths.root / REPORT_FILE).as_uri(), soft_wrap=True)
+    console.print("record", str(paths.root / SOAK_FILE), soft_wrap=True)
+    for place in _evidence(paths) if failed else ():
         console.print("kept  ", str(place), soft_wrap=True)

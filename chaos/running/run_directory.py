@@ -4,9 +4,36 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from tpc.errors import ConfigurationError
+
+PIPELINE_LOG = "pipeline.log"
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """The directory `root`. `KNOWN` are the names of everything that a run makes in it."""
+
+    root: Path
+
+    KNOWN: ClassVar[tuple[str, ...]] = ("servers", PIPELINE_LOG)
+
+    @property
+    def servers(self) -> Path:
+        """The local servers' data and logs."""
+        return self.root / "servers"
+
+    @property
+    def pipeline_log(self) -> Path:
+        """What the pipeline's processes print."""
+        return self.root / PIPELINE_LOG
+
+    def claim(self) -> None:
+        """Make it ours: empty but for what an earlier run left, which goes. Raises `ConfigurationError`."""
+        claim_directory(self.root, self.KNOWN)
 
 
 def claim_directory(directory: Path, known: Collection[str]) -> None:

@@ -18,7 +18,7 @@ from rich.console import Console
 from tpc.chaos.reports.matrix import write_matrix_report
 from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers.stack import Stack
-from tpc.chaos.user.directory import VARIABLE, Layout
+from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
 from tpc.chaos.user.plan import parse_kinds
 from tpc.chaos.user.record import end_json, fault_json, left_json, run_json
 from tpc.chaos.user.run import LIFE_LIMIT_S, Outcome, Trial
@@ -54,18 +54,18 @@ def run_own(
     happens, and the faults that were made are recorded.
     """
     console = console or Console(highlight=False)
-    layout = Layout(Path(directory).resolve())
+    paths = UserRunDirectory(Path(directory).resolve())
     screen = Screen(console)
     settings = {"target": target, "faults": faults, "minutes": minutes, "seed": seed, "local stack": local_stack}
     settings["life limit"] = life_limit_s
-    results = _Results(layout, screen, settings)
+    results = _Results(paths, screen, settings)
     try:
         kinds = parse_kinds(faults)
         check_name(target)
-        layout.claim()
-        with results.kept(), terminated_as_interrupt(), _servers(layout, screen, wanted=local_stack):
+        paths.claim()
+        with results.kept(), terminated_as_interrupt(), _servers(paths, screen, wanted=local_stack):
             loaded = load_target(target, expect)
-            results.trial = Trial(loaded, layout, kinds, seed, screen.tell, life_limit_s=life_limit_s)
+            results.trial = Trial(loaded, paths, kinds, seed, screen.tell, life_limit_s=life_limit_s)
             results.outcome = results.trial.run(minutes)
     except KeyboardInterrupt:
         console.print("stopped; nothing is left running")
@@ -79,8 +79,8 @@ def run_own(
 class _Results:
     """What stays of a run: the record and the report, also of one that was left before its end."""
 
-    def __init__(self, layout: Layout, screen: Screen, settings: Mapping[str, Any]) -> None:
-        self.layout = layout
+    def __init__(self, paths: UserRunDirectory, screen: Screen, settings: Mapping[str, Any]) -> None:
+        self.paths = paths
         self.screen = screen
         self.settings = settings
         self.began_at = time.time()
@@ -104,7 +104,7 @@ class _Results:
                 self._record_left(self.trial, error)
             raise
         finally:
-            self.layout.tidy(keep_work=not self.passed)
+            self.paths.tidy(keep_work=not self.passed)
 
     def _tell(self, outcome: Outcome) -> None:
         cases = self._cases(outcome)
@@ -129,24 +129,24 @@ class _Results:
 
     def _write(self, outcome: Outcome, cases: Sequence[Mapping[str, Any]]) -> None:
         record = run_json(self.settings, self.began_at, cases, outcome.not_compared, outcome.unplaced)
-        self.layout.result.write_text(json.dumps(record, indent=1))
-        write_matrix_report(self.layout.report, record)
+        self.paths.result.write_text(json.dumps(record, indent=1))
+        write_matrix_report(self.paths.report, record)
 
     def _tell_where(self) -> None:
-        self.screen.console.print("report ", self.layout.report.as_uri(), soft_wrap=True)
-        self.screen.console.print("record ", str(self.layout.result), soft_wrap=True)
+        self.screen.console.print("report ", self.paths.report.as_uri(), soft_wrap=True)
+        self.screen.console.print("record ", str(self.paths.result), soft_wrap=True)
 
 
 @contextmanager
-def _servers(layout: Layout, screen: Screen, *, wanted: bool) -> Iterator[None]:
+def _servers(paths: UserRunDirectory, screen: Screen, *, wanted: bool) -> Iterator[None]:
     """The local servers, if they are wanted; and the variables that lead the user's functions to them and to `work`."""
-    stack = Stack(layout.servers, report=screen.tell) if wanted else None
+    stack = Stack(paths.servers, report=screen.tell) if wanted else None
     before = dict(os.environ)
     try:
         if stack is not None:
             stack.start()
             os.environ.update(stack.environment())
-        os.environ[VARIABLE] = str(layout.work)
+        os.environ[VARIABLE] = str(paths.work)
         yield
     finally:
         os.environ.clear()

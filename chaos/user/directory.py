@@ -1,66 +1,56 @@
-"""A run's directory: what lies where in it, and whose it is."""
+"""What lies where in the directory of a run on a user's pipeline."""
 
 from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from tpc.chaos.running.run_directory import claim_directory
+from tpc.chaos.running.run_directory import RunDirectory
 
 VARIABLE = "TPC_CHAOS_DIR"
 """Names to the user's functions a directory that is new in every run: for checkpoint, files, Spark's scratch files."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What lies where in a run's directory."""
+class UserRunDirectory(RunDirectory):
+    """See `RunDirectory`."""
 
-    directory: Path
-
-    @property
-    def servers(self) -> Path:
-        """The local servers' data and logs."""
-        return self.directory / "servers"
+    KNOWN: ClassVar[tuple[str, ...]] = (*RunDirectory.KNOWN, "work", "steps", "tmp", "chaos.json", "chaos.html")
 
     @property
     def work(self) -> Path:
-        """The user's own; see `VARIABLE`."""
-        return self.directory / "work"
+        """The user's; see `VARIABLE`."""
+        return self.root / "work"
 
     @property
     def steps(self) -> Path:
         """Where the lives record steps and faults."""
-        return self.directory / "steps"
+        return self.root / "steps"
 
     @property
     def temporary(self) -> Path:
         """TMPDIR of the lives: who is killed does not tidy up."""
-        return self.directory / "tmp"
-
-    @property
-    def log(self) -> Path:
-        """What the pipeline's processes print."""
-        return self.directory / "pipeline.log"
+        return self.root / "tmp"
 
     @property
     def result(self) -> Path:
         """The record of the run."""
-        return self.directory / "chaos.json"
+        return self.root / "chaos.json"
 
     @property
     def report(self) -> Path:
         """The record for people."""
-        return self.directory / "chaos.html"
+        return self.root / "chaos.html"
 
     def claim(self) -> None:
-        """Make the directory ours: empty but for what an earlier run left. Raises `ConfigurationError`."""
-        known = (self.servers, self.work, self.steps, self.temporary, self.log, self.result, self.report)
-        claim_directory(self.directory, [path.name for path in known])
+        """As in `RunDirectory`; then the places in it that the run needs are there."""
+        super().claim()
         for path in (self.work, self.steps, self.temporary):
             path.mkdir(parents=True)
 
     def tidy(self, *, keep_work: bool) -> None:
-        """Leave the record, the report and the log; and for a look the user's own files."""
+        """Leave the record, the report and the log; and for a look the user's files."""
         for path in (self.servers, self.steps, self.temporary, *(() if keep_work else (self.work,))):
             shutil.rmtree(path, ignore_errors=True)

@@ -22,7 +22,7 @@ from tpc.chaos.faults.injector import HITS_FILE
 from tpc.chaos.running.owned_processes import read_from
 from tpc.chaos.user.account import Account, read_account
 from tpc.chaos.user.attempts import Attempt, Life
-from tpc.chaos.user.directory import VARIABLE, Layout
+from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
 from tpc.chaos.user.life_processes import Running
 from tpc.chaos.user.plan import PlannedFault, learning_fault, places, places_for, plan
 from tpc.chaos.user.rounds import FAULTS_PER_ROUND, Rounds
@@ -69,7 +69,7 @@ class Trial:
     def __init__(
         self,
         target: Target,
-        layout: Layout,
+        paths: UserRunDirectory,
         kinds: Sequence[str],
         seed: int,
         tell: Callable[[str], None],
@@ -77,13 +77,13 @@ class Trial:
         life_limit_s: float = LIFE_LIMIT_S,
     ) -> None:
         self.target = target
-        self.layout = layout
+        self.paths = paths
         self.kinds = kinds
         self.seed = seed
         self.tell = tell
-        self.running = Running(target.name, layout.steps, layout.log, limit_s=life_limit_s, tell=tell)
+        self.running = Running(target.name, paths.steps, paths.pipeline_log, limit_s=life_limit_s, tell=tell)
         self.rounds = Rounds(self.running, self._environment())
-        self.account_file = layout.steps / "account"
+        self.account_file = paths.steps / "account"
         self.sinks: tuple[Sink, ...] = ()
         """The pipeline's, as soon as they are known."""
 
@@ -102,8 +102,8 @@ class Trial:
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
-        temporary = str(self.layout.temporary)  # who is killed leaves his scratch files
-        ours = {"PYTHONPATH": path, "TMPDIR": temporary, VARIABLE: str(self.layout.work)}
+        temporary = str(self.paths.temporary)  # who is killed leaves his scratch files
+        ours = {"PYTHONPATH": path, "TMPDIR": temporary, VARIABLE: str(self.paths.work)}
         return {"SPARK_LOCAL_DIRS": temporary, **os.environ, **ours}
 
     # Rounds ----------------------------------------------------------------------------------------------------
@@ -171,20 +171,20 @@ class Trial:
         yield from plan(self.seed, self.kinds, reached)
 
     def _hits(self) -> list[StepHit]:
-        return hits_of.read(self.layout.steps / HITS_FILE)
+        return hits_of.read(self.paths.steps / HITS_FILE)
 
     def _cannot_run(self) -> LocalStackError:
         if any(life.overdue for life in self.running.lives):
             return LocalStackError(
                 f"the first round took longer than {self.running.limit_s:g} s, the limit for a life, and was given up",
-                remedy=f"give it more seconds with --life-limit, or less input; the log is {self.layout.log}.",
+                remedy=f"give it more seconds with --life-limit, or less input; the log is {self.paths.pipeline_log}.",
             )
-        said = read_from(self.layout.log, 0).strip().splitlines()[-LOG_LINES:]
+        said = read_from(self.paths.pipeline_log, 0).strip().splitlines()[-LOG_LINES:]
         return LocalStackError(
             "the pipeline does not come to an end of its input even without a fault; it says:\n"
             + "\n".join(said)
             + "\n",
-            remedy=f"make it run by itself first; the whole log is {self.layout.log}.",
+            remedy=f"make it run by itself first; the whole log is {self.paths.pipeline_log}.",
         )
 
     # The end ---------------------------------------------------------------------------------------------------
@@ -218,8 +218,8 @@ class Trial:
     def _words(self, hide: Callable[[str], str]) -> Callable[[int, int | None], str]:
         def words(begin: int, end: int | None) -> str:
             if not self.sinks:
-                return f"see {self.layout.log}"  # what is secret in it is not known
-            with self.layout.log.open("rb") as log:
+                return f"see {self.paths.pipeline_log}"  # what is secret in it is not known
+            with self.paths.pipeline_log.open("rb") as log:
                 log.seek(begin)
                 text = log.read(None if end is None else max(0, end - begin)).decode(errors="replace")
             return hide("\n".join(text.strip().splitlines()[-LOG_LINES:]))

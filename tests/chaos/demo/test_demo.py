@@ -20,7 +20,7 @@ from rich.console import Console
 
 from tpc.chaos.checkers.state_store import read_state
 from tpc.chaos.demo.demo import run_demo, run_stop, run_verify
-from tpc.chaos.demo.directory import PIPELINE_LOG
+from tpc.chaos.running.run_directory import PIPELINE_LOG
 from tpc.chaos.servers import kept
 from tpc.chaos.servers.stack import VARIABLES, Stack
 from tpc.errors import LocalStackError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tpc.chaos.demo import killed_run
-from tpc.chaos.demo.directory import Layout
+from tpc.chaos.demo.directory import DemoDirectory
 from tpc.chaos.demo.killed_run import SPARE_RESTARTS, Kills, run_pipeline
 from tpc.chaos.demo.run_checks import run_checks
 from tpc.chaos.kills.events import Killed
@@ -20,55 +20,55 @@ KILL = StepKill(Step.BEFORE_INTENT)
 
 
 @pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoDirectory:
     """A place for runs of the toy pipeline, of eight epochs."""
     toy = ["tests.chaos.kills.toy_pipeline", str(tmp_path / "done"), "8"]
-    monkeypatch.setattr(killed_run, "_arguments", lambda _layout, _per_epoch: toy)
+    monkeypatch.setattr(killed_run, "_arguments", lambda _paths, _per_epoch: toy)
     monkeypatch.setattr(killed_run, "SILENT_S", 5.0)
     monkeypatch.setattr(Stack, "environment", lambda _self: {"PYTHONPATH": str(ROOT)})
-    return Layout(tmp_path)
+    return DemoDirectory(tmp_path)
 
 
-def run(record: RunRecord, layout: Layout, *plan: StepKill) -> int:
-    return run_pipeline(record, layout, Stack(layout.servers), Kills(plan), per_epoch=(1, 1))
+def run(record: RunRecord, paths: DemoDirectory, *plan: StepKill) -> int:
+    return run_pipeline(record, paths, Stack(paths.servers), Kills(plan), per_epoch=(1, 1))
 
 
 def failed(record: RunRecord, code: int, planned: int | None) -> dict[str, str]:
     return {check.name: check.detail for check in run_checks(record, code, planned) if not check.passed}
 
 
-def test_a_run_with_its_kills_ends_well(layout: Layout) -> None:
+def test_a_run_with_its_kills_ends_well(paths: DemoDirectory) -> None:
     record = RunRecord({})
-    assert run(record, layout, KILL, KILL) == 0
+    assert run(record, paths, KILL, KILL) == 0
     assert len(record.kills) == 2
     assert failed(record, 0, 2) == failed(record, 0, None) == {}
 
 
-def test_what_goes_wrong_in_the_killer_s_threads_is_the_run_s_error(layout: Layout) -> None:
+def test_what_goes_wrong_in_the_killer_s_threads_is_the_run_s_error(paths: DemoDirectory) -> None:
     def full() -> None:
         raise OSError("the disk is full")
 
     record = RunRecord({})
     with pytest.raises(OSError, match="the disk is full"):
-        run_pipeline(record, layout, Stack(layout.servers), Kills((KILL, KILL)), per_epoch=(1, 1), after_kill=full)
+        run_pipeline(record, paths, Stack(paths.servers), Kills((KILL, KILL)), per_epoch=(1, 1), after_kill=full)
     assert len(record.lives) == 1
 
 
-def test_a_life_that_fell_silent_is_red_with_its_number_and_its_last_step(layout: Layout) -> None:
-    (layout.directory / "stuck-3").touch()
+def test_a_life_that_fell_silent_is_red_with_its_number_and_its_last_step(paths: DemoDirectory) -> None:
+    (paths.root / "stuck-3").touch()
     record = RunRecord({})
-    assert run(record, layout, KILL) == 0
+    assert run(record, paths, KILL) == 0
     found = failed(record, 0, 1)
     assert found["no life fell silent"] == "life 2: no step in 5 s after epoch.completed"
     assert "nothing but the kills ended it" in found
 
 
 def test_a_pipeline_that_ends_by_itself_is_given_up_after_a_few_restarts_however_many_kills_are_planned(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch
+    paths: DemoDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(killed_run, "_arguments", lambda _layout, _per_epoch: ["tests.chaos.no_such_module"])
+    monkeypatch.setattr(killed_run, "_arguments", lambda _paths, _per_epoch: ["tests.chaos.no_such_module"])
     record = RunRecord({})
-    assert run(record, layout, *[KILL] * 100) == 1
+    assert run(record, paths, *[KILL] * 100) == 1
     assert len(record.lives) == SPARE_RESTARTS + 1
 
 

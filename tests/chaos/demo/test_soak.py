@@ -10,8 +10,7 @@ from rich.console import Console
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.demo import soak
-from tpc.chaos.demo.directory import Layout
-from tpc.chaos.demo.soak import kill_checks, run_soak, soak_json
+from tpc.chaos.demo.soak import SoakDirectory, kill_checks, run_soak, soak_json
 from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.servers.stack import Stack
@@ -55,8 +54,8 @@ def test_the_record_has_the_time_measured() -> None:
 def test_what_the_systems_held_goes_only_when_every_check_holds(
     passed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(_record: RunRecord, layout: Layout, _stack: Stack) -> list[Check]:
-        for place in (layout.servers, layout.files, layout.commits):
+    def run(_record: RunRecord, paths: SoakDirectory, _stack: Stack) -> list[Check]:
+        for place in (paths.servers, paths.files, paths.commits):
             place.mkdir(parents=True, exist_ok=True)
         return [Check("rows", passed, "")]
 

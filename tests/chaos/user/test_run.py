@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tests.chaos.user.toy_life import number
 from tpc.chaos.user.command import run_own
-from tpc.chaos.user.directory import Layout
+from tpc.chaos.user.directory import UserRunDirectory
 from tpc.chaos.user.life_processes import Running
 from tpc.chaos.user.run import Trial
 from tpc.chaos.user.target import Target
@@ -43,47 +43,49 @@ def toy_command(running: Running, orders: Path) -> list[str]:
 
 
 @pytest.fixture
-def layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UserRunDirectory:
     """A run's place, where lives are those of the toy pipeline."""
     monkeypatch.setattr(Running, "command", toy_command)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    return Layout(tmp_path / "out")
+    return UserRunDirectory(tmp_path / "out")
 
 
-def left_in(layout: Layout) -> list[str]:
-    return sorted(path.name for path in layout.directory.iterdir())
+def left_in(paths: UserRunDirectory) -> list[str]:
+    return sorted(path.name for path in paths.root.iterdir())
 
 
-def trial(layout: Layout, *kinds: str, **settings: Any) -> Trial:
+def trial(paths: UserRunDirectory, *kinds: str, **settings: Any) -> Trial:
     """On the input that is there, six epochs: the target has no feed."""
-    layout.claim()
-    (layout.work / "input").write_text("6")
+    paths.claim()
+    (paths.work / "input").write_text("6")
     target = Target("toy:pipeline", lambda: {"mine": []}, None, {"mine": list})
-    return Trial(target, layout, kinds, 1, lambda _line: None, **settings)
+    return Trial(target, paths, kinds, 1, lambda _line: None, **settings)
 
 
 @pytest.mark.parametrize("kind", ["kill", "exit", "error", "hang", "zombie"])
-def test_without_feed_every_fault_is_of_the_kind_asked_for(kind: str, layout: Layout) -> None:
-    made = trial(layout, kind)
+def test_without_feed_every_fault_is_of_the_kind_asked_for(kind: str, paths: UserRunDirectory) -> None:
+    made = trial(paths, kind)
     outcome = made.run(MINUTES)
     assert {attempt.planned.kind for attempt in outcome.attempts if attempt.fired} == {kind}
     assert outcome.attempts[0].planned.fault.step in ("epoch.committed", "epoch.completed")
     assert [check.name for check in outcome.checks if not check.passed] == []
 
 
-def test_a_kill_that_only_shows_the_steps_is_no_fault_made(layout: Layout) -> None:
-    made = trial(layout, "worker")
+def test_a_kill_that_only_shows_the_steps_is_no_fault_made(paths: UserRunDirectory) -> None:
+    made = trial(paths, "worker")
     with pytest.raises(LocalStackError, match="before a fault could be made"):
         made.run(MINUTES)
     assert made.running.lives[0].code == -9
-    assert number(layout.work / "done") == 6
+    assert number(paths.work / "done") == 6
 
 
-def test_a_first_round_that_takes_too_long_is_told_with_its_limit_and_the_option(layout: Layout) -> None:
-    made = trial(layout, "kill", life_limit_s=1.0)
-    (layout.work / "stuck").touch()
+def test_a_first_round_that_takes_too_long_is_told_with_its_limit_and_the_option(
+    paths: UserRunDirectory,
+) -> None:
+    made = trial(paths, "kill", life_limit_s=1.0)
+    (paths.work / "stuck").touch()
     with pytest.raises(LocalStackError, match="the first round took longer than 1 s") as given_up:
         made.run(MINUTES)
     assert "--life-limit" in given_up.value.remedy
@@ -93,7 +95,7 @@ Run = Callable[[str], tuple[int, str]]
 
 
 @pytest.fixture
-def run(layout: Layout, tmp_path: Path) -> Run:
+def run(paths: UserRunDirectory, tmp_path: Path) -> Run:
     """Runs a target whose `feed` begins with these words; the exit code and what stood on the terminal."""
 
     def ran(feed: str) -> tuple[int, str]:
@@ -101,7 +103,7 @@ def run(layout: Layout, tmp_path: Path) -> Run:
         (tmp_path / f"{name}.py").write_text(JOB.format(feed=feed))
         shown = io.StringIO()
         console = Console(file=shown, width=200, highlight=False)
-        code = run_own(f"{name}:pipeline", faults="kill", minutes=MINUTES, directory=layout.directory, console=console)
+        code = run_own(f"{name}:pipeline", faults="kill", minutes=MINUTES, directory=paths.root, console=console)
         return code, shown.getvalue()
 
     return ran
@@ -115,31 +117,33 @@ def run(layout: Layout, tmp_path: Path) -> Run:
     ],
 )
 def test_the_faults_of_a_run_that_was_left_are_recorded(
-    error: str, code: int, why: str, run: Run, layout: Layout
+    error: str, code: int, why: str, run: Run, paths: UserRunDirectory
 ) -> None:
     assert run(f"if round == 3: raise {error}")[0] == code
-    *cases, end = json.loads(layout.result.read_text())["cases"]
+    *cases, end = json.loads(paths.result.read_text())["cases"]
     assert {case["outcome"] for case in cases} == {"passed"}
     assert (end["outcome"], end["checks"]) == ("failed", [])
     assert why in end["reason"]
-    assert why in layout.report.read_text()
-    assert left_in(layout) == ["chaos.html", "chaos.json", "pipeline.log", "work"]
+    assert why in paths.report.read_text()
+    assert left_in(paths) == ["chaos.html", "chaos.json", "pipeline.log", "work"]
 
 
-def test_a_run_that_was_left_before_its_first_fault_leaves_no_record_and_no_servers(run: Run, layout: Layout) -> None:
+def test_a_run_that_was_left_before_its_first_fault_leaves_no_record_and_no_servers(
+    run: Run, paths: UserRunDirectory
+) -> None:
     code, shown = run("raise OSError('no broker')")
     assert code == 2 and "no broker" in shown
-    assert left_in(layout) == ["work"]
+    assert left_in(paths) == ["work"]
 
 
-def test_a_run_to_the_end_is_recorded_and_keeps_nothing_else(run: Run, layout: Layout) -> None:
+def test_a_run_to_the_end_is_recorded_and_keeps_nothing_else(run: Run, paths: UserRunDirectory) -> None:
     code, shown = run("pass")
     assert code == 0, shown
-    assert left_in(layout) == ["chaos.html", "chaos.json", "pipeline.log"]
+    assert left_in(paths) == ["chaos.html", "chaos.json", "pipeline.log"]
 
 
-def test_a_directory_of_somebody_else_is_not_tidied(layout: Layout, run: Run) -> None:
-    layout.steps.mkdir(parents=True)
-    (layout.directory / "thesis.tex").write_text("years of work")
+def test_a_directory_of_somebody_else_is_not_tidied(paths: UserRunDirectory, run: Run) -> None:
+    paths.steps.mkdir(parents=True)
+    (paths.root / "thesis.tex").write_text("years of work")
     assert run("pass")[0] == 2
-    assert layout.steps.exists()
+    assert paths.steps.exists()
