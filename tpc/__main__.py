@@ -315,10 +315,10 @@ def run(
     directory: ChaosDirectory = Path("tpc-chaos-run"),
 ) -> None:
     """Your own pipeline under faults: killed, stopped, held and failed at its steps, then its sinks are compared."""
-    from tpc.chaos.user.command import run_own
+    from tpc.chaos.user.command import run_user_pipeline
 
     raise typer.Exit(
-        run_own(
+        run_user_pipeline(
             target,
             faults=faults,
             minutes=minutes,

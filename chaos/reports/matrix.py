@@ -95,9 +95,9 @@ def _case_views(
 
 
 def _again(case: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """The command that repeats a case; of one's own pipeline only the whole run can be repeated."""
+    """The command that repeats a case; of a user's pipeline only the whole run can be repeated."""
     seed = settings["seed"]
-    if case["suite"] == "own":
+    if case["suite"] == "user":
         target, faults = shlex.quote(settings["target"]), shlex.quote(settings["faults"])
         return f"tpc chaos run {target} --faults {faults} --minutes {settings['minutes']:g} --seed {seed}"
     return f"tpc chaos matrix --suite {case['suite']} --only {shlex.quote(case['name'])} --seed {seed}"

@@ -12,7 +12,7 @@ from typing import Any
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 """How a case can end."""
-UNGROUPED = "own"
+UNGROUPED = "user"
 """The suite in which every fault is a case by itself."""
 _WORST_FIRST = (FAILED, SKIPPED, PASSED)
 

@@ -1,1 +1,1 @@
-"""A pipeline of the user's own under faults: `tpc chaos run`. See `command`."""
+"""A user's pipeline under faults: `tpc chaos run`. See `command`; what is done to it begins in `run`."""

@@ -13,7 +13,7 @@ from tpc.coordinator.supervisor import EXIT_FENCED, EXIT_PARKED
 
 
 @dataclass
-class Life:
+class UserLife:
     """One process of the pipeline. Times are seconds since 1970; the log's offsets are bytes of the common log file."""
 
     number: int
@@ -55,10 +55,10 @@ class Attempt:
 
     number: int
     planned: PlannedFault
-    lives: list[Life] = field(default_factory=list)
+    lives: list[UserLife] = field(default_factory=list)
     fired: Mapping[str, Any] | None = None
     """The record of the fault as it was made (`chaos.faults`), None if its place was not reached."""
-    next: Life | None = None
+    next: UserLife | None = None
     """The life that recovered: the next one, or that of the driver which took over from a stopped one."""
 
     @property
@@ -85,13 +85,13 @@ class Attempt:
             return f"the life after it did not come to an end by itself: {self.next.given_up}"
         return ""
 
-    def _wrong_zombie(self, life: Life) -> str:
+    def _wrong_zombie(self, life: UserLife) -> str:
         if self.next is None or self.next.code != 0:
             return f"the driver that took over ended with {None if self.next is None else self.next.code}"
         return "" if life.code == EXIT_FENCED else f"the stopped driver ended with {life.code}, not as fenced"
 
 
-def recovery_s(life: Life, hits: Iterable[StepHit]) -> float | None:
+def recovery_s(life: UserLife, hits: Iterable[StepHit]) -> float | None:
     """From the start of a life's process to its first complete epoch; None if it completed none."""
     complete = (hit.at for hit in hits if hit.life == life.number and hit.step == "epoch.completed")
     first = min(complete, default=None)

@@ -1,4 +1,4 @@
-"""`tpc chaos run`: the user's own pipeline under faults, on local servers or the user's, and the verdict on it.
+"""`tpc chaos run`: the user's pipeline under faults, on local servers or the user's, and the verdict on it.
 
 What is done with the pipeline stands in `run`; here are the servers around it, what stays, and the exit code.
 """
@@ -21,7 +21,7 @@ from tpc.chaos.servers.stack import Stack
 from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
 from tpc.chaos.user.plan import parse_kinds
 from tpc.chaos.user.record import end_json, fault_json, left_json, run_json
-from tpc.chaos.user.run import LIFE_LIMIT_S, Outcome, Trial
+from tpc.chaos.user.run import LIFE_LIMIT_S, Outcome, UserRun
 from tpc.chaos.user.screen import Screen
 from tpc.chaos.user.secrets import hiding
 from tpc.chaos.user.target import check_name, load_target
@@ -33,7 +33,7 @@ INTERRUPTED = 130
 """The exit code that shells know for Ctrl-C."""
 
 
-def run_own(
+def run_user_pipeline(
     target: str,
     *,
     faults: str = "all",
@@ -65,8 +65,8 @@ def run_own(
         paths.claim()
         with results.kept(), terminated_as_interrupt(), _servers(paths, screen, wanted=local_stack):
             loaded = load_target(target, expect)
-            results.trial = Trial(loaded, paths, kinds, seed, screen.tell, life_limit_s=life_limit_s)
-            results.outcome = results.trial.run(minutes)
+            results.user_run = UserRun(loaded, paths, kinds, seed, screen.tell, life_limit_s=life_limit_s)
+            results.outcome = results.user_run.run(minutes)
     except KeyboardInterrupt:
         console.print("stopped; nothing is left running")
         return INTERRUPTED
@@ -84,7 +84,7 @@ class _Results:
         self.screen = screen
         self.settings = settings
         self.began_at = time.time()
-        self.trial: Trial | None = None
+        self.user_run: UserRun | None = None
         self.outcome: Outcome | None = None
 
     @property
@@ -100,8 +100,8 @@ class _Results:
             if self.outcome is not None:
                 self._tell(self.outcome)
         except BaseException as error:
-            if self.trial is not None and self.outcome is None:
-                self._record_left(self.trial, error)
+            if self.user_run is not None and self.outcome is None:
+                self._record_left(self.user_run, error)
             raise
         finally:
             self.paths.tidy(keep_work=not self.passed)
@@ -113,13 +113,13 @@ class _Results:
         self.screen.verdict(cases, outcome.checks, outcome.not_compared, outcome.unplaced)
         self._tell_where()
 
-    def _record_left(self, trial: Trial, error: BaseException) -> None:
-        seen = trial.seen()
+    def _record_left(self, user_run: UserRun, error: BaseException) -> None:
+        seen = user_run.seen()
         if not seen.attempts:
             return
         why = "it was stopped" if isinstance(error, KeyboardInterrupt) else type(error).__name__
-        if trial.sinks and str(error):  # else it is not known what is secret in it
-            why += f": {hiding(trial.sinks)(str(error))}"
+        if user_run.sinks and str(error):  # else it is not known what is secret in it
+            why += f": {hiding(user_run.sinks)(str(error))}"
         self._write(seen, [*self._cases(seen), left_json(why, self.settings["seed"], seen.words(0, None))])
         self._tell_where()
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.faults.injector import fired_file
-from tpc.chaos.user.attempts import Attempt, Life
+from tpc.chaos.user.attempts import Attempt, UserLife
 from tpc.chaos.user.life_program import Orders
 from tpc.support.process_trees import kill_tree
 
 
-class Running:
+class LifeProcesses:
     """A context manager; when it is left, nothing that began lives on. Safe for two threads.
 
     `place` is the directory in which steps and faults are recorded, `log` the file that takes the pipeline's output,
@@ -42,13 +42,13 @@ class Running:
         self.limit_s = limit_s
         self.limit_of = limit_of
         self.tell = tell
-        self.lives: list[Life] = []
+        self.lives: list[UserLife] = []
         self.closing = False
         """Whether nothing is to begin any more."""
         self._timers: dict[int, threading.Timer] = {}
         self._lock = threading.RLock()
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> LifeProcesses:
         self.place.mkdir(parents=True, exist_ok=True)
         return self
 
@@ -80,10 +80,10 @@ class Running:
             account=None if account is None else str(account),
         ).write(path)
 
-    def began(self, pid: int, number_of_round: int, attempt: Attempt | None) -> Life:
+    def began(self, pid: int, number_of_round: int, attempt: Attempt | None) -> UserLife:
         """A process has begun, with the orders given last."""
         with self._lock:
-            life = Life(len(self.lives) + 1, number_of_round, pid, time.time(), self._log_size(), attempt)
+            life = UserLife(len(self.lives) + 1, number_of_round, pid, time.time(), self._log_size(), attempt)
             self.lives.append(life)
             if attempt is not None:
                 attempt.lives.append(life)
@@ -92,7 +92,7 @@ class Running:
                 kill_tree(pid)
             return life
 
-    def allow_time(self, life: Life) -> None:
+    def allow_time(self, life: UserLife) -> None:
         """From now on the life has `limit_s` to come to its end."""
         with self._lock:
             if life.pid in self._timers:
@@ -101,7 +101,7 @@ class Running:
             timer.daemon = True
             timer.start()
 
-    def _give_up(self, life: Life) -> None:
+    def _give_up(self, life: UserLife) -> None:
         with self._lock:
             if life.pid not in self._timers or self.closing:
                 return
@@ -109,7 +109,7 @@ class Running:
             kill_tree(life.pid)
         self.tell(f"life {life.number} is given up: {life.given_up}")
 
-    def ended(self, life: Life, code: int | None) -> None:
+    def ended(self, life: UserLife, code: int | None) -> None:
         """A life's process has ended."""
         with self._lock:
             self._timers.pop(life.pid).cancel()

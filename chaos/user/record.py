@@ -1,4 +1,4 @@
-"""A run as JSON, in the form that the harness's reports read: every fault a case of the suite "own".
+"""A run as JSON, in the form that the harness's reports read: every fault a case of the suite "user".
 
 The checks of the end stand in a case of their own, without a fault: no single fault is to blame for them.
 """
@@ -14,7 +14,7 @@ from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.user.attempts import Attempt, recovery_s
 from tpc.chaos.user.verdict import NotCompared
 
-SUITE = "own"
+SUITE = "user"
 
 
 def run_json(

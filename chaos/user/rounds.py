@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from tpc.chaos.user.attempts import Attempt, Life
-from tpc.chaos.user.life_processes import Running
+from tpc.chaos.user.attempts import Attempt, UserLife
+from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.plan import PlannedFault
 from tpc.coordinator.supervisor import EXIT_FENCED, FixedDelay, SupervisorEvent, supervise
 from tpc.support.deadlines import Deadline
@@ -30,10 +30,10 @@ POLL_S = 0.05
 
 
 class Rounds:
-    """The rounds of one run, over the lives of `running`. `environment` is that of the pipeline's processes."""
+    """The rounds of one run, over the lives of `processes`. `environment` is that of the pipeline's processes."""
 
-    def __init__(self, running: Running, environment: Mapping[str, str]) -> None:
-        self.running = running
+    def __init__(self, processes: LifeProcesses, environment: Mapping[str, str]) -> None:
+        self.processes = processes
         self.environment = environment
         self.attempts: list[Attempt] = []
         self.codes: list[int] = []
@@ -81,16 +81,16 @@ class _Round:
         at_most: int | None = None,
     ) -> None:
         self.rounds = rounds
-        self.running = rounds.running
+        self.processes = rounds.processes
         self.account = account
         self.faults = faults
         self.deadline = deadline
         self.number = len(rounds.codes) + 1
         self.left = math.inf if at_most is None else at_most
         self.unplanned = 0
-        self.orders = self.running.place / "orders.json"
+        self.orders = self.processes.place / "orders.json"
         self.attempt: Attempt | None = None
-        self.life: Life | None = None
+        self.life: UserLife | None = None
         self.waiting_for_next: Attempt | None = None
         self.ended = threading.Event()
 
@@ -100,16 +100,16 @@ class _Round:
         watcher = threading.Thread(target=self._watch, name="chaos watcher", daemon=True)
         watcher.start()
         try:
-            with self.running.log.open("ab") as log:
+            with self.processes.log.open("ab") as log:
                 return supervise(
-                    self.running.command(self.orders),
+                    self.processes.command(self.orders),
                     strategy=self,
                     on_event=self._on_event,
                     env=self.rounds.environment,
                     stdout=log.fileno(),
                 )
         except BaseException:
-            self.running.close()  # Ctrl-C; a driver that takes over is not the supervisor's own
+            self.processes.close()  # Ctrl-C; a driver that takes over is not the supervisor's own
             raise
         finally:
             self.ended.set()
@@ -117,8 +117,8 @@ class _Round:
 
     def delay_s(self, failures: int) -> float | None:
         """See `RestartStrategy`: only ends without a fault count. In peace there is one try at the time limit."""
-        too_slow = self.faults is None and self.running.lives[-1].overdue
-        give_up = self.running.closing or self.unplanned > SPARE_RESTARTS or too_slow
+        too_slow = self.faults is None and self.processes.lives[-1].overdue
+        give_up = self.processes.closing or self.unplanned > SPARE_RESTARTS or too_slow
         return None if give_up else RESTART_DELAY_S
 
     def _prepare_life(self) -> None:
@@ -127,31 +127,31 @@ class _Round:
         if self.faults is not None and self.left > 0 and in_time:
             self.left -= 1
             self.attempt = self.rounds.next_attempt(self.faults)
-        self.running.give_orders(self.orders, self.attempt, account=self.account)
+        self.processes.give_orders(self.orders, self.attempt, account=self.account)
 
     def _on_event(self, event: SupervisorEvent) -> None:
         if event.kind == "started":
-            self.life = self.running.began(event.process, self.number, self.attempt)
+            self.life = self.processes.began(event.process, self.number, self.attempt)
             if self.waiting_for_next is not None:
                 self.waiting_for_next.next, self.waiting_for_next = self.life, None
         elif event.kind == "ended" and self.life is not None:
             life, self.life = self.life, None
-            self.running.ended(life, event.code)
+            self.processes.ended(life, event.code)
             self._tell(life)
             self.unplanned = self.unplanned + 1 if life.ended_by_itself else 0
             if life.attempt is not None and life.disturbed and life.attempt.next is None and event.code != 0:
                 self.waiting_for_next = life.attempt
             self._prepare_life()
 
-    def _tell(self, life: Life) -> None:
+    def _tell(self, life: UserLife) -> None:
         attempt = life.attempt
         if attempt is not None and attempt.fired is not None:
             epoch = "" if attempt.fired.get("epoch") is None else f", epoch {attempt.fired['epoch']}"
-            self.running.tell(
+            self.processes.tell(
                 f"fault {attempt.number}: {attempt.planned}{epoch}; life {life.number} ended with {life.code}"
             )
         elif life.code != 0:
-            self.running.tell(f"life {life.number} ended with {life.code}, and no fault explains it")
+            self.processes.tell(f"life {life.number} ended with {life.code}, and no fault explains it")
 
     # A stopped driver ------------------------------------------------------------------------------------------
 
@@ -161,30 +161,30 @@ class _Round:
             life = self.life
             if life is None or life.attempt is None or life.attempt.planned.kind != "zombie" or life.attempt.next:
                 continue
-            made = self.running.made(life.attempt)
+            made = self.processes.made(life.attempt)
             if made is None:
                 continue
-            self.running.allow_time(life)  # being stopped does not count
+            self.processes.allow_time(life)  # being stopped does not count
             self._take_over(life, life.attempt)
-            self.running.allow_time(life)
+            self.processes.allow_time(life)
             for pid in {life.pid, made["pid"]}:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
 
-    def _take_over(self, stopped: Life, attempt: Attempt) -> None:
+    def _take_over(self, stopped: UserLife, attempt: Attempt) -> None:
         """Run a second driver to its end."""
-        orders = self.running.place / "takeover.json"
-        self.running.give_orders(orders, None, takeover=True)
+        orders = self.processes.place / "takeover.json"
+        self.processes.give_orders(orders, None, takeover=True)
 
         def on_event(event: SupervisorEvent) -> None:
             if event.kind == "started":
-                attempt.next = self.running.began(event.process, stopped.round, None)
+                attempt.next = self.processes.began(event.process, stopped.round, None)
             elif event.kind == "ended" and attempt.next is not None:
-                self.running.ended(attempt.next, event.code)
+                self.processes.ended(attempt.next, event.code)
 
-        with self.running.log.open("ab") as log:
+        with self.processes.log.open("ab") as log:
             supervise(
-                self.running.command(orders),
+                self.processes.command(orders),
                 strategy=FixedDelay(RESTART_DELAY_S, limit=0),
                 on_event=on_event,
                 env=self.rounds.environment,

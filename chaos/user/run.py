@@ -21,9 +21,9 @@ from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.faults.injector import HITS_FILE
 from tpc.chaos.running.owned_processes import read_from
 from tpc.chaos.user.account import Account, read_account
-from tpc.chaos.user.attempts import Attempt, Life
+from tpc.chaos.user.attempts import Attempt, UserLife
 from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
-from tpc.chaos.user.life_processes import Running
+from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.plan import PlannedFault, learning_fault, places, places_for, plan
 from tpc.chaos.user.rounds import FAULTS_PER_ROUND, Rounds
 from tpc.chaos.user.secrets import hiding
@@ -53,7 +53,7 @@ class Outcome:
     """What a run has shown."""
 
     attempts: Sequence[Attempt]
-    lives: Sequence[Life]
+    lives: Sequence[UserLife]
     hits: Sequence[StepHit]
     checks: list[Check]
     not_compared: list[NotCompared] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Outcome:
     """The last lines of a part of the pipeline's log, without secrets."""
 
 
-class Trial:
+class UserRun:
     """See the module. `kinds` are the faults wanted, `tell` gets a line when there is news."""
 
     def __init__(
@@ -81,24 +81,24 @@ class Trial:
         self.kinds = kinds
         self.seed = seed
         self.tell = tell
-        self.running = Running(target.name, paths.steps, paths.pipeline_log, limit_s=life_limit_s, tell=tell)
-        self.rounds = Rounds(self.running, self._environment())
+        self.processes = LifeProcesses(target.name, paths.steps, paths.pipeline_log, limit_s=life_limit_s, tell=tell)
+        self.rounds = Rounds(self.processes, self._environment())
         self.account_file = paths.steps / "account"
         self.sinks: tuple[Sink, ...] = ()
         """The pipeline's, as soon as they are known."""
 
     def run(self, minutes: float) -> Outcome:
         """Raises `ConfigurationError` and `LocalStackError` when it could not be run; everything has ended then."""
-        with self.running:
+        with self.processes:
             account = self._without_feed(minutes) if self.target.feed is None else self._with_feed(minutes)
         return self._judged(account)
 
     def seen(self) -> Outcome:
         """What there is of a run that was left before its end: the faults so far, nothing checked."""
         for attempt in self._attempts():
-            attempt.fired = attempt.fired or self.running.made(attempt)
+            attempt.fired = attempt.fired or self.processes.made(attempt)
         words = self._words(hiding(self.sinks))
-        return Outcome(self._attempts(), self.running.lives, self._hits(), [], words=words)
+        return Outcome(self._attempts(), self.processes.lives, self._hits(), [], words=words)
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
@@ -113,8 +113,8 @@ class Trial:
         self._feed_and_tell(1)
         self._first()
         first_s = time.monotonic() - began
-        self.running.limit_s = max(LEAST_LIMIT_S, TIMES_THE_FIRST * first_s)
-        self.running.limit_of = (
+        self.processes.limit_s = max(LEAST_LIMIT_S, TIMES_THE_FIRST * first_s)
+        self.processes.limit_of = (
             f"{TIMES_THE_FIRST} times the first round and at least {LEAST_LIMIT_S:g} s; "
             "--life-limit is for the first round"
         )
@@ -174,9 +174,10 @@ class Trial:
         return hits_of.read(self.paths.steps / HITS_FILE)
 
     def _cannot_run(self) -> LocalStackError:
-        if any(life.overdue for life in self.running.lives):
+        if any(life.overdue for life in self.processes.lives):
             return LocalStackError(
-                f"the first round took longer than {self.running.limit_s:g} s, the limit for a life, and was given up",
+                f"the first round took longer than {self.processes.limit_s:g} s, the limit for a life, "
+                "and was given up",
                 remedy=f"give it more seconds with --life-limit, or less input; the log is {self.paths.pipeline_log}.",
             )
         said = read_from(self.paths.pipeline_log, 0).strip().splitlines()[-LOG_LINES:]
@@ -194,7 +195,7 @@ class Trial:
         return [attempt for attempt in self.rounds.attempts if attempt.lives and attempt.planned.kind in self.kinds]
 
     def _judged(self, account: Account | None) -> Outcome:
-        attempts, lives, hits = self._attempts(), self.running.lives, self._hits()
+        attempts, lives, hits = self._attempts(), self.processes.lives, self._hits()
         if not any(attempt.fired for attempt in attempts) and account is not None:
             raise LocalStackError(
                 "the time was over before a fault could be made", remedy="give more --minutes, or feed more rows."

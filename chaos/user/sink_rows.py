@@ -1,6 +1,7 @@
 """What each sink of a pipeline shows, read by what its description says and not through the sink itself.
 
-The rows come as dicts. A sink of the user's own, or one whose target the description does not tell, needs a reader.
+The rows come as dicts. A sink that the user has written, or one whose target the description does not tell, needs a
+reader.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tpc.sinks import FileSink, KafkaSink, MongoSink, PostgresSink
 if TYPE_CHECKING:
     from tpc.chaos.checkers.kafka_content import KafkaRecord
 
-OWN_FIELD = "_tpc"
+GUARD_FIELD = "_tpc"
 """The guard that MongoDB documents may carry."""
 
 
@@ -80,7 +81,7 @@ def _quoted(name: str) -> str:
 
 def _document(document: Mapping[str, Any], key: Sequence[str]) -> dict[str, Any]:
     """A document's fields; the `_id` of a merged one under the names of its key columns too."""
-    fields = {name: value for name, value in document.items() if name != OWN_FIELD}
+    fields = {name: value for name, value in document.items() if name != GUARD_FIELD}
     if len(key) == 1:
         fields[key[0]] = document["_id"]
     elif key:

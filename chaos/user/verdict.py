@@ -1,4 +1,4 @@
-"""What must hold when a pipeline of the user's own has gone through its faults.
+"""What must hold when a user's pipeline has gone through its faults.
 
 The rows come from the systems themselves (`sink_rows`), what is expected from the user; what log and markers say was
 taken by the pipeline's last life (`account`).
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tpc.chaos.checkers.compare import SHOWN, Check, multisets_equal, nothing_left
 from tpc.chaos.user.account import Account
-from tpc.chaos.user.attempts import Attempt, Life
+from tpc.chaos.user.attempts import Attempt, UserLife
 from tpc.chaos.user.comparable_rows import columns_of, comparable
 from tpc.chaos.user.sink_rows import read_rows, unreadable
 from tpc.chaos.user.target import Row, Target
@@ -93,7 +93,7 @@ def check_account(account: Account) -> list[Check]:
     return [account.same_epoch, nothing_left("nothing is left behind", account.left)]
 
 
-def check_run(codes: Sequence[int], lives: Sequence[Life], attempts: Sequence[Attempt]) -> list[Check]:
+def check_run(codes: Sequence[int], lives: Sequence[UserLife], attempts: Sequence[Attempt]) -> list[Check]:
     """The lives ended as the faults say, and every round came to its end."""
     tried = [attempt for attempt in attempts if attempt.fired is not None]
     wrong = tuple(f"fault {attempt.number}, {attempt.planned}: {attempt.wrong}" for attempt in tried if attempt.wrong)

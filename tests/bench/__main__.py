@@ -19,7 +19,7 @@ from tests.bench.overhead import overhead
 from tests.bench.records import VARIANT, Results, Run, closing_line
 from tests.bench.recovery import recovery
 from tests.bench.report import draw, show
-from tests.bench.systems import FLINK_DATASTREAM, FLINK_SQL, LOOP, OWN, SPARK, SYSTEMS, VARIANTS, System
+from tests.bench.systems import FLINK_DATASTREAM, FLINK_SQL, LOOP, SPARK, SYSTEMS, TPC, VARIANTS, System
 from tests.bench.throughput import Warm, cold
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -38,7 +38,7 @@ ROUNDS = 3
 WARM_UP_ROWS = 3_000_000
 """At most. Java's compiler still takes a tenth of the processors after 1,500,000."""
 LATENCY_S = 15
-FASTEST_MS = {OWN: 0, FLINK_SQL: 100}
+FASTEST_MS = {TPC: 0, FLINK_SQL: 100}
 """What gives each system its lowest latency."""
 
 
@@ -70,18 +70,18 @@ def run(
         results = Results(directory / "results.json", settings)
         for name, value in settings.items():
             console.print(f"{name}: {value}")
-        if OWN in only.split(","):
+        if TPC in only.split(","):
             console.print("overhead of an epoch")
             overhead(arena, results, turns=ROUNDS, epochs=40 if quick else 60)
         _latency(arena, results, systems, quick=quick)
         _warm(arena, results, systems, rows or (800_000 if quick else 5_000_000))
         if not quick:
             _cold(arena, results, systems)
-        if not quick and OWN in only.split(","):
+        if not quick and TPC in only.split(","):
             console.print("recovery after a kill")
             recovery(arena, results, rounds=ROUNDS)
             _variants(arena, results, rows or 900_000)
-    if not quick and OWN in only.split(","):
+    if not quick and TPC in only.split(","):
         console.print("epochs of many branches")
         branches(work / "branches", results)
     _close(results)
@@ -160,7 +160,7 @@ def _variants(arena: Arena, results: Results, rows: int) -> None:
 
     A query without an interval asks Kafka for news a hundred times a second: five of them slow each other down.
     """
-    variants = [SYSTEMS[OWN], *VARIANTS.values()]
+    variants = [SYSTEMS[TPC], *VARIANTS.values()]
     for interval_ms, rows_per_epoch, groups in (
         (INTERVAL_MS, ROWS_PER_SHORT_EPOCH, [variants]),
         (0, ROWS_PER_EPOCH, [[system] for system in variants]),

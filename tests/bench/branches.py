@@ -10,7 +10,7 @@ import psycopg
 
 from tests.bench.records import BRANCHES, Results, Run, attempt
 from tests.bench.running import run_script
-from tests.bench.systems import JOBS, OWN, SYSTEMS, JobSettings, command
+from tests.bench.systems import JOBS, SYSTEMS, TPC, JobSettings, command
 from tests.bench.work import Places, make_topics
 from tpc.chaos.servers.kafka import KafkaServer
 from tpc.chaos.servers.postgres import PostgresServer
@@ -33,10 +33,10 @@ def branches(directory: Path, results: Results) -> None:
         with psycopg.connect(postgres.dsn, autocommit=True) as connection:
             connection.execute(f"CREATE TABLE {places.table} (id bigint)")
         settings = JobSettings(kafka.bootstrap, postgres.dsn, places, job, 0, 0)
-        script = [sys.executable, str(JOBS / "branches.py"), *command(SYSTEMS[OWN], settings, None)[2:]]
+        script = [sys.executable, str(JOBS / "branches.py"), *command(SYSTEMS[TPC], settings, None)[2:]]
         for partitions in PARTITIONS:
             figures, void = attempt(partial(_measure, [*script, "--partitions", str(partitions)], job, partitions))
-            results.add(Run(BRANCHES, OWN, 0, partitions * 1000, 1, figures, void))
+            results.add(Run(BRANCHES, TPC, 0, partitions * 1000, 1, figures, void))
     finally:
         kafka.kill()
         postgres.kill()

@@ -16,7 +16,7 @@ import psycopg
 
 from tests.bench.arena import Arena
 from tests.bench.running import JobFailedError, run_script
-from tests.bench.systems import JOBS, OWN, SYSTEMS, command
+from tests.bench.systems import JOBS, SYSTEMS, TPC, command
 from tests.bench.work import Feed, Places
 from tests.support.kafka_topics import KafkaTopics
 
@@ -51,7 +51,7 @@ def grow(arena: Arena, path: Path, *, epochs: int, lives: int) -> Growth:
     found = Growth([], [])
     for life in range(1, lives + 1):
         last = epochs * life // lives
-        script = [sys.executable, str(JOBS / "growth.py"), *command(SYSTEMS[OWN], settings, None)[2:]]
+        script = [sys.executable, str(JOBS / "growth.py"), *command(SYSTEMS[TPC], settings, None)[2:]]
         script += ["--until-epoch", str(last)]
         rows = run_script(script, directory, LIFE_LIMIT_S, name=f"life-{life}", ends_with=-signal.SIGKILL)
         end = rows.pop()

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.bench.systems import FLINK_SQL, LOOP, OWN, SPARK
+from tests.bench.systems import FLINK_SQL, LOOP, SPARK, TPC
 
 WARM, COLD, LATENCY, OVERHEAD = "warm", "cold", "latency", "overhead"
 VARIANT, RECOVERY, BRANCHES = "variant", "recovery", "branches"
@@ -24,7 +24,7 @@ class Run:
 
     `figures` by kind. warm and variant: rows_per_s (whole round), steady_rows_per_s (without its first 20 s, where it
     lasted longer), seconds; cold: rows_per_s (process start included), seconds, first_s; latency: p50_ms and p99_ms of
-    `kafka_` and `table_`; overhead: own_p50_ms and plain_p50_ms of an epoch; recovery: seconds from the start
+    `kafka_` and `table_`; overhead: tpc_p50_ms and plain_p50_ms of an epoch; recovery: seconds from the start
     of the next process to the first new epoch, and whether one was in doubt; branches: seconds per phase of an epoch of
     so many branches per sink. warm, variant and cold have cpu_s and peak_mb of the job too, and how often something
     became visible (commits); warm and variant what the waiting jobs used meanwhile (others_cpu_s).
@@ -79,26 +79,26 @@ class Results:
 
 
 def ratios(results: Results) -> dict[str, float | None]:
-    """Own rate over each peer's; own overhead; own latency over PyFlink's, at the same interval."""
+    """tpc's rate over each peer's; its overhead; its latency over PyFlink's, at the same interval."""
 
     def rate(system: str) -> float | None:
         return results.median(WARM, system, "rows_per_s")
 
-    own = rate(OWN)
+    tpc = rate(TPC)
     found: dict[str, float | None] = {
-        name: _over(own, rate(system)) for name, system in (("spark", SPARK), ("flink", FLINK_SQL), ("raw", LOOP))
+        name: _over(tpc, rate(system)) for name, system in (("spark", SPARK), ("flink", FLINK_SQL), ("raw", LOOP))
     }
-    found["overhead_ms"] = results.median(OVERHEAD, OWN, "overhead_ms")
+    found["overhead_ms"] = results.median(OVERHEAD, TPC, "overhead_ms")
     interval_ms = int(results.settings["interval_ms"])
     found["latency"] = _over(
-        results.median(LATENCY, OWN, "kafka_p50_ms", interval_ms),
+        results.median(LATENCY, TPC, "kafka_p50_ms", interval_ms),
         results.median(LATENCY, FLINK_SQL, "kafka_p50_ms", interval_ms),
     )
     return found
 
 
-def _over(own: float | None, other: float | None) -> float | None:
-    return None if own is None or other is None else own / other
+def _over(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one / other
 
 
 def closing_line(results: Results) -> str:

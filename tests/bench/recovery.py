@@ -22,7 +22,7 @@ from tests.bench.arena import Arena
 from tests.bench.reading import Reader
 from tests.bench.records import RECOVERY, Results, Run, attempt
 from tests.bench.running import JobFailedError, RunningJob
-from tests.bench.systems import OWN, SPARK, SYSTEMS, System
+from tests.bench.systems import SPARK, SYSTEMS, TPC, System
 from tests.bench.watching import Watch
 from tests.bench.work import Feed
 
@@ -41,7 +41,7 @@ def recovery(arena: Arena, results: Results, *, rounds: int) -> None:
     chance = random.Random(SEED)
     for number in range(1, rounds + 1):
         after_s = chance.uniform(0, LONGEST_EPOCH_S)
-        for system in (SYSTEMS[OWN], replace(SYSTEMS[SPARK], with_table=False)):
+        for system in (SYSTEMS[TPC], replace(SYSTEMS[SPARK], with_table=False)):
             figures, void = attempt(partial(_killed_and_started, arena, system, after_s))
             results.add(Run(RECOVERY, system.name, 0, ROWS_PER_EPOCH * EPOCHS, number, figures, void))
 

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.records import BRANCHES, COLD, LATENCY, OVERHEAD, RECOVERY, VARIANT, WARM, Results, Run, spread
-from tests.bench.systems import OWN, SYSTEMS, VARIANTS
+from tests.bench.systems import SYSTEMS, TPC, VARIANTS
 
 _ALL = {**SYSTEMS, **VARIANTS}
-OWN_COLOUR, PEER_COLOUR, TAIL_COLOUR = "#2f6f4f", "#9aa5b1", "#d7dce2"
+TPC_COLOUR, PEER_COLOUR, TAIL_COLOUR = "#2f6f4f", "#9aa5b1", "#d7dce2"
 
 
 def show(results: Results, console: Console) -> None:
@@ -33,13 +33,13 @@ def show(results: Results, console: Console) -> None:
     for run in results.runs:
         if run.kind == OVERHEAD and run.void is None:
             console.print(
-                f"turn {run.round}: an epoch takes {run.figures['own_p50_ms']:.0f} ms with the protocol and "
+                f"turn {run.round}: an epoch takes {run.figures['tpc_p50_ms']:.0f} ms with the protocol and "
                 f"{run.figures['plain_p50_ms']:.0f} ms without (p50)"
             )
     for name in _systems(results, RECOVERY):
         seconds = results.values(RECOVERY, name, "recovery_s")
         shown = ", ".join(f"{value:.1f}" for value in sorted(seconds))
-        sinks = "Kafka and PostgreSQL" if name == OWN else "Kafka alone"
+        sinks = "Kafka and PostgreSQL" if name == TPC else "Kafka alone"
         console.print(f"after a kill, start of the process to the first new epoch: {name}, {sinks}: {shown} s")
     for run in results.runs:
         if run.kind == BRANCHES and run.void is None:
@@ -72,7 +72,7 @@ def _rates(results: Results, kind: str, title: str, interval_ms: int) -> Table:
     def median(system: str, figure: str) -> float | None:
         return results.median(kind, system, figure, interval_ms)
 
-    own = median(OWN, "rows_per_s")
+    tpc = median(TPC, "rows_per_s")
     for name in _systems(results, kind):
         rates = results.values(kind, name, "rows_per_s", interval_ms)
         rate = median(name, "rows_per_s")
@@ -86,7 +86,7 @@ def _rates(results: Results, kind: str, title: str, interval_ms: int) -> Table:
             _number(median(name, "cpu_s")),
             _number(median(name, "peak_mb")),
             f"{len(rates)} of {len(started)}",
-            "" if own is None or rate is None or name == OWN else f"{own / rate:.2f}x",
+            "" if tpc is None or rate is None or name == TPC else f"{tpc / rate:.2f}x",
         )
     return table
 
@@ -129,7 +129,7 @@ def draw(results: Results, path: Path) -> None:
     names = _systems(results, WARM)
     values = [results.median(WARM, name, "rows_per_s") or 0 for name in names]
     labels = [f"{SYSTEMS[name].label}\n{SYSTEMS[name].guarantee}" for name in names]
-    colours = [OWN_COLOUR if name == OWN else PEER_COLOUR for name in names]
+    colours = [TPC_COLOUR if name == TPC else PEER_COLOUR for name in names]
     rates.barh(labels, values, color=colours)
     for place, (name, value) in enumerate(zip(names, values, strict=True)):
         runs = results.values(WARM, name, "rows_per_s")
@@ -146,7 +146,7 @@ def draw(results: Results, path: Path) -> None:
     bars = latencies.barh(places, tail, color=TAIL_COLOUR)
     told = [f"p50 {one:,.0f}, p99 {other:,.0f}" for one, other in zip(half, tail, strict=True)]
     latencies.bar_label(bars, told, padding=4)
-    latencies.barh(places, half, color=[OWN_COLOUR if name == OWN else PEER_COLOUR for name, _ in trickles])
+    latencies.barh(places, half, color=[TPC_COLOUR if name == TPC else PEER_COLOUR for name, _ in trickles])
     latencies.set_xlim(0, 1.4 * max([*tail, 1]))
     latencies.set_yticks(places, [f"{SYSTEMS[name].label}\n{_interval(every)}" for name, every in trickles])
     latencies.set(title="ms from sending to visible, 100 rows/s")

@@ -18,7 +18,7 @@ POLL_RECORDS = 5000
 """That Java's Kafka consumer hands over at once; a call for every 500 is its default."""
 LINGER_MS, BATCH_BYTES = 50, 262_144
 """Of the peers' producers. Their defaults (0 ms, 16 KB in Java) make many small requests."""
-OWN, SPARK, FLINK_SQL, FLINK_DATASTREAM, LOOP = "tpc", "spark", "flink-sql", "flink-datastream", "loop"
+TPC, SPARK, FLINK_SQL, FLINK_DATASTREAM, LOOP = "tpc", "spark", "flink-sql", "flink-datastream", "loop"
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class System:
 SYSTEMS: Mapping[str, System] = {
     system.name: system
     for system in (
-        System(OWN, "tpc", "exactly once, Kafka and PostgreSQL as one unit", "tpc_pipeline.py"),
+        System(TPC, "tpc", "exactly once, Kafka and PostgreSQL as one unit", "tpc_pipeline.py"),
         System(SPARK, "Spark foreachBatch", "Kafka + JDBC, at least once", "spark_foreach_batch.py"),
         System(FLINK_SQL, "PyFlink SQL", "exactly once in Kafka, at least once in PostgreSQL", "flink_sql.py", True),
         System(FLINK_DATASTREAM, "PyFlink DataStream", "as PyFlink SQL", "flink_datastream.py", True),

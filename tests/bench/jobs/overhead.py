@@ -57,16 +57,16 @@ class Turns:
         stream = self.frame().writeStream.foreachBatch(each)
         return self._times(stream.option("checkpointLocation", str(self.root / f"plain-{turn}")).start())
 
-    def own(self, turn: int) -> list[int]:
+    def through_tpc(self, turn: int) -> list[int]:
         """One turn with it."""
         given = self.given
-        pipeline = tpc.pipeline(f"{self.root.name}-{turn}", checkpoint=self.root / f"own-{turn}")
+        pipeline = tpc.pipeline(f"{self.root.name}-{turn}", checkpoint=self.root / f"tpc-{turn}")
         fields = ["id", "origin", "dest", "ts", "gain"]
         (
             pipeline.write(self.frame())
             .to(KafkaSink(given.output, servers=given.servers, compression=given.compression), select=["key", "value"])
-            .to(PostgresSink(f"{given.table}_own", dsn=given.dsn), select=fields, exact_floats=True)
-            .to(FileSink(self.root / f"files-own-{turn}", format="parquet"), select=fields, exact_floats=True)
+            .to(PostgresSink(f"{given.table}_tpc", dsn=given.dsn), select=fields, exact_floats=True)
+            .to(FileSink(self.root / f"files-tpc-{turn}", format="parquet"), select=fields, exact_floats=True)
         )
         return self._times(pipeline.start())
 
@@ -82,9 +82,9 @@ class Turns:
         After itself it is slower than this library: its epochs take half as long again (measured).
         """
         found: dict[str, Any] = {}
-        for name in ("own", "plain"):
+        for name in ("tpc", "plain"):
             before = self.in_table(name)
-            found[f"{name}_ms"] = (self.plain if name == "plain" else self.own)(number)
+            found[f"{name}_ms"] = (self.plain if name == "plain" else self.through_tpc)(number)
             found[f"{name}_rows"] = self.in_table(name) - before
         return found
 

@@ -95,7 +95,7 @@ def test_a_failed_run_that_does_not_count_is_not_passed_over(record: Json, tmp_p
 
 
 def test_faults_in_one_s_own_pipeline_count_one_by_one(record: Json, tmp_path: Path) -> None:
-    one = {**record["cases"][0], "suite": "own"}
+    one = {**record["cases"][0], "suite": "user"}
     settings = {"target": "my job:pipeline", "faults": "kill", "minutes": 2.5, "seed": 5}
     page = Page(html(tmp_path, {**only(record, one, {**one, "name": "2"}), "settings": settings}))
     assert page.all("p")[0].text.startswith("2 cases, 2 passed, 0 failed, 0 skipped. ")
@@ -181,7 +181,7 @@ def test_the_command_runs_the_case_again_with_the_run_s_seed(record: Json, tmp_p
 
 def test_a_fault_in_one_s_own_pipeline_is_repeated_by_the_whole_run(record: Json, tmp_path: Path) -> None:
     settings = {"target": "my job:pipeline", "faults": "kill,hang", "minutes": 2.5, "seed": 5}
-    page = Page(html(tmp_path, {**only(record, {**record["cases"][0], "suite": "own"}), "settings": settings}))
+    page = Page(html(tmp_path, {**only(record, {**record["cases"][0], "suite": "user"}), "settings": settings}))
     (command,) = page.all("code", "replay")
     wanted = ["tpc", "chaos", "run", "my job:pipeline", "--faults", "kill,hang", "--minutes", "2.5", "--seed", "5"]
     assert shlex.split(command.text) == wanted

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.user.command import run_own
+from tpc.chaos.user.command import run_user_pipeline
 
 TIME_LIMIT_S = 900
 """Six starts of Spark: half a minute on an idle machine, much longer on a busy one."""
@@ -56,7 +56,7 @@ def expected():
 def ran(target: str, **settings: Any) -> tuple[int, str]:
     """The exit code, and what stood on the terminal."""
     shown = io.StringIO()
-    code = run_own(target, console=Console(file=shown, width=200, highlight=False), **settings)
+    code = run_user_pipeline(target, console=Console(file=shown, width=200, highlight=False), **settings)
     return code, shown.getvalue()
 
 
@@ -71,14 +71,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.stack
 @pytest.mark.spark
 @pytest.mark.timeout(TIME_LIMIT_S)
-def test_a_pipeline_of_the_user_s_own_goes_through_its_faults(
+def test_a_user_s_pipeline_goes_through_its_faults(
     here: Path, kafka: KafkaTopics, postgres: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = kafka.topic()
     postgres.execute("CREATE TABLE rows (id bigint PRIMARY KEY, n bigint)")
     monkeypatch.setenv("T_KAFKA", kafka.bootstrap)
     monkeypatch.setenv("T_POSTGRES", postgres.dsn)
-    (here / "small_job.py").write_text(JOB.format(name=kafka.name("own"), topic=topic))
+    (here / "small_job.py").write_text(JOB.format(name=kafka.name("user"), topic=topic))
 
     code, shown = ran("small_job:pipeline", faults="kill,error", minutes=0.15, seed=3, directory=here / "out")
 

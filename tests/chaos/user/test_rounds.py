@@ -19,7 +19,7 @@ from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.faults.injector import HITS_FILE
 from tpc.chaos.user.account import read_account
 from tpc.chaos.user.attempts import recovery_s
-from tpc.chaos.user.life_processes import Running
+from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.plan import PlannedFault
 from tpc.chaos.user.rounds import Rounds
 from tpc.coordinator.supervisor import EXIT_FENCED
@@ -33,7 +33,7 @@ ZOMBIE = PlannedFault("zombie", StepFault("epoch.planned", faults.ZOMBIE))
 NOWHERE = PlannedFault("kill", StepFault("sink.commit", faults.KILL_DRIVER))
 
 
-class ToyRunning(Running):
+class ToyProcesses(LifeProcesses):
     def command(self, orders: Path) -> list[str]:
         return [sys.executable, "-m", "tests.chaos.user.toy_life", str(orders), str(self.log.parent)]
 
@@ -51,13 +51,13 @@ class Run:
 
     @property
     def codes(self) -> list[int | None]:
-        return [life.code for life in self.rounds.running.lives]
+        return [life.code for life in self.rounds.processes.lives]
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    with ToyRunning("toy", tmp_path / "steps", tmp_path / "log", limit_s=30.0) as running:
-        yield Run(tmp_path, Rounds(running, {**os.environ, "PYTHONPATH": str(ROOT)}))
+    with ToyProcesses("toy", tmp_path / "steps", tmp_path / "log", limit_s=30.0) as processes:
+        yield Run(tmp_path, Rounds(processes, {**os.environ, "PYTHONPATH": str(ROOT)}))
 
 
 def test_each_life_gets_one_fault_and_the_round_comes_to_its_end(run: Run) -> None:
@@ -97,34 +97,34 @@ def test_a_pipeline_that_ends_by_itself_again_and_again_is_given_up(run: Run) ->
     (run.place / "broken").touch()
     assert not run.disturbed()
     assert run.codes == [1, 1, 1]
-    assert all(life.ended_by_itself for life in run.rounds.running.lives)
+    assert all(life.ended_by_itself for life in run.rounds.processes.lives)
 
 
 def test_a_life_that_does_not_end_is_given_up(run: Run) -> None:
-    run.rounds.running.limit_s = 1.0
+    run.rounds.processes.limit_s = 1.0
     (run.place / "stuck").touch()
     assert not run.disturbed()
-    assert [life.given_up for life in run.rounds.running.lives] == ["not ended after 1 s (--life-limit)"] * 3
+    assert [life.given_up for life in run.rounds.processes.lives] == ["not ended after 1 s (--life-limit)"] * 3
 
 
 def test_in_peace_a_life_that_does_not_end_is_not_tried_again(run: Run) -> None:
-    run.rounds.running.limit_s = 1.0
+    run.rounds.processes.limit_s = 1.0
     (run.place / "stuck").touch()
     assert not run.rounds.in_peace(run.place / "account")
-    assert [life.overdue for life in run.rounds.running.lives] == [True]
+    assert [life.overdue for life in run.rounds.processes.lives] == [True]
 
 
 def test_nothing_lives_on_when_the_run_is_left_in_the_middle(tmp_path: Path) -> None:
-    running = ToyRunning("toy", tmp_path / "steps", tmp_path / "log", limit_s=30.0)
+    processes = ToyProcesses("toy", tmp_path / "steps", tmp_path / "log", limit_s=30.0)
     (tmp_path / "stuck").touch()
 
-    with pytest.raises(KeyboardInterrupt), running:
+    with pytest.raises(KeyboardInterrupt), processes:
         orders = tmp_path / "steps" / "orders.json"
-        running.give_orders(orders, None)
+        processes.give_orders(orders, None)
         process = psutil.Popen(
-            running.command(orders), env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True
+            processes.command(orders), env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True
         )
-        running.began(process.pid, 1, None)
+        processes.began(process.pid, 1, None)
         raise KeyboardInterrupt
     assert process.wait(10) == -9
 

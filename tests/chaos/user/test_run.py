@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from tests.chaos.user.toy_life import number
-from tpc.chaos.user.command import run_own
+from tpc.chaos.user.command import run_user_pipeline
 from tpc.chaos.user.directory import UserRunDirectory
-from tpc.chaos.user.life_processes import Running
-from tpc.chaos.user.run import Trial
+from tpc.chaos.user.life_processes import LifeProcesses
+from tpc.chaos.user.run import UserRun
 from tpc.chaos.user.target import Target
 from tpc.errors import LocalStackError
 
@@ -38,14 +38,14 @@ readers = {{"mine": list}}
 """
 
 
-def toy_command(running: Running, orders: Path) -> list[str]:
-    return [sys.executable, "-m", "tests.chaos.user.toy_life", str(orders), str(running.log.parent / "work")]
+def toy_command(processes: LifeProcesses, orders: Path) -> list[str]:
+    return [sys.executable, "-m", "tests.chaos.user.toy_life", str(orders), str(processes.log.parent / "work")]
 
 
 @pytest.fixture
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> UserRunDirectory:
     """A run's place, where lives are those of the toy pipeline."""
-    monkeypatch.setattr(Running, "command", toy_command)
+    monkeypatch.setattr(LifeProcesses, "command", toy_command)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -56,17 +56,17 @@ def left_in(paths: UserRunDirectory) -> list[str]:
     return sorted(path.name for path in paths.root.iterdir())
 
 
-def trial(paths: UserRunDirectory, *kinds: str, **settings: Any) -> Trial:
+def user_run(paths: UserRunDirectory, *kinds: str, **settings: Any) -> UserRun:
     """On the input that is there, six epochs: the target has no feed."""
     paths.claim()
     (paths.work / "input").write_text("6")
     target = Target("toy:pipeline", lambda: {"mine": []}, None, {"mine": list})
-    return Trial(target, paths, kinds, 1, lambda _line: None, **settings)
+    return UserRun(target, paths, kinds, 1, lambda _line: None, **settings)
 
 
 @pytest.mark.parametrize("kind", ["kill", "exit", "error", "hang", "zombie"])
 def test_without_feed_every_fault_is_of_the_kind_asked_for(kind: str, paths: UserRunDirectory) -> None:
-    made = trial(paths, kind)
+    made = user_run(paths, kind)
     outcome = made.run(MINUTES)
     assert {attempt.planned.kind for attempt in outcome.attempts if attempt.fired} == {kind}
     assert outcome.attempts[0].planned.fault.step in ("epoch.committed", "epoch.completed")
@@ -74,17 +74,17 @@ def test_without_feed_every_fault_is_of_the_kind_asked_for(kind: str, paths: Use
 
 
 def test_a_kill_that_only_shows_the_steps_is_no_fault_made(paths: UserRunDirectory) -> None:
-    made = trial(paths, "worker")
+    made = user_run(paths, "worker")
     with pytest.raises(LocalStackError, match="before a fault could be made"):
         made.run(MINUTES)
-    assert made.running.lives[0].code == -9
+    assert made.processes.lives[0].code == -9
     assert number(paths.work / "done") == 6
 
 
 def test_a_first_round_that_takes_too_long_is_told_with_its_limit_and_the_option(
     paths: UserRunDirectory,
 ) -> None:
-    made = trial(paths, "kill", life_limit_s=1.0)
+    made = user_run(paths, "kill", life_limit_s=1.0)
     (paths.work / "stuck").touch()
     with pytest.raises(LocalStackError, match="the first round took longer than 1 s") as given_up:
         made.run(MINUTES)
@@ -103,7 +103,9 @@ def run(paths: UserRunDirectory, tmp_path: Path) -> Run:
         (tmp_path / f"{name}.py").write_text(JOB.format(feed=feed))
         shown = io.StringIO()
         console = Console(file=shown, width=200, highlight=False)
-        code = run_own(f"{name}:pipeline", faults="kill", minutes=MINUTES, directory=paths.root, console=console)
+        code = run_user_pipeline(
+            f"{name}:pipeline", faults="kill", minutes=MINUTES, directory=paths.root, console=console
+        )
         return code, shown.getvalue()
 
     return ran

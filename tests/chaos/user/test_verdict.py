@@ -14,7 +14,7 @@ from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.user.account import Account
-from tpc.chaos.user.attempts import Attempt, Life
+from tpc.chaos.user.attempts import Attempt, UserLife
 from tpc.chaos.user.life_program import EXIT_RETRY
 from tpc.chaos.user.plan import PlannedFault
 from tpc.chaos.user.record import fault_json
@@ -125,8 +125,8 @@ def test_what_is_left_in_a_sink_or_in_the_log_is_red() -> None:
     assert not all(check.passed for check in check_account(account(left={"a": ("tpc~job~1 (abort)",)})))
 
 
-def life(number: int, code: int, attempt: Attempt | None = None) -> Life:
-    return Life(number, 1, 1000 + number, 0.0, 0, attempt, 1.0, code)
+def life(number: int, code: int, attempt: Attempt | None = None) -> UserLife:
+    return UserLife(number, 1, 1000 + number, 0.0, 0, attempt, 1.0, code)
 
 
 def attempt(kind: str, code: int, *, fired: bool = True, next_code: int = 0) -> Attempt:
