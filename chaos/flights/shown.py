@@ -101,23 +101,23 @@ class Shown:
     def waiting(self) -> set[str]:
         """The ids of flights that wait for their report in the join's state store."""
         operator = state_store.join_operator(self.places.checkpoint)
-        found = state_store.read_state(
+        flights = state_store.read_state(
             self.places.checkpoint,
             operator,
             "left-keyWithIndexToValue",
             ["flight_id", "matched"],
             commits=self.places.commits,
         )
-        return {row["flight_id"] for row in found if not row["matched"]}
+        return {row["flight_id"] for row in flights if not row["matched"]}
 
     def carriers(self) -> dict[str, tuple[int, int]]:
         """Flights and delays by carrier, in PostgreSQL."""
-        found = postgres_content.query(
+        rows = postgres_content.query(
             self.places.dsn, f"SELECT carrier, flights, delay_sum FROM {CARRIERS_TABLE} ORDER BY carrier"
         )
-        return {carrier: (flights, delay_sum) for carrier, flights, delay_sum in found}
+        return {carrier: (flights, delay_sum) for carrier, flights, delay_sum in rows}
 
     def airports(self) -> dict[str, tuple[int, int]]:
         """Flights and delays by airport, in MongoDB."""
-        found = mongo_content.documents(self.places.uri, DATABASE, AIRPORTS)
-        return {document["_id"]: (document["flights"], document["delay_sum"]) for document in found}
+        documents = mongo_content.documents(self.places.uri, DATABASE, AIRPORTS)
+        return {document["_id"]: (document["flights"], document["delay_sum"]) for document in documents}

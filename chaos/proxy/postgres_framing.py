@@ -171,8 +171,8 @@ def _text(body: bytes) -> str:
 
 
 def _asked(sql: str) -> Request:
-    found = _KIND.match(_without_comments(sql))
-    return Request(" ".join(found.group().upper().split()) if found else "", sql)
+    kind = _KIND.match(_without_comments(sql))
+    return Request(" ".join(kind.group().upper().split()) if kind else "", sql)
 
 
 def _without_comments(sql: str) -> str:

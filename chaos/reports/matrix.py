@@ -67,14 +67,14 @@ def matrix_view(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _counted(found: Tally) -> dict[str, Any]:
+def _counted(tallied: Tally) -> dict[str, Any]:
     """How many cases there are and how they ended, and the same of all runs and of those that do not count."""
     return {
-        "total": found.cases.total(),
-        "outcomes": {outcome: found.cases[outcome] for outcome in OUTCOMES},
-        "runs": found.runs.total(),
-        "run_outcomes": {outcome: found.runs[outcome] for outcome in OUTCOMES},
-        "more": {outcome: found.more[outcome] for outcome in OUTCOMES},
+        "total": tallied.cases.total(),
+        "outcomes": {outcome: tallied.cases[outcome] for outcome in OUTCOMES},
+        "runs": tallied.runs.total(),
+        "run_outcomes": {outcome: tallied.runs[outcome] for outcome in OUTCOMES},
+        "more": {outcome: tallied.more[outcome] for outcome in OUTCOMES},
     }
 
 
@@ -84,9 +84,9 @@ def _case_views(
     """Each case with what the report adds to its record; in the order of the suites and, within one, of the steps."""
     suites = list(SUITES)
     taken: Counter[str] = Counter()
-    found = [_case_view(case, letters, taken, _again(case, settings)) for case in cases]
+    views = [_case_view(case, letters, taken, _again(case, settings)) for case in cases]
     return sorted(
-        found,
+        views,
         key=lambda case: (
             suites.index(case["suite"]) if case["suite"] in suites else len(suites),
             step_order(case["step"]) if case["suite"] in ("matrix", "pairs") else 0,
@@ -127,10 +127,10 @@ def _letter(case: Mapping[str, Any], letters: Mapping[str, str]) -> str:
 def _suites(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each suite with what was run of it, how many cases that is, and how they ended."""
     names = dict.fromkeys(case["suite"] for case in cases)
-    found = []
+    suites = []
     for name in names:
         members = [case for case in cases if case["suite"] == name]
-        found.append(
+        suites.append(
             {
                 "name": name,
                 "heading": SUITES.get(name, name.capitalize()),
@@ -139,7 +139,7 @@ def _suites(cases: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "seconds": sum(case["seconds"] for case in members),
             }
         )
-    return found
+    return suites
 
 
 def _slowest(cases: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

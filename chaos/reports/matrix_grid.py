@@ -54,8 +54,8 @@ class Grid:
 
     def __init__(self, cases: Sequence[Case], blanks: Sequence[Blank], letters: Mapping[str, str]) -> None:
         both = [*cases, *blanks]
-        found = dict.fromkeys(item["fault"] for item in both)
-        self.faults = {kind: KINDS.get(kind, "") for kind in sorted(found, key=_fault_order)}
+        kinds = dict.fromkeys(item["fault"] for item in both)
+        self.faults = {kind: KINDS.get(kind, "") for kind in sorted(kinds, key=_fault_order)}
         """Each kind of fault with what it means; a kind that is not of the table comes last."""
         self.steps = sorted(dict.fromkeys(item["step"] for item in both), key=step_order)
         self.reasons = {reason: n for n, reason in enumerate(dict.fromkeys(b["reason"] for b in blanks), start=1)}

@@ -25,19 +25,19 @@ def find_java() -> str:
 
 @lru_cache(maxsize=8)
 def _checked(java_home: str | None, path: str | None) -> str:
-    found = str(Path(java_home, "bin", "java")) if java_home else shutil.which("java", path=path)
-    if found is None:
+    java = str(Path(java_home, "bin", "java")) if java_home else shutil.which("java", path=path)
+    if java is None:
         raise JavaNotFoundError("no Java runtime: `java` is not on the PATH and JAVA_HOME is not set")
     try:
         answer = subprocess.run(
-            [found, "-version"], capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=True
+            [java, "-version"], capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise JavaNotFoundError(f"{found} is no working Java runtime ({error})") from error
+        raise JavaNotFoundError(f"{java} is no working Java runtime ({error})") from error
     version = major_version(answer.stderr)
     if version != 17 and version < 21:
-        raise JavaNotFoundError(f"{found} is Java {version or 'of an unknown version'}; 17, or 21 and above, is needed")
-    return found
+        raise JavaNotFoundError(f"{java} is Java {version or 'of an unknown version'}; 17, or 21 and above, is needed")
+    return java
 
 
 def major_version(text: str) -> int:

@@ -82,8 +82,8 @@ def _text(text: str) -> str:
 def _padded(text: str) -> str:
     """As Python 3.10 reads it: an offset with a colon, six digits after the point."""
     text = re.sub(r"Z$", "+00:00", text)
-    text = re.sub(r"([+-]\d\d)(\d\d)?$", lambda found: f"{found[1]}:{found[2] or '00'}", text)
-    return re.sub(r"\.(\d+)", lambda found: f".{found[1][:6]:0<6}", text)
+    text = re.sub(r"([+-]\d\d)(\d\d)?$", lambda match: f"{match[1]}:{match[2] or '00'}", text)
+    return re.sub(r"\.(\d+)", lambda match: f".{match[1][:6]:0<6}", text)
 
 
 def _instant(moment: datetime) -> str:

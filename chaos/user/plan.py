@@ -93,8 +93,10 @@ def parse_kinds(text: str) -> tuple[str, ...]:
 
 def places(hits: Iterable[StepHit]) -> list[Place]:
     """Every place that was reached, once, in an order of its own."""
-    found = {Place(hit.step, hit.where.get("sink"), hit.where.get("partition"), hit.where.get("kind")) for hit in hits}
-    return sorted(found, key=lambda place: tuple(map(str, (place.step, place.sink, place.partition, place.record))))
+    reached = {
+        Place(hit.step, hit.where.get("sink"), hit.where.get("partition"), hit.where.get("kind")) for hit in hits
+    }
+    return sorted(reached, key=lambda place: tuple(map(str, (place.step, place.sink, place.partition, place.record))))
 
 
 def places_for(kind: str, reached: Sequence[Place]) -> list[Place]:
@@ -123,7 +125,7 @@ def plan(seed: int, kinds: Sequence[str], reached: Sequence[Place]) -> Iterator[
     places, one of them is drawn.
     """
     rng = random.Random(seed)
-    possible = {kind: found for kind in kinds if (found := places_for(kind, reached))}
+    possible = {kind: suited for kind in kinds if (suited := places_for(kind, reached))}
     decks: dict[str, list[str]] = {kind: [] for kind in possible}
     while possible:
         for kind in rng.sample(list(possible), len(possible)):

@@ -17,10 +17,10 @@ def hiding(sinks: Iterable[Sink]) -> Callable[[str], str]:
     """A function that replaces the passwords in the sinks' settings, and whatever else they take from variables that is
     no address.
     """
-    found = sorted({secret for sink in sinks for secret in _secrets(vars(sink)) if secret}, key=len, reverse=True)
+    secrets = sorted({secret for sink in sinks for secret in _secrets(vars(sink)) if secret}, key=len, reverse=True)
 
     def hide(text: str) -> str:
-        for secret in found:
+        for secret in secrets:
             text = text.replace(secret, HIDDEN)
         return text
 

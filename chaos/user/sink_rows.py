@@ -48,8 +48,8 @@ def read_rows(sink: Sink, columns: Sequence[str]) -> Iterable[Row]:
     if isinstance(sink, PostgresSink):
         return _table(sink, columns)
     if isinstance(sink, MongoSink):
-        found = mongo_content.documents(resolve(sink.uri), sink.database_name(), sink.collection)
-        return [_document(document, sink.key if sink.merge is not None else ()) for document in found]
+        documents = mongo_content.documents(resolve(sink.uri), sink.database_name(), sink.collection)
+        return [_document(document, sink.key if sink.merge is not None else ()) for document in documents]
     assert isinstance(sink, FileSink)
     return [row for path in _files(sink) for row in _READ_FILE[sink.format](path)]
 

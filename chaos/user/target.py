@@ -50,14 +50,14 @@ class Target:
         said = _called("expected()", self.expected)
         if not isinstance(said, Mapping):
             raise _not_rows(f"expected() returns a {type(said).__name__}")
-        found: dict[str, list[Row]] = {}
+        by_sink: dict[str, list[Row]] = {}
         for sink, rows in said.items():
             if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
                 raise _not_rows(f"expected() has a {type(rows).__name__} for {sink!r}")
-            found[str(sink)] = _called("expected()", partial(list, rows))
-            if not all(isinstance(row, Mapping) for row in found[str(sink)]):
+            by_sink[str(sink)] = _called("expected()", partial(list, rows))
+            if not all(isinstance(row, Mapping) for row in by_sink[str(sink)]):
                 raise _not_rows(f"expected() has rows for {sink!r} that are no dicts")
-        return found
+        return by_sink
 
 
 def _not_rows(what: str) -> ConfigurationError:
@@ -118,8 +118,8 @@ def make_pipeline(name: str) -> Pipeline:
     """Call the user's function. Raises `ConfigurationError` when it does not return an unstarted pipeline."""
     from tpc.coordinator.pipeline import Pipeline
 
-    found = _function(name)
-    made = found() if callable(found) else found
+    function = _function(name)
+    made = function() if callable(function) else function
     if not isinstance(made, Pipeline):
         raise ConfigurationError(
             f"{name} is a {type(made).__name__}, not a pipeline",

@@ -53,16 +53,16 @@ def check_expectation(target: Target, account: Account, expected: Mapping[str, S
 
 def not_compared_sinks(target: Target, account: Account, expected: Mapping[str, object]) -> list[NotCompared]:
     """The sinks that hold rows and cannot be compared, each with the reason."""
-    found = []
+    not_compared = []
     for sink in account.sinks:
         if isinstance(sink, KafkaOffsetsSink):
             continue  # it holds no rows; its marker is compared with the log
         why_not = None if sink.name in target.readers else unreadable(sink)
         if sink.name not in expected:
-            found.append(NotCompared(sink.name, "expected() does not say what it holds"))
+            not_compared.append(NotCompared(sink.name, "expected() does not say what it holds"))
         elif why_not is not None:
-            found.append(NotCompared(sink.name, f"{why_not}; a reader is missing"))
-    return found
+            not_compared.append(NotCompared(sink.name, f"{why_not}; a reader is missing"))
+    return not_compared
 
 
 def check_sinks(
@@ -79,11 +79,11 @@ def _check_sink(target: Target, sink: Sink, expected: Sequence[Row], hide: Calla
     columns = columns_of(expected)
     reader = target.readers.get(sink.name)
     try:
-        found = [dict(row) for row in (reader() if reader is not None else read_rows(sink, columns))]
+        shown = [dict(row) for row in (reader() if reader is not None else read_rows(sink, columns))]
     except Exception as error:  # noqa: BLE001  the user's reader or any driver: whatever it is, it is told
         return Check(name, False, hide(f"its rows cannot be read: {type(error).__name__}: {error}"))
     try:
-        return multisets_equal(name, comparable(expected, columns), comparable(found, columns))
+        return multisets_equal(name, comparable(expected, columns), comparable(shown, columns))
     except ConfigurationError as error:
         return Check(name, False, hide(error.what))
 

@@ -58,9 +58,9 @@ def test_a_life_that_fell_silent_is_red_with_its_number_and_its_last_step(paths:
     (paths.root / "stuck-3").touch()
     record = RunRecord({})
     assert run(record, paths, KILL) == 0
-    found = failed(record, 0, 1)
-    assert found["no life fell silent"] == "life 2: no step in 5 s after epoch.completed"
-    assert "nothing but the kills ended it" in found
+    wrong = failed(record, 0, 1)
+    assert wrong["no life fell silent"] == "life 2: no step in 5 s after epoch.completed"
+    assert "nothing but the kills ended it" in wrong
 
 
 def test_a_pipeline_that_ends_by_itself_is_given_up_after_a_few_restarts_however_many_kills_are_planned(

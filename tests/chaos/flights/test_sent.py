@@ -42,7 +42,7 @@ def sent(kafka: KafkaTopics, flights: list[Any], reports: list[Any], late: tuple
 
 
 def test_a_flight_gets_the_report_of_its_airport_and_hour(kafka: KafkaTopics) -> None:
-    found = sent(
+    judged = sent(
         kafka,
         [flight("a", "2013-01-01T10:59:00Z")],
         [
@@ -51,8 +51,8 @@ def test_a_flight_gets_the_report_of_its_airport_and_hour(kafka: KafkaTopics) ->
             report("2013-01-01T10:00:00Z", "EWR"),
         ],
     )
-    assert (found.reports, found.reports_used) == (3, 1)
-    assert list(rows(found.enriched)) == [
+    assert (judged.reports, judged.reports_used) == (3, 1)
+    assert list(rows(judged.enriched)) == [
         ("a", "AA", 1, "JFK", "MIA", 1000, 5, None, 1357037940, 40.5, None, 10.0),
     ]
 
@@ -67,17 +67,17 @@ def test_broken_records_are_told_apart(kafka: KafkaTopics) -> None:
         {**good, "time": "2013-13-01T10:00:00Z"},
         {**good, "distance": -1},
     ]
-    found = sent(kafka, [good, *broken], [report("2013-01-01T10:00:00Z"), report("2013-01-01T10:00:00Z", temp=9999.0)])
-    assert Counter(found.broken.values()) == {"unreadable": 3, "missing field": 1, "impossible value": 3}
-    assert all(source.split("/")[1] == "0" for source in found.broken)
+    judged = sent(kafka, [good, *broken], [report("2013-01-01T10:00:00Z"), report("2013-01-01T10:00:00Z", temp=9999.0)])
+    assert Counter(judged.broken.values()) == {"unreadable": 3, "missing field": 1, "impossible value": 3}
+    assert all(source.split("/")[1] == "0" for source in judged.broken)
 
 
 def test_copies_count_and_late_ones_are_not_expected_anywhere(kafka: KafkaTopics) -> None:
     twice, late = flight("a", "2013-01-01T10:00:00Z"), flight("b", "2013-01-01T10:00:00Z")
-    found = sent(kafka, [twice, twice, late], [report("2013-01-01T10:00:00Z")], late=(2,))
-    assert found.copies == {"a": 2, "b": 1}
-    assert found.late == {"b"}
-    assert [row[0] for row in rows(found.enriched)] == ["a"]
+    judged = sent(kafka, [twice, twice, late], [report("2013-01-01T10:00:00Z")], late=(2,))
+    assert judged.copies == {"a": 2, "b": 1}
+    assert judged.late == {"b"}
+    assert [row[0] for row in rows(judged.enriched)] == ["a"]
 
 
 def test_a_flight_without_report_is_given_up_when_the_slower_input_has_passed_its_hour(kafka: KafkaTopics) -> None:
@@ -86,9 +86,9 @@ def test_a_flight_without_report_is_given_up_when_the_slower_input_has_passed_it
         flight("waits", "2013-01-01T11:00:00Z", "LGA"),
         flight("newest", "2013-01-03T00:00:00Z", "LGA"),
     ]
-    found = sent(kafka, flights, [report("2013-01-01T22:00:00Z")])
-    assert found.without_report(given_up=True) == {"passed"}
-    assert found.without_report(given_up=False) == {"waits", "newest"}
+    judged = sent(kafka, flights, [report("2013-01-01T22:00:00Z")])
+    assert judged.without_report(given_up=True) == {"passed"}
+    assert judged.without_report(given_up=False) == {"waits", "newest"}
 
 
 def test_tallies_count_paired_flights_and_take_no_delay_for_none(kafka: KafkaTopics) -> None:
@@ -98,6 +98,6 @@ def test_tallies_count_paired_flights_and_take_no_delay_for_none(kafka: KafkaTop
         flight("c", "2013-01-01T10:00:00Z", dep_delay=-3, carrier="UA"),
         flight("unpaired", "2013-01-01T10:00:00Z", "EWR"),
     ]
-    found = sent(kafka, flights, [report("2013-01-01T10:00:00Z")])
-    assert found.tallies("carrier") == {"AA": (2, 7), "UA": (1, -3)}
-    assert found.tallies("origin") == {"JFK": (3, 4)}
+    judged = sent(kafka, flights, [report("2013-01-01T10:00:00Z")])
+    assert judged.tallies("carrier") == {"AA": (2, 7), "UA": (1, -3)}
+    assert judged.tallies("origin") == {"JFK": (3, 4)}

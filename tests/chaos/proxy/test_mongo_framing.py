@@ -37,8 +37,8 @@ def reply(identifier: int, responds_to: int, *, flags: int = 0) -> bytes:
     return message(identifier, responds_to, 2013, struct.pack("<I", flags) + b"\0" + bson.encode({"ok": 1.0}))
 
 
-def documents(*found: dict[str, Any]) -> bytes:
-    content = b"documents\0" + b"".join(bson.encode(document) for document in found)
+def documents(*inserted: dict[str, Any]) -> bytes:
+    content = b"documents\0" + b"".join(bson.encode(document) for document in inserted)
     return b"\1" + struct.pack("<i", len(content) + 4) + content
 
 

@@ -60,8 +60,8 @@ class Page(HTMLParser):
         return [e.attributes["id"] for e in self.elements if "id" in e.attributes]
 
     def by_id(self, name: str) -> Element:
-        (found,) = (e for e in self.elements if e.attributes.get("id") == name)
-        return found
+        (element,) = (e for e in self.elements if e.attributes.get("id") == name)
+        return element
 
 
 def outside(text: str) -> list[str]:

@@ -161,7 +161,7 @@ def _others(make: _Maker) -> Iterator[Json]:
 
 def _fail(case: Json, check: str, detail: str, *differences: str) -> None:
     bad = Check(check, False, detail, differences).to_json()
-    case["checks"] = [bad if found["check"] == check else found for found in case["checks"]]
+    case["checks"] = [bad if one["check"] == check else one for one in case["checks"]]
     case.update(outcome="failed", reason=f"{check}: {detail}")
 
 

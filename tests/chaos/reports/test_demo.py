@@ -54,9 +54,9 @@ def run() -> dict[str, Any]:
     record.reached(StepReached(1036.0, 11, "pass.prepared", {"epoch": 1}))
     record.ended(0)
     record.lives[0].ended_at, record.lives[1].ended_at = 1020.0, 1050.0
-    found = record.to_json()
-    found["epochs"] = [epoch_row(0, rows=100, pass_s=4.0), epoch_row(1, rows=50, pass_s=2.0)]
-    return found
+    seen = record.to_json()
+    seen["epochs"] = [epoch_row(0, rows=100, pass_s=4.0), epoch_row(1, rows=50, pass_s=2.0)]
+    return seen
 
 
 def html(tmp_path: Path, run: dict[str, Any], *checks: Check) -> str:

@@ -24,17 +24,17 @@ def grid(cases: list[Json], blanks: list[Json]) -> Grid:
 
 def test_steps_and_faults_stand_in_their_order_whatever_the_records() -> None:
     cases = [case("later", "odd"), case("sink.commit", "zombie", "kafka"), case("pass.open", "kill", "kafka")]
-    found = grid(cases, [])
-    assert found.steps == ["pass.open", "sink.commit", "later"]
-    assert list(found.faults) == ["kill", "zombie", "odd"]
-    assert [[len(cell["cases"]) for cell in row["cells"]] for row in found.rows] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-    assert "pass.write" in found.steps_left_out
+    drawn = grid(cases, [])
+    assert drawn.steps == ["pass.open", "sink.commit", "later"]
+    assert list(drawn.faults) == ["kill", "zombie", "odd"]
+    assert [[len(cell["cases"]) for cell in row["cells"]] for row in drawn.rows] == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert "pass.write" in drawn.steps_left_out
 
 
 def test_blanks_of_one_reason_are_one_in_a_cell() -> None:
     blanks = [blank("pass.open", "kill", sink, why) for sink, why in (("rows", "a"), ("files", "b"), ("kafka", "a"))]
-    found = grid([case("pass.open", "kill", "offsets")], blanks)
-    (cell,) = found.rows[0]["cells"]
+    drawn = grid([case("pass.open", "kill", "offsets")], blanks)
+    (cell,) = drawn.rows[0]["cells"]
     assert [(b["letters"], b["number"], b["reason"]) for b in cell["blanks"]] == [("RK", 1, "a"), ("F", 2, "b")]
     assert cell["cases"][0]["sink"] == "offsets"
 
@@ -66,9 +66,9 @@ def test_a_pair_stands_where_its_first_and_its_second_fault_meet() -> None:
         {**case("sink.commit", "kill", "kafka"), "second": {"step": step, "fault": "kill", "sink": None}}
         for step in ("recovery.swept", "recovery.claim", "recovery.swept")
     ]
-    found = PairGrid(pairs)
-    assert (found.firsts, found.seconds) == (
+    drawn = PairGrid(pairs)
+    assert (drawn.firsts, drawn.seconds) == (
         [("kill", "sink.commit")],
         [("kill", "recovery.claim"), ("kill", "recovery.swept")],
     )
-    assert [len(cell) for cell in found.rows[0]["cells"]] == [1, 2]
+    assert [len(cell) for cell in drawn.rows[0]["cells"]] == [1, 2]

@@ -36,12 +36,12 @@ def test_the_95th_percentile_is_the_nearest_rank() -> None:
 
 @pytest.mark.parametrize("seconds", [[0.0], [0.1, 0.1, 0.3], [1.0, 2.0, 12.0], [5000.0, 1.0]])
 def test_every_value_falls_into_one_bin(seconds: list[float]) -> None:
-    found = histogram(seconds)
-    assert found is not None
-    assert sum(bar["count"] for bar in found["bins"]) == len(seconds)
-    assert found["bins"][-1]["count"] > 0
-    assert len(found["bins"]) <= 40
-    assert all(0 <= mark["left"] <= 100 for mark in found["marks"])
+    drawing = histogram(seconds)
+    assert drawing is not None
+    assert sum(bar["count"] for bar in drawing["bins"]) == len(seconds)
+    assert drawing["bins"][-1]["count"] > 0
+    assert len(drawing["bins"]) <= 40
+    assert all(0 <= mark["left"] <= 100 for mark in drawing["marks"])
 
 
 def test_no_values_make_no_drawing() -> None:

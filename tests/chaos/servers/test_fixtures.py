@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def test_topics_hold_what_was_produced_in_order(kafka: KafkaTopics) -> None:
     topic = kafka.topic(partitions=2)
     kafka.produce(topic, [(b"a", b"1", 1), (b"b", b"2", 0, [("h", b"x")]), (b"c", b"3", 1)])
-    found = [(m.partition(), m.key(), m.value(), m.headers()) for m in kafka.read(topic)]
-    assert found == [(0, b"b", b"2", [("h", b"x")]), (1, b"a", b"1", None), (1, b"c", b"3", None)]
+    messages = [(m.partition(), m.key(), m.value(), m.headers()) for m in kafka.read(topic)]
+    assert messages == [(0, b"b", b"2", [("h", b"x")]), (1, b"a", b"1", None), (1, b"c", b"3", None)]
 
 
 def test_an_open_transaction_is_ongoing_and_unread_until_it_ends(kafka: KafkaTopics) -> None:

@@ -53,12 +53,12 @@ def _java_and_postgres(directory: Path) -> list[int]:
     """Processes that name `directory` in their command line or work in it."""
     import psutil
 
-    found = []
+    children = []
     for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
         words = [*(process.info["cmdline"] or ()), process.info["cwd"] or ""]
         if any(str(directory) in word for word in words) and process.pid != os.getpid():
-            found.append(process.pid)
-    return found
+            children.append(process.pid)
+    return children
 
 
 def test_the_stack_tells_how_to_connect_and_what_the_stand_ins_lack(stack: Stack) -> None:

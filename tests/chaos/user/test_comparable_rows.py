@@ -16,8 +16,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
 def form(value: Any) -> Any:
-    [(found,)] = comparable([{"x": value}], ["x"])
-    return found
+    [(form,)] = comparable([{"x": value}], ["x"])
+    return form
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,10 @@ def test_a_topic_s_json_objects_are_rows_with_the_message_s_key(kafka: KafkaTopi
     kafka.produce(
         topic, [(b"k1", json.dumps(ROWS[0])), (None, json.dumps(ROWS[1])), (b"k3", b"no { json"), (b"k4", None)]
     )
-    found = list(read_rows(KafkaSink(topic, servers=kafka.bootstrap), ["id"]))
+    shown = list(read_rows(KafkaSink(topic, servers=kafka.bootstrap), ["id"]))
     wanted: list[dict[str, Any]] = [{"key": "k1", **ROWS[0]}, {"key": None, **ROWS[1]}]
     wanted += [{"key": "k3", "value": "no { json"}, {"key": "k4", "value": None}]
-    assert sorted(map(str, found)) == sorted(map(str, wanted))
+    assert sorted(map(str, shown)) == sorted(map(str, wanted))
 
 
 @pytest.mark.stack

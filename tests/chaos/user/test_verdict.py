@@ -36,11 +36,11 @@ def account(*sinks: Any, left: Mapping[str, tuple[str, ...]] | None = None) -> A
     return Account(sinks, Check("same epoch", True, "epoch 3"), left or {"a": ()}, 4)
 
 
-def checked(expected: list[Row], found: list[Row]) -> Check:
-    """The check of one sink of the user's own, whose reader shows `found`."""
+def checked(expected: list[Row], shown: list[Row]) -> Check:
+    """The check of one sink of the user's own, whose reader shows `shown`."""
     said = {"mine": expected}
     sink = FolderSink("mine", Path("nowhere"))
-    [check] = check_sinks(target(said, {"mine": lambda: found}), account(sink), said, hiding([]))
+    [check] = check_sinks(target(said, {"mine": lambda: shown}), account(sink), said, hiding([]))
     return check
 
 
@@ -49,7 +49,7 @@ def test_the_expected_rows_pass_in_any_order_and_with_further_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "difference"),
+    ("shown", "difference"),
     [
         (ROWS[:1], "2: missing"),
         ([*ROWS, ROWS[0]], "1: 1 too many"),
@@ -57,8 +57,8 @@ def test_the_expected_rows_pass_in_any_order_and_with_further_columns() -> None:
         ([], "1: missing"),
     ],
 )
-def test_a_row_that_is_missing_doubled_or_changed_is_named_by_its_key(found: list[Row], difference: str) -> None:
-    check = checked(list(ROWS), found)
+def test_a_row_that_is_missing_doubled_or_changed_is_named_by_its_key(shown: list[Row], difference: str) -> None:
+    check = checked(list(ROWS), shown)
     assert not check.passed
     assert difference in check.differences
 
@@ -83,9 +83,9 @@ def test_a_reader_that_fails_is_red_and_tells_no_secret(monkeypatch: pytest.Monk
     assert check.detail == "its rows cannot be read: OSError: ***, ***, ***, ***: refused"
 
 
-@pytest.mark.parametrize("found", [[{"id": 1, "cents": {1: "a", "b": 2}}], [7]])
-def test_a_reader_with_rows_that_cannot_be_compared_is_red(found: list[Any]) -> None:
-    check = checked(list(ROWS), found)
+@pytest.mark.parametrize("shown", [[{"id": 1, "cents": {1: "a", "b": 2}}], [7]])
+def test_a_reader_with_rows_that_cannot_be_compared_is_red(shown: list[Any]) -> None:
+    check = checked(list(ROWS), shown)
     assert not check.passed
     assert "cannot be" in check.detail
 
