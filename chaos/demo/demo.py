@@ -19,7 +19,7 @@ from tpc.chaos.demo.killed_run import Kills, run_pipeline
 from tpc.chaos.demo.preparation import start_and_load
 from tpc.chaos.demo.run_checks import run_checks
 from tpc.chaos.demo.screen import Screen
-from tpc.chaos.flights.data import ALL_FLIGHTS
+from tpc.chaos.flights.real_rows import ALL_FLIGHTS
 from tpc.chaos.flights.verdict import verdict
 from tpc.chaos.kills.plan import KILLS, Kill, epochs_needed, kill_plan
 from tpc.chaos.kills.run_record import RunRecord

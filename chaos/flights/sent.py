@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.checkers.kafka_content import KafkaRecord, read_topic
-from tpc.chaos.flights.data import FLIGHTS_TOPIC, WEATHER_TOPIC
+from tpc.chaos.flights.topics import FLIGHTS_TOPIC, WEATHER_TOPIC
 
 if TYPE_CHECKING:
     import pandas

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpc.chaos.flights.data import create_topics
+from tpc.chaos.flights.topics import create_topics
 from tpc.errors import ConfigurationError
 
 ENRICHED_TOPIC = "flights.enriched"

@@ -24,7 +24,6 @@ from tpc.chaos.checkers.compare import (
 from tpc.chaos.checkers.key_order import order_kept
 from tpc.chaos.checkers.left import left_behind, unfinished_epochs
 from tpc.chaos.checkers.markers import last_epochs_equal, last_spark_commit, newest_epochs
-from tpc.chaos.flights.data import FLIGHTS_TOPIC, WEATHER_TOPIC
 from tpc.chaos.flights.pipeline import NAME
 from tpc.chaos.flights.sent import Sent, rows
 from tpc.chaos.flights.shown import Places, Shown
@@ -35,6 +34,7 @@ from tpc.chaos.flights.targets import (
     ENRICHED_TOPIC,
     FLIGHTS_TABLE,
 )
+from tpc.chaos.flights.topics import FLIGHTS_TOPIC, WEATHER_TOPIC
 from tpc.handles import PipelineId
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
 import tpc
-from tpc.chaos.flights.data import create_topics
+from tpc.chaos.flights.topics import create_topics
 from tpc.chaos.servers.spark_session import spark_session
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 

@@ -25,7 +25,7 @@ from confluent_kafka import Producer
 
 from tpc.chaos.checkers.kafka_content import ongoing_transactions, read_topic
 from tpc.chaos.checkers.postgres_content import prepared_transactions, query
-from tpc.chaos.flights.data import create_topics
+from tpc.chaos.flights.topics import create_topics
 from tpc.chaos.servers.stack import Stack
 
 PARTITIONS = 2

@@ -12,13 +12,12 @@ from tests.support.kafka_topics import KafkaTopics
 from tpc.chaos.checkers.kafka_content import read_topic
 from tpc.chaos.flights.data import (
     DUPLICATE_WITHIN_S,
-    PARTITIONS,
     SHUFFLE_WINDOW_S,
     Event,
     Feed,
-    load,
     make_feed,
 )
+from tpc.chaos.flights.topics import PARTITIONS, load
 from tpc.errors import ConfigurationError
 
 ROWS = 5_000
