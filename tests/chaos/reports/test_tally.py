@@ -48,8 +48,8 @@ def test_another_second_fault_is_another_pair(name: str) -> None:
     assert tally([CASE | {"second": SECOND}, CASE | {"second": {**SECOND, name: "another"}}]).cases == {PASSED: 2}
 
 
-def test_every_fault_in_one_s_own_pipeline_is_a_case() -> None:
-    one = {name: value for name, value in CASE.items() if name != "counts"} | {"suite": "own"}
+def test_every_fault_in_a_user_s_pipeline_is_a_case() -> None:
+    one = {name: value for name, value in CASE.items() if name != "counts"} | {"suite": "user"}
     assert tally([one, one]).cases == {PASSED: 2}
 
 
