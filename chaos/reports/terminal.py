@@ -17,8 +17,8 @@ def verdict_table(checks: Sequence[Check]) -> Table:
     """The checks, each with its differences where it has any."""
     table = Table(box=None, padding=(0, 1, 0, 0), show_header=False)
     table.add_column(width=1, no_wrap=True)
-    table.add_column()
-    table.add_column()
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
     for check in checks:
         mark = Text("✓", style="bold green") if check.passed else Text("✗", style="bold red")
         detail = Text(check.detail, style="" if check.passed else "red")

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -34,7 +34,8 @@ class Screen:
         """Every fault that was planned, with what came of it."""
         table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), header_style="bold")
         for heading in ("fault", "at step", "of", "epoch", "prepared", "recovery", "outcome"):
-            table.add_column(heading, justify="right" if heading in ("epoch", "prepared", "recovery") else "left")
+            justify: JustifyMethod = "right" if heading in ("epoch", "prepared", "recovery") else "left"
+            table.add_column(heading, justify=justify, overflow="fold")
         for case in cases:
             made = case["fired"][0] if case["fired"] else {}
             table.add_row(

@@ -1,0 +1,161 @@
+"""The commands of `tpc` that run the demo, the faults and the simulator; each loads what it runs when it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tpc.coordinator.cli import AsJson, Target
+
+chaos = typer.Typer(no_args_is_help=True, help="Faults, simulated and real.")
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the demo's commands and the group `chaos` to `app`."""
+    app.command()(demo)
+    app.command()(verify)
+    app.add_typer(chaos, name="chaos")
+
+
+DemoDirectory = Annotated[Path, typer.Option("--dir", help="where the demo keeps servers, data and results")]
+
+
+def demo(
+    *,
+    no_kill: Annotated[bool, typer.Option("--no-kill", help="let the pipeline run in peace")] = False,
+    kills: Annotated[int | None, typer.Option(min=0, help="how often the pipeline is killed", show_default="9")] = None,
+    seed: Annotated[int, typer.Option(help="what is killed when")] = 1,
+    rows: Annotated[int | None, typer.Option(min=1, help="flights to run with", show_default="all 336,776")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="leave servers and data for a look")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="stop what an earlier run with --keep left")] = False,
+    directory: DemoDirectory = Path("tpc-demo"),
+) -> None:
+    """The main job on real servers: a year of flights into four systems as one unit, killed and recovered."""
+    from tpc.chaos.demo import demo as module
+
+    if stop:
+        raise typer.Exit(module.run_stop(directory))
+    wanted: dict[str, Any] = {"seed": seed, "keep": keep, "directory": directory}
+    if no_kill or kills is not None:
+        wanted["kills"] = 0 if no_kill else kills
+    if rows is not None:
+        wanted["rows"] = rows
+    raise typer.Exit(module.run_demo(**wanted))
+
+
+def verify(
+    directory: Annotated[Path, typer.Argument(help="the directory of a demo that was run with --keep")] = Path(
+        "tpc-demo"
+    ),
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Repeat the demo's verdict on the servers and the data that --keep has left."""
+    from tpc.chaos.demo import demo as module
+
+    if as_json:
+        raise typer.Exit(_verify_as_json(directory))
+    raise typer.Exit(module.run_verify(directory))
+
+
+def _verify_as_json(directory: Path) -> int:
+    from rich.console import Console
+
+    from tpc.chaos.demo import demo as module
+    from tpc.chaos.demo.directory import VERDICT_FILE
+
+    code = module.run_verify(directory, console=Console(stderr=True, highlight=False))
+    if code in (0, 1):  # else there is no verdict, or only an older one
+        typer.echo((directory / VERDICT_FILE).read_text())
+    return code
+
+
+@chaos.command()
+def simulate(
+    *,
+    seed: Annotated[int, typer.Option(help="what happens when; the same seed repeats the same run")] = 1,
+    trace: Annotated[bool, typer.Option("--trace", help="tell every step")] = False,
+) -> None:
+    """The production coordinator against simulated sinks, log and Spark, with faults, under a virtual clock."""
+    from tpc.chaos.simulator.command import run_simulate
+
+    raise typer.Exit(run_simulate(seed, trace))
+
+
+ChaosDirectory = Annotated[Path, typer.Option("--dir", help="where servers, data, record and report go")]
+ChaosSeed = Annotated[int, typer.Option(help="what happens when; the same seed repeats the same faults")]
+
+
+@chaos.command()
+def matrix(
+    *,
+    seed: ChaosSeed = 1,
+    only: Annotated[
+        str | None, typer.Option(help="the case of this name, or those whose name contains it; core: the tests'")
+    ] = None,
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(help="matrix, pairs, processes, disk or load; may be given again", show_default="all but pairs"),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="test benches side by side, each with servers of its own")] = 2,
+    directory: ChaosDirectory = Path("tpc-chaos"),
+) -> None:
+    """Every step of the protocol x every fault, on real servers: nothing lost, nothing doubled, nothing left."""
+    from tpc.chaos.matrix.cases.suites import SUITES
+    from tpc.chaos.matrix.command import run_matrix
+
+    suites = suite or [name for name in SUITES if name != "pairs"]
+    raise typer.Exit(run_matrix(directory, seed=seed, only=only, suites=suites, workers=workers))
+
+
+@chaos.command()
+def soak(
+    *,
+    minutes: Annotated[float, typer.Option(min=0.1, help="how long the main job is killed")] = 60.0,
+    seed: ChaosSeed = 1,
+    kills_only: Annotated[bool, typer.Option("--kills-only", help="leave the pairs out")] = False,
+    directory: ChaosDirectory = Path("tpc-soak"),
+) -> None:
+    """Pairs of faults, then the demo's pipeline at full speed, killed over and over, and judged."""
+    from tpc.chaos.demo.soak import run_soak
+    from tpc.chaos.matrix.command import run_matrix
+
+    paired = 0 if kills_only else run_matrix(directory / "pairs", seed=seed, suites=["pairs"])
+    raise typer.Exit(run_soak(minutes=minutes, seed=seed, directory=directory / "kills") or paired)
+
+
+@chaos.command()
+def run(
+    target: Target,
+    *,
+    faults: Annotated[str, typer.Option(help="all, or some of kill,worker,exit,error,hang,zombie")] = "all",
+    minutes: Annotated[float, typer.Option(min=0.1, help="how long there are faults")] = 5.0,
+    seed: ChaosSeed = 1,
+    expect: Annotated[
+        str | None, typer.Option(help="module:function for the expected rows", show_default="expected beside TARGET")
+    ] = None,
+    local_stack: Annotated[
+        bool, typer.Option("--local-stack", help="start local servers and set TPC_KAFKA, TPC_POSTGRES, TPC_MONGO")
+    ] = False,
+    life_limit: Annotated[
+        float, typer.Option(min=1, help="seconds for the first round, and without feed for every life")
+    ] = 300.0,
+    directory: ChaosDirectory = Path("tpc-chaos-run"),
+) -> None:
+    """Your own pipeline under faults: killed, stopped, held and failed at its steps, then its sinks are compared."""
+    from tpc.chaos.user.command import run_user_pipeline
+
+    raise typer.Exit(
+        run_user_pipeline(
+            target,
+            faults=faults,
+            minutes=minutes,
+            seed=seed,
+            expect=expect,
+            local_stack=local_stack,
+            life_limit_s=life_limit,
+            directory=directory,
+        )
+    )

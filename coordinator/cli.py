@@ -1,0 +1,208 @@
+"""The operator's commands of `tpc`: what a pipeline's log says, what is in doubt, to finish, to decide.
+
+Here are arguments and words; what is done stands in `operations`. Loads Spark and the sinks only with a pipeline.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tpc.coordinator.listing import print_listing
+from tpc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tpc.coordinator.pipeline import Pipeline
+
+Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline, e.g. my_job:pipeline")]
+Checkpoint = Annotated[Path, typer.Argument(help="the pipeline's checkpoint directory")]
+LogPlace = Annotated[
+    str | None,
+    typer.Option("--log", envvar="TPC_LOG", help="the intent log, if not in the checkpoint: a directory or a URL"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the operator's commands to `app`."""
+    app.command()(status)
+    app.command("in-doubt")(in_doubt)
+    for command in (recover, sweep, resolve, remove, orphans):
+        app.command()(command)
+
+
+def _load(target: str) -> Pipeline:
+    """The pipeline that `module:function` makes; the current directory is importable."""
+    module_name, _, attribute = target.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        named = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{target!r} cannot be loaded: {error}", remedy="name module:function, e.g. my_job:pipeline."
+        ) from error
+    made = named() if callable(named) else named
+    from tpc.coordinator.pipeline import Pipeline
+
+    if not isinstance(made, Pipeline):
+        raise ConfigurationError(
+            f"{target!r} is a {type(made).__name__}, not a pipeline", remedy="return it unstarted."
+        )
+    return made
+
+
+def _print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2))
+
+
+def status(checkpoint: Checkpoint, *, log: LogPlace = None, as_json: AsJson = False) -> None:
+    """Who leads, what is decided, what is pending."""
+    from tpc.coordinator import operations
+
+    state = operations.status(operations.log_of(checkpoint, log))
+    if as_json:
+        _print_json(state)
+        return
+    for line in _status_lines(state):
+        typer.echo(line)
+    if state["epochs"]:
+        print_listing(
+            ("epoch", "status", "rows", "ms"),
+            [(e["epoch"], e["status"], e["rows"], round(1000 * sum(e["seconds"].values()))) for e in state["epochs"]],
+        )
+
+
+def _status_lines(state: dict[str, Any]) -> list[str]:
+    lines = [
+        f"pipeline {state['pipeline']}, generation {state['generation']}",
+        f"last decided epoch {state['last_decided']}, last complete epoch {state['last_complete']}",
+    ]
+    if state["pending"] is None:
+        lines.append("nothing is pending")
+    else:
+        branches = ", ".join(f"{name}: {count}" for name, count in state["pending_branches"].items() if count)
+        lines.append(f"epoch {state['pending']} is decided and not complete; branches: {branches or 'none'}")
+    lines += [
+        f"slot {slot} at the end of the log is damaged. Safe: nothing was changed. To do: start the pipeline; it voids "
+        "the record and repeats its epoch unless a sink shows something that it decided, and then says what to restore."
+        for slot in state["damaged_slots"]
+    ]
+    lines += [f"sink {sink} was removed after epoch {epoch}" for sink, epoch in state["removed_sinks"].items()]
+    lines += [f"resolved: epoch {r['epoch']} {r['sink']} {r['action']} ({r['reason']})" for r in state["resolutions"]]
+    return lines
+
+
+def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
+    """Every prepared branch of the pipeline, and what will become of it. Changes nothing."""
+    from tpc.coordinator import operations
+
+    doubts = operations.in_doubt(_load(target))
+    if as_json:
+        _print_json(doubts)
+    elif doubts:
+        rows = [(doubt["sink"], doubt["resource"], doubt["generation"], doubt["fate"]) for doubt in doubts]
+        print_listing(("sink", "resource", "generation", "fate"), rows)
+    else:
+        typer.echo("nothing is in doubt")
+
+
+def recover(target: Target, *, as_json: AsJson = False) -> None:
+    """Finish what is decided, abort what is not, then stop."""
+    from tpc.coordinator import operations
+
+    done = operations.recover(_load(target))
+    if as_json:
+        _print_json(done)
+        return
+    typer.echo(f"generation {done['generation']}: complete up to epoch {done['last_complete']}")
+    if done["waiting_for_repair"]:
+        typer.echo(f"{len(done['waiting_for_repair'])} lost branches are repaired when the pipeline starts")
+
+
+def sweep(target: Target) -> None:
+    """Abort every prepared branch that no intent names."""
+    from tpc.coordinator import operations
+
+    typer.echo(f"aborted {operations.sweep(_load(target))} branches")
+
+
+def resolve(
+    checkpoint: Checkpoint,
+    *,
+    epoch: Annotated[int, typer.Option(help="the decided epoch")],
+    reason: Annotated[str, typer.Option(help="why, for the record")],
+    sink: Annotated[str, typer.Option(help="the sink that refuses it")] = "",
+    log: LogPlace = None,
+    accept_loss: Annotated[bool, typer.Option("--accept-loss", help="the sink never gets the epoch's rows")] = False,
+    mark_committed: Annotated[
+        bool, typer.Option("--mark-committed", help="you have put the rows there by hand")
+    ] = False,
+    accept_state: Annotated[
+        bool, typer.Option("--accept-state", help="go on although a replay made other rows")
+    ] = False,
+) -> None:
+    """Record an operator's decision about a decided epoch; the next start or `tpc recover` acts on it."""
+    from tpc.coordinator import operations
+    from tpc.history import Action, Resolution
+
+    chosen = [
+        action
+        for action, wanted in (
+            (Action.ACCEPT_LOSS, accept_loss),
+            (Action.MARK_COMMITTED, mark_committed),
+            (Action.ACCEPT_STATE, accept_state),
+        )
+        if wanted
+    ]
+    if len(chosen) != 1:
+        raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
+    resolution = Resolution(epoch, sink, chosen[0], reason, operations.operator_name())
+    operations.resolve(operations.log_of(checkpoint, log), checkpoint, resolution)
+    typer.echo(f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`.")
+
+
+def remove(
+    target: Target,
+    sink: Annotated[str, typer.Argument(help="the sink that leaves the pipeline")],
+    *,
+    reason: Annotated[str, typer.Option(help="why, for the record")],
+    without_sweep: Annotated[
+        bool, typer.Option("--without-sweep", help="its system is gone for good; nothing is asked of it")
+    ] = False,
+) -> None:
+    """Sweep a sink and put its removal on the record; afterwards the pipeline starts without it."""
+    from tpc.coordinator import operations
+
+    pipeline = _load(target)
+    if without_sweep:
+        operations.remove_lost_sink(pipeline.log, pipeline.checkpoint, sink, reason)
+        typer.echo(f"recorded: sink {sink} is removed. Prepared branches that it still holds stay there.")
+    else:
+        swept = operations.remove_sink(pipeline, sink, reason)
+        typer.echo(f"recorded: sink {sink} is removed; {swept} branches were aborted. Take it out of the pipeline now.")
+
+
+def orphans(
+    target: Target,
+    *,
+    silent_hours: Annotated[float, typer.Option(min=7.0, help="how long the other pipeline must be silent")] = 24.0,
+    abort: Annotated[bool, typer.Option("--abort", help="abort the orphans")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Branches that other pipelines have left in this pipeline's systems, and whether anybody still owns them."""
+    from tpc.coordinator.orphans import orphans_beside
+
+    branches = orphans_beside(_load(target), silent_for_s=3600 * silent_hours, now_s=time.time(), abort=abort)
+    if as_json:
+        _print_json(branches)
+    elif branches:
+        rows = [(branch["sink"], branch["resource"], branch["fate"]) for branch in branches]
+        print_listing(("sink", "resource", "fate"), rows)
+    else:
+        typer.echo("no branches of others")

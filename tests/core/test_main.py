@@ -1,0 +1,51 @@
+"""`tpc` as one program: every command is mounted, and nothing heavy is loaded before a command is called."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+
+from typer.testing import CliRunner
+
+from tpc.__main__ import app
+
+RUNNER = CliRunner()
+COMMANDS = {"status", "in-doubt", "recover", "sweep", "resolve", "remove", "orphans", "demo", "verify", "chaos"}
+HEAVY = {
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "numpy",
+    "confluent_kafka",
+    "kafka",
+    "psycopg",
+    "pymongo",
+    "sqlalchemy",
+    "psutil",
+}
+HELP = """
+import json, sys
+from typer.testing import CliRunner
+from tpc.__main__ import app
+assert CliRunner().invoke(app, ["--help"]).exit_code == 0
+print(json.dumps(sorted({name.split(".")[0] for name in sys.modules})))
+"""
+
+
+def test_help_names_every_command() -> None:
+    result = RUNNER.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert {name for name in COMMANDS if name not in result.output} == set()
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    result = RUNNER.invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output == f"tpc {version('tpc')}\n"
+
+
+def test_help_loads_neither_spark_nor_any_driver() -> None:
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, timeout=60, check=True)
+    assert HEAVY & set(json.loads(done.stdout)) == set()
