@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
-.PHONY: demo test lint prove chaos bench kafka-clients clean
+.PHONY: demo test lint architecture prove chaos bench kafka-clients clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
@@ -27,6 +27,10 @@ kafka-clients: $(VENV)/.dev
 	  $(BIN)/python -m pip install --quiet --upgrade --no-deps --target build/kafka-client "kafka-python$$range" || exit 1; \
 	  PYTHONPATH=build/kafka-client $(BIN)/python -m pytest tests/sinks/kafka $(ARGS) || exit 1; \
 	done
+
+# Draws what docs/ARCHITECTURE.md shows of the source.
+architecture: $(VENV)/.dev
+	$(BIN)/python -m tests.architecture
 
 prove: $(VENV)/.dev
 	$(BIN)/python -m tpc.chaos.prove $(if $(MUTANT),--mutant $(MUTANT)) $(ARGS)

@@ -157,8 +157,8 @@ def test_every_command_is_in_the_reference() -> None:
 
 @each_document
 def test_every_make_target_named_exists(document: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"(?:`|\$ )make ([a-z]+)", document.read_text()))
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:`|\$ )make ([a-z-]+)", document.read_text()))
     assert named <= targets
     assert document != ROOT / "README.md" or {"demo", "test"} <= named
 
