@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
-.PHONY: demo test lint architecture prove chaos bench kafka-clients clean
+.PHONY: demo test lint architecture prove chaos bench kafka_clients clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
@@ -22,7 +22,7 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 # The tests of the Kafka sinks on the oldest and the newest kafka-python that they take: some ten minutes each.
-kafka-clients: $(VENV)/.dev
+clients: $(VENV)/.dev
 	for range in "==3.0.4" "<3.1"; do \
 	  $(BIN)/python -m pip install --quiet --upgrade --no-deps --target build/kafka-client "kafka-python$$range" || exit 1; \
 	  PYTHONPATH=build/kafka-client $(BIN)/python -m pytest tests/sinks/kafka $(ARGS) || exit 1; \

@@ -33,17 +33,29 @@ PRIVATE: Mapping[tuple[str, str], tuple[str, ...]] = {
 """What is used of the client beside its constructor, `close` and the protocol's requests, by module and class."""
 
 
+def require_kafka_python(sink: str) -> None:
+    """Return when the installed kafka-python can end transactions for `sink`. Raises `ConfigurationError`."""
+    complaint = unfitness()
+    if complaint is not None:
+        raise ConfigurationError(
+            f"{complaint}, and the Kafka sinks end transactions with private methods of versions {SUPPORTED}",
+            sink=sink,
+            safe="nothing was asked or changed.",
+            remedy=f"pip install 'kafka-python{SUPPORTED}'.",
+        )
+
+
 @lru_cache(maxsize=1)
-def require_kafka_python() -> None:
-    """Return when the installed kafka-python can end transactions. Raises `ConfigurationError`."""
+def unfitness() -> str | None:
+    """What is wrong with the installed kafka-python; None if nothing is. Looked at once in a process."""
     try:
         installed = version("kafka-python")
     except PackageNotFoundError:
-        raise _unfit("no kafka-python is installed") from None
+        return "no kafka-python is installed"
     if not _LOWEST <= tuple(int(number) for number in re.findall(r"\d+", installed)[:3]) < _ABOVE:
-        raise _unfit(f"kafka-python {installed} is installed")
-    if missing := missing_names():
-        raise _unfit(f"kafka-python {installed} is installed and has no {', '.join(missing)}")
+        return f"kafka-python {installed} is installed"
+    missing = missing_names()
+    return f"kafka-python {installed} is installed and has no {', '.join(missing)}" if missing else None
 
 
 def missing_names() -> list[str]:
@@ -59,11 +71,3 @@ def missing_names() -> list[str]:
 def _has(owner: type, name: str) -> bool:
     """Whether a class has a method of this name, or its constructor an attribute."""
     return hasattr(owner, name) or name in owner.__init__.__code__.co_names  # type: ignore[misc]  # of any class
-
-
-def _unfit(what: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"{what}, and the Kafka sinks end transactions with private methods of versions {SUPPORTED}",
-        safe="nothing was asked or changed.",
-        remedy=f"pip install 'kafka-python{SUPPORTED}'.",
-    )

@@ -93,7 +93,7 @@ class KafkaSink(TransactionalSink):
 
     def committer(self, pipeline: PipelineId) -> Committer:
         """The driver's half. Raises `ConfigurationError` for a kafka-python that cannot end transactions."""
-        require_kafka_python()
+        require_kafka_python(self.name)
         from tpc.sinks.kafka.driver.topic_committer import KafkaCommitter
 
         return KafkaCommitter(self, pipeline)

@@ -62,7 +62,7 @@ class KafkaOffsetsSink(TransactionalSink):
 
     def committer(self, pipeline: PipelineId) -> KafkaOffsetsCommitter:
         """The driver's half, which also prepares the branches. Raises `ConfigurationError` as `KafkaSink` does."""
-        require_kafka_python()
+        require_kafka_python(self.name)
         from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
 
         return KafkaOffsetsCommitter(self, pipeline, group=self.group)

@@ -12,7 +12,7 @@ from kafka.admin import KafkaAdminClient
 
 from tpc.errors import ConfigurationError
 from tpc.sinks.kafka import kafka_python
-from tpc.sinks.kafka.kafka_python import PRIVATE, SUPPORTED, missing_names, require_kafka_python
+from tpc.sinks.kafka.kafka_python import PRIVATE, SUPPORTED, missing_names, require_kafka_python, unfitness
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.sinks.kafka.sink import KafkaSink
 
@@ -21,14 +21,14 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(autouse=True)
 def looks_again() -> Iterator[None]:
-    require_kafka_python.cache_clear()
+    unfitness.cache_clear()
     yield
-    require_kafka_python.cache_clear()
+    unfitness.cache_clear()
 
 
 def test_the_installed_version_has_them_all() -> None:
     assert missing_names() == []
-    require_kafka_python()
+    require_kafka_python("k")
 
 
 def test_what_the_code_uses_of_the_client_is_what_is_listed() -> None:
@@ -49,12 +49,13 @@ def test_another_version_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPa
         with pytest.raises(ConfigurationError, match=f"kafka-python {re.escape(other)} is installed") as raised:
             sink.committer(pipeline=None)  # type: ignore[arg-type]  # it does not come so far
         assert SUPPORTED in raised.value.remedy
+        assert raised.value.sink == sink.name
 
 
 def test_a_version_that_lacks_one_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(KafkaAdminClient, "_find_coordinator_ids")
     with pytest.raises(ConfigurationError, match=r"has no KafkaAdminClient\._find_coordinator_ids"):
-        require_kafka_python()
+        require_kafka_python("k")
 
 
 def test_no_client_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +64,7 @@ def test_no_client_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(kafka_python, "version", absent)
     with pytest.raises(ConfigurationError, match="no kafka-python is installed"):
-        require_kafka_python()
+        require_kafka_python("k")
 
 
 def test_the_package_asks_for_the_same_versions() -> None:
