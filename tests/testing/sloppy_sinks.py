@@ -216,6 +216,43 @@ class OwnerTakenOnce(DirectoryCommitter):
         return self.owner() == before and super().take_ownership(owner, before)
 
 
+@rejected_by("test_an_owner_that_is_not_there_is_not_replaced")
+class OwnerOutOfNothing(DirectoryCommitter):
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        return super().take_ownership(owner, self.owner() and before)
+
+
+@rejected_by("test_the_holder_renews_its_entry_with_a_later_time")
+class OwnerOfTheFirstTime(DirectoryCommitter):
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        held = self.owner()
+        is_holder = held is not None and (held.generation, held.nonce) == (owner.generation, owner.nonce)
+        return is_holder or super().take_ownership(owner, before)
+
+
+@rejected_by("test_the_marker_is_of_the_highest_generation_in_the_newest_epoch")
+class MarkerByTheNameOfTheGeneration(DirectoryCommitter):
+    def _newest(self) -> Handle | None:
+        newest = super()._newest()
+        visible = (self.sink.root / "visible").glob(self.pipeline.prefix + "*")
+        handles = [handle for path in visible if (handle := Handle.parse(path.name)).sink == self.sink.name]
+        of_epoch = [handle for handle in handles if newest is not None and handle.epoch == newest.epoch]
+        return max(of_epoch, key=str, default=None)
+
+
+@rejected_by("test_branches_of_all_pipelines_are_listed_with_their_owners")
+class OrphansUnderOurName(DirectoryCommitter):
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        return [(replace(doubt, pipeline=self.pipeline), owner) for doubt, owner in super().all_in_doubt()]
+
+
+@rejected_by("test_branches_of_all_pipelines_are_listed_with_their_owners")
+class AbortsOrphansWithItsOwn(DirectoryCommitter):
+    def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
+        foreign = [one for one in branches if isinstance(one, InDoubt) and one.pipeline != self.pipeline]
+        super().abort([*branches, *(self.in_doubt() if foreign else [])])
+
+
 @rejected_by("test_each_pipeline_and_incarnation_has_an_owner_of_its_own")
 class OwnerOfTheName(DirectoryCommitter):
     def _entries(self, pipeline: PipelineId) -> OwnerEntries:

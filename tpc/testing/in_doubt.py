@@ -120,7 +120,21 @@ class InDoubtTests(KitTests):
             "list all branches of this library, each with the owner entry of its own pipeline and incarnation, or "
             "declare Limit.ORPHANS_NOT_LISTED with the reason.",
         )
-        bench.abort(found[theirs.resource][0])
+        doubt, handle = found[theirs.resource][0], theirs.committable.handle
+        require(
+            (doubt.pipeline, doubt.generation, doubt.sink) == (other, handle.generation, handle.sink)
+            and doubt.epoch in (handle.epoch, None),
+            f"The branch {handle} of another pipeline is listed as {doubt}.",
+            Clause.ORPHANS,
+            "take pipeline, generation, sink and epoch from the branch's own name.",
+        )
+        bench.abort(doubt)
+        require(
+            bench.listed() == {ours.resource},
+            f"A branch of another pipeline was aborted, and of {ours.resource} the listing says {bench.listed()}.",
+            Clause.ORPHANS,
+            "abort the branches that are named, and no others.",
+        )
         require(
             not bench.in_doubt(bench.committer_of(pipeline=other)),
             "`abort` did not undo a branch that `all_in_doubt` listed for another pipeline.",

@@ -72,7 +72,7 @@ class MarkerTests(KitTests):
         )
 
     def test_the_marker_is_of_the_highest_generation_in_the_newest_epoch(self, bench: Bench) -> None:
-        first, repaired = bench.prepare(3, 1, generation=1), bench.prepare(3, 0, generation=2)
+        first, repaired = bench.prepare(3, 1, generation=9), bench.prepare(3, 0, generation=10)
         if self.one_act:
             bench.commit(first, repaired)
         else:
@@ -81,9 +81,9 @@ class MarkerTests(KitTests):
         marker = bench.committer.newest_marker()
         require(
             marker == Marker(3, repaired.committable.handle),
-            f"Branches of generations 1 and 2 of epoch 3 are committed, and the marker is {marker}.",
+            f"Branches of generations 9 and 10 of epoch 3 are committed, and the marker is {marker}.",
             Clause.MARKER,
-            "choose by (epoch, generation): after a repair the newest marker is of the generation that repaired.",
+            "choose by (epoch, generation), as numbers: after a repair the newest marker is of the one that repaired.",
         )
 
     def test_the_marker_does_not_go_back_when_an_old_epoch_is_committed_again(self, bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -73,6 +74,17 @@ class OwnerTests(KitTests):
             )
             self.require_owner(bench.committer, SECOND, "after an attempt that expected another entry")
 
+    def test_an_owner_that_is_not_there_is_not_replaced(self, bench: Bench) -> None:
+        taken = bench.committer.take_ownership(SECOND, FIRST)
+        if Limit.OWNER_NOT_FENCED not in bench.sink.limits:
+            require(
+                not taken,
+                f"The sink holds no entry, and a coordinator that expected {FIRST} was told that it took ownership.",
+                Clause.OWNER,
+                "return False: a target without the entry that was seen before has been emptied, or is another.",
+            )
+        self.require_owner(bench.committer, SECOND if taken else None, f"after an attempt that said {taken}")
+
     def test_of_two_coordinators_that_saw_the_same_owner_one_is_refused(self, bench: Bench) -> None:
         self.take(bench.committer, FIRST, None)
         taken = {owner: bench.fresh_committer().take_ownership(owner, FIRST) for owner in (SECOND, COPY)}
@@ -108,6 +120,13 @@ class OwnerTests(KitTests):
         self.take(bench.committer, SECOND, FIRST)
         self.take(bench.fresh_committer(), SECOND, FIRST)
         self.require_owner(bench.committer, SECOND, "after the same entry was put twice")
+
+    def test_the_holder_renews_its_entry_with_a_later_time(self, bench: Bench) -> None:
+        held: Owner | None = None
+        for owner in (FIRST, replace(FIRST, since=FIRST.since + 3600.125), SECOND):
+            self.take(bench.fresh_committer(), owner, held)
+            self.require_owner(bench.committer, owner, "after the holder put its entry again, or a successor its own,")
+            held = owner
 
     def test_each_pipeline_and_incarnation_has_an_owner_of_its_own(self, bench: Bench) -> None:
         name = bench.pipeline.name

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.sinks.owner_terms import term
+from tests.sinks.owner_terms import require_renewal, term
 from tests.support.processes import line, python
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
-from tpc.sink import Committable, Committer, Marker, Verdict
+from tpc.sink import Committable, Committer, Owner, Verdict
 from tpc.sinks.files import owners as files_owners
 from tpc.sinks.files.sink import FileSink
 from tpc.support.durable_files import put_if_absent
@@ -65,15 +65,8 @@ def test_there_is_no_owner_at_first_and_asking_makes_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("before", [None, term(1)], ids=["first", "successor"])
-def test_taking_it_again_renews_it(tmp_path: Path, before: object) -> None:
-    taking = committer(tmp_path)
-    if before is not None:
-        assert taking.take_ownership(term(1), None)
-    for since in (1.0, 2.0):
-        assert taking.take_ownership(term(2, since=since), before)  # type: ignore[arg-type]  # parametrised
-        assert taking.owner() == term(2, since=since)
-    assert taking.take_ownership(term(2, since=3.0), term(2, since=2.0))
-    assert taking.owner() == term(2, since=3.0)
+def test_taking_it_again_renews_it(tmp_path: Path, before: Owner | None) -> None:
+    require_renewal(committer(tmp_path), before)
 
 
 def test_of_two_processes_that_race_exactly_one_wins(tmp_path: Path) -> None:
@@ -172,25 +165,6 @@ def test_a_remote_path_is_refused_and_nothing_is_made(tmp_path: Path, monkeypatc
 # Of all pipelines --------------------------------------------------------------------------------------------------
 
 
-def test_all_in_doubt_lists_other_pipelines_with_their_owners_and_abort_takes_them(tmp_path: Path) -> None:
-    asking = committer(tmp_path)
-    asking.identity()
-    own, other = prepared(tmp_path, branch()), prepared(tmp_path, branch(OTHER))
-    assert committer(tmp_path, OTHER).take_ownership(term(9), None)
-
-    found = {doubt.resource: (doubt, owner) for doubt, owner in asking.all_in_doubt()}
-
-    assert set(found) == {own.resource, other.resource}
-    assert found[own.resource][1] is None
-    doubt, owner = found[other.resource]
-    assert (doubt.pipeline, doubt.generation, doubt.sink, doubt.epoch) == (OTHER, 1, "files", 1)
-    assert owner == term(9)
-
-    asking.abort([doubt])
-    assert [one.resource for one, _ in asking.all_in_doubt()] == [own.resource]
-    assert committer(tmp_path, OTHER).in_doubt() == []
-
-
 def test_all_in_doubt_lists_renamed_files_and_no_published_ones(tmp_path: Path) -> None:
     theirs = committer(tmp_path, OTHER)
     theirs.identity()
@@ -210,11 +184,3 @@ def test_what_does_not_parse_is_left_out(tmp_path: Path) -> None:
     assert committer(tmp_path, OTHER).take_ownership(term(1), None)
     entries(tmp_path)[0].write_bytes(b"{}")
     assert asking.all_in_doubt() == []
-
-
-def test_the_newest_marker_is_of_the_highest_generation(tmp_path: Path) -> None:
-    asking = committer(tmp_path)
-    asking.identity()
-    handles = [branch(generation=generation, partition=partition) for generation, partition in ((9, 1), (10, 0))]
-    asking.commit([prepared(tmp_path, handle) for handle in handles])
-    assert asking.newest_marker() == Marker(1, handles[1])

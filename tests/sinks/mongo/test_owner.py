@@ -7,11 +7,11 @@ import time
 import pytest
 
 from tests.sinks.mongo.branches import JOB, Branches, tallies
-from tests.sinks.owner_terms import term
+from tests.sinks.owner_terms import require_renewal, term
 from tests.support.mongo_database import MongoDatabase
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import PipelineId
-from tpc.sink import Committer, Limit, Marker, Verdict
+from tpc.sink import Committer, Limit, Owner
 from tpc.sinks.mongo.sink import MongoSink
 
 pytestmark = pytest.mark.stack
@@ -26,15 +26,8 @@ def committer(mongo: MongoDatabase, pipeline: PipelineId = JOB, **settings: obje
 
 
 @pytest.mark.parametrize("before", [None, term(1)], ids=["first", "successor"])
-def test_taking_it_again_renews_it(mongo: MongoDatabase, before: object) -> None:
-    taking = committer(mongo)
-    if before is not None:
-        assert taking.take_ownership(term(1), None)
-    for since in (1.0, 2.0):
-        assert taking.take_ownership(term(2, since=since), before)  # type: ignore[arg-type]  # parametrised
-        assert taking.owner() == term(2, since=since)
-    assert taking.take_ownership(term(2, since=3.0), term(2, since=2.0))
-    assert taking.owner() == term(2, since=3.0)
+def test_taking_it_again_renews_it(mongo: MongoDatabase, before: Owner | None) -> None:
+    require_renewal(committer(mongo), before)
 
 
 def test_without_a_server_it_is_transient_within_the_deadline(mongo: MongoDatabase) -> None:
@@ -62,24 +55,6 @@ def test_the_collection_is_refused_as_a_target() -> None:
 # Of all pipelines --------------------------------------------------------------------------------------------------
 
 
-def test_all_in_doubt_lists_other_pipelines_with_their_owners_and_abort_takes_them(mongo: MongoDatabase) -> None:
-    mine, theirs = Branches(mongo), Branches(mongo, pipeline=OTHER)
-    own, other = mine.prepare(ROWS, 1), theirs.prepare(ROWS, 2)
-    assert committer(mongo, OTHER).take_ownership(term(9), None)
-
-    found = {doubt.resource: (doubt, owner) for doubt, owner in mine.committer.all_in_doubt()}
-
-    assert set(found) == {own.resource, other.resource}
-    assert found[own.resource][1] is None
-    doubt, owner = found[other.resource]
-    assert (doubt.pipeline, doubt.generation, doubt.sink, doubt.epoch) == (OTHER, 1, theirs.sink.name, 2)
-    assert owner == term(9)
-
-    mine.committer.abort([doubt])
-    assert [one.resource for one, _ in mine.committer.all_in_doubt()] == [own.resource]
-    assert theirs.committer.in_doubt() == []
-
-
 def test_what_a_marker_settles_is_neither_listed_nor_removed(mongo: MongoDatabase) -> None:
     theirs = Branches(mongo, pipeline=OTHER)
     theirs.prepare(ROWS, 1, attempt=1)  # a loser
@@ -104,13 +79,6 @@ def test_what_does_not_parse_is_left_out(mongo: MongoDatabase) -> None:
 
 
 # Marker and limits -------------------------------------------------------------------------------------------------
-
-
-def test_the_newest_marker_is_of_the_highest_generation(mongo: MongoDatabase) -> None:
-    branches = Branches(mongo)
-    committables = [branches.prepare(ROWS, 1, generation=generation) for generation in (9, 10)]
-    assert branches.commit(*committables) == [Verdict.COMMITTED] * 2
-    assert branches.committer.newest_marker() == Marker(1, committables[1].handle)
 
 
 def test_only_the_transaction_mode_promises_that_nothing_appears_gradually() -> None:

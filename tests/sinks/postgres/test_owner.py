@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from tests.sinks.owner_terms import term
+from tests.sinks.owner_terms import require_renewal, term
 from tests.sinks.postgres.branches import JOB, branch, checked, context, prepared, rows
 from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.servers.postgres import PostgresServer
 from tpc.errors import ConfigurationError, NotInstalledError, TransientError
 from tpc.handles import PipelineId
-from tpc.sink import Committer, Marker
+from tpc.sink import Committer, Owner
 from tpc.sinks.postgres.sink import PostgresSink
 
 pytestmark = pytest.mark.stack
@@ -52,15 +52,8 @@ def committer(postgres: PostgresDatabase, pipeline: PipelineId = JOB, **settings
 
 
 @pytest.mark.parametrize("before", [None, term(1)], ids=["first", "successor"])
-def test_taking_it_again_renews_it(postgres: PostgresDatabase, before: object) -> None:
-    taking = committer(postgres)
-    if before is not None:
-        assert taking.take_ownership(term(1), None)
-    for since in (1.0, 2.0):
-        assert taking.take_ownership(term(2, since=since), before)  # type: ignore[arg-type]  # parametrised
-        assert taking.owner() == term(2, since=since)
-    assert taking.take_ownership(term(2, since=3.0), term(2, since=2.0))
-    assert taking.owner() == term(2, since=3.0)
+def test_taking_it_again_renews_it(postgres: PostgresDatabase, before: Owner | None) -> None:
+    require_renewal(committer(postgres), before)
 
 
 def test_it_survives_a_crash_of_a_server_that_commits_asynchronously(server: PostgresServer) -> None:
@@ -98,25 +91,6 @@ def test_a_table_of_somebody_elses_is_refused(postgres: PostgresDatabase) -> Non
 # Of all pipelines --------------------------------------------------------------------------------------------------
 
 
-def test_all_in_doubt_lists_other_pipelines_with_their_owners_and_abort_takes_them(postgres: PostgresDatabase) -> None:
-    postgres.execute(TABLE)
-    sink, asking = checked(postgres, ONE.schema)
-    mine = prepared(sink, branch(), ONE)
-    theirs = prepared(sink, branch(pipeline=OTHER), ONE)
-    assert committer(postgres, OTHER).take_ownership(term(9), None)
-
-    found = {doubt.resource: (doubt, owner) for doubt, owner in asking.all_in_doubt()}
-
-    assert set(found) == {mine.resource, theirs.resource}
-    assert found[mine.resource][1] is None
-    doubt, owner = found[theirs.resource]
-    assert (doubt.pipeline, doubt.generation, doubt.sink, doubt.epoch) == (OTHER, 1, sink.name, 1)
-    assert owner == term(9)
-
-    asking.abort([doubt])
-    assert postgres.in_doubt() == [mine.resource]
-
-
 def test_an_owner_in_another_schema_is_found(postgres: PostgresDatabase) -> None:
     postgres.execute(f"{TABLE}; CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.t (id int, n int)")
     _, asking = checked(postgres, ONE.schema)
@@ -145,14 +119,6 @@ def test_prepared_transactions_of_others_are_left_out(postgres: PostgresDatabase
             connection.execute(statement.format(gid.replace("'", "''")).encode())
     assert asking.all_in_doubt() == []
     postgres.execute("ROLLBACK PREPARED '{}'".format(gid.replace("'", "''")))
-
-
-def test_the_newest_marker_is_of_the_highest_generation(postgres: PostgresDatabase) -> None:
-    postgres.execute(TABLE)
-    sink, asking = checked(postgres, ONE.schema)
-    handles = [branch(generation=generation, partition=partition) for generation, partition in ((9, 1), (10, 0))]
-    asking.commit([prepared(sink, handle, ONE) for handle in handles])
-    assert asking.newest_marker() == Marker(1, handles[1])
 
 
 def test_a_writer_of_an_older_term_that_was_stopped_does_not_block_the_next_term(postgres: PostgresDatabase) -> None:
