@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -62,6 +63,28 @@ class Page(HTMLParser):
     def by_id(self, name: str) -> Element:
         (element,) = (e for e in self.elements if e.attributes.get("id") == name)
         return element
+
+
+def numbers(text: str) -> list[int]:
+    """Every whole number in a text, in its order."""
+    return [int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", text)]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the first line of a report says: whether all is well, by class and by sign alike, and its numbers."""
+
+    good: bool
+    numbers: list[int]
+
+
+def verdict(page: Page) -> Verdict:
+    """Of a page with one heading, which has one verdict in it."""
+    (heading,) = page.all("h1")
+    (mark,) = [e for e in page.all("span") if {"good", "bad"} & set(e.classes) and e.text == heading.text]
+    good = "good" in mark.classes
+    assert heading.text[0] == ("✓" if good else "✗")
+    return Verdict(good, numbers(heading.text))
 
 
 def outside(text: str) -> list[str]:
