@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
-.PHONY: demo test lint architecture prove chaos bench kafka_clients clean
+.PHONY: demo test lint architecture prove chaos bench clients clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)

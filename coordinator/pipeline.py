@@ -159,7 +159,8 @@ class Pipeline:
         stateful = is_stateful(plan.frame)
         refuse_data_loss(plan.frame)
         if stateful:
-            refuse_nondeterminism(plan.frame)
+            for frame in plan.unguarded:
+                refuse_nondeterminism(frame)
         refuse_speculation(session, coordinator.participants.sinks)
         contexts = self._contexts(plan, session, stateful=stateful)
         query = PipelineQuery(

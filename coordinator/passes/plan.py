@@ -4,11 +4,14 @@ The wide frame holds every column that any sink takes (plain columns once, howev
 digest column per route: the 64-bit xxHash of the row as that sink gets it, NULL when the row is not routed there.
 Selection by `where` thus costs a null bitmap. Expressions are evaluated only for the rows of their own route, as
 `filter` before `select` would do. The hash is computed by Spark's generated code; executors only add it up.
+
+One row, one evaluation: a condition may come out otherwise each time it is computed (`rand()`, a Python function), so
+it is computed once, and guards, `otherwise`, digests and counts are made of its value. So is what is selected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -50,6 +53,8 @@ class PassPlan:
     digests_by_writing: tuple[tuple[str, ...], ...]
     """Per DataFrame written: its routes' digest columns; a row with all of them NULL was taken by no sink."""
     partitioned: bool
+    unguarded: tuple[DataFrame, ...] = ()
+    """Per DataFrame written: its columns and conditions as the routes say them, for checks of what is asked for."""
 
 
 def compile_plan(writings: Sequence[Writing]) -> PassPlan:
@@ -73,57 +78,69 @@ def compile_plan(writings: Sequence[Writing]) -> PassPlan:
         schemas=_schemas(frame, routes),
         digests_by_writing=tuple(tuple(route.digest for route in c.routes) for c in compiled),
         partitioned=partitioned,
+        unguarded=tuple(c.unguarded for c in compiled),
     )
 
 
 class _Compiled:
-    """One writing's part of the wide frame."""
+    """One writing's part of the wide frame: on its source three projections, of conditions, columns and digests."""
 
     def __init__(self, index: int, writing: Writing) -> None:
+        from pyspark.sql import functions as F
+
         self.index = index
         self.source = writing.frame
         self.wide: dict[str, Column] = {}
-        self.flags: dict[str, Column] = {}
+        self.guards: dict[str, Column] = {}
         self.plain: dict[str, str] = {}
-        conditions = _conditions(writing.routes)
-        parts = [
-            self._add(number, route, condition)
-            for number, (route, condition) in enumerate(zip(writing.routes, conditions, strict=True))
-        ]
         source = writing.frame.repartition(*writing.partition_by) if writing.partition_by else writing.frame
-        selected = source.select(
-            *(column.alias(name) for name, column in self.wide.items()),
-            *(flag.alias(name) for name, flag in self.flags.items()),
+        conditions, flags = _conditions(writing)
+        # A barrier below too: a condition and the column of the source that it reads would else be computed separately.
+        once = _unused_name("tpc_once", source)
+        settled = source.select("*", (F.spark_partition_id() >= 0).alias(once))
+        decided = settled.select(
+            "*", *((_once(condition) & F.col(once)).alias(name) for name, condition in conditions.items())
         )
+        parts = [self._add(number, route, flags[number]) for number, route in enumerate(writing.routes)]
+        selected = decided.select(*(self._guarded(name) for name in self.wide), *conditions)
+        expressions = {**self.wide, **conditions}
+        self.unguarded = self.source.select(*(column.alias(name) for name, column in expressions.items()))
         self.routes = tuple(
             RoutePlan(
                 route.sink.name,
                 index,
                 f"digest_{index}_{number}",
                 columns,
-                route.exact_floats or not any(_has_floats(selected.schema[wide].dataType) for wide, _ in columns),
+                route.exact_floats or not any(_has_floats(self.unguarded.schema[wide].dataType) for wide, _ in columns),
             )
             for number, (route, columns) in enumerate(zip(writing.routes, parts, strict=True))
         )
         self.frame = selected.select(
             *self.wide,
             *(
-                _digest(selected.schema, plan, f"flag_{index}_{number}", exact_floats=route.exact_floats)
-                for number, (plan, route) in enumerate(zip(self.routes, writing.routes, strict=True))
+                _digest(self.unguarded.schema, plan, flag, exact_floats=route.exact_floats)
+                for plan, flag, route in zip(self.routes, flags, writing.routes, strict=True)
             ),
         )
 
-    def _add(self, number: int, route: Route, condition: Column) -> tuple[tuple[str, str], ...]:
-        self.flags[f"flag_{self.index}_{number}"] = condition
+    def _add(self, number: int, route: Route, flag: Column) -> tuple[tuple[str, str], ...]:
         columns = []
         for position, (output, expression) in enumerate(self._expanded(route)):
             if isinstance(expression, str):
                 columns.append((self._plain_column(expression), output))
             else:
                 name = f"column_{self.index}_{number}_{position}"
-                self.wide[name] = _when(condition, expression)
+                self.wide[name] = expression
+                self.guards[name] = flag
                 columns.append((name, output))
         return tuple(columns)
+
+    def _guarded(self, name: str) -> Column:
+        """A column of the wide frame. Computed ones are NULL for other rows: with ANSI casts they may fail there."""
+        from pyspark.sql import functions as F
+
+        column = self.wide[name]
+        return (F.when(_once(self.guards[name]), column) if name in self.guards else column).alias(name)
 
     def _plain_column(self, name: str) -> str:
         from pyspark.sql import functions as F
@@ -165,30 +182,57 @@ class _Compiled:
         return expanded
 
 
-def _conditions(routes: Iterable[Route]) -> list[Column]:
+def _conditions(writing: Writing) -> tuple[dict[str, Column], list[Column]]:
+    """The conditions to be computed, each once, by the names of their columns; and per route its flag, made of those.
+
+    One `Column` object, or one text, that stands in several routes is one condition.
+    """
     from pyspark.sql import functions as F
 
-    conditions: list[Column] = []
-    for route in routes:
+    prefix = _unused_name("tpc_condition", writing.frame)
+    names: dict[str | int | None, str] = {}
+    conditions: dict[str, Column] = {}
+    flags: list[Column] = []
+    for route in writing.routes:
         if route.otherwise:
-            taken = reduce(lambda a, b: a | b, conditions, F.lit(False))
-            conditions.append(~taken)
-        elif route.where is None:
-            conditions.append(F.lit(True))
-        else:
-            where = F.expr(route.where) if isinstance(route.where, str) else route.where
-            conditions.append(F.coalesce(where, F.lit(False)))
-    return conditions
+            flags.append(~reduce(lambda a, b: a | b, flags, F.lit(False)))
+            continue
+        key = route.where if route.where is None or isinstance(route.where, str) else id(route.where)
+        if key not in names:
+            names[key] = f"{prefix}_{len(names)}"
+            conditions[names[key]] = _as_condition(route.where)
+        flags.append(F.col(names[key]))
+    return conditions, flags
 
 
-def _when(condition: Column, expression: Column) -> Column:
-    """The expression where the row is routed, else NULL: with ANSI casts it may fail on other rows."""
+def _unused_name(name: str, frame: DataFrame) -> str:
+    """`name`, made longer until no column's name begins with it; Spark's names know no upper and lower case."""
+    while any(column.lower().startswith(name) for column in frame.columns):
+        name += "_"
+    return name
+
+
+def _as_condition(where: str | Column | None) -> Column:
     from pyspark.sql import functions as F
 
-    return F.when(condition, expression)
+    if where is None:
+        return F.lit(True)
+    return F.coalesce(F.expr(where) if isinstance(where, str) else where, F.lit(False))
 
 
-def _digest(schema: StructType, route: RoutePlan, flag: str, *, exact_floats: bool) -> Column:
+def _once(condition: Column) -> Column:
+    """The condition as something that Spark's optimizer computes where it stands, once, and never copies.
+
+    Expressions that it takes for deterministic it may move into later projections, and copy there (`CollapseProject`):
+    so it does with every Python function that is not declared otherwise. The number of the partition (never negative)
+    counts as non-deterministic, and so does all that contains it. Such a projection stays as it is.
+    """
+    from pyspark.sql import functions as F
+
+    return condition & (F.spark_partition_id() >= 0)
+
+
+def _digest(schema: StructType, route: RoutePlan, flag: Column, *, exact_floats: bool) -> Column:
     """The row's hash as the sink gets it, NULL when not routed.
 
     xxHash skips NULLs, so their positions enter as flags, inside a value by its JSON; floats, also inside a value,
@@ -202,7 +246,7 @@ def _digest(schema: StructType, route: RoutePlan, flag: str, *, exact_floats: bo
         hashed.append(_canonical(F.col(wide), field.dataType, exact_floats=exact_floats))
         if field.nullable:
             hashed.append(F.col(wide).isNull())
-    return F.when(F.col(flag), F.xxhash64(*hashed)).alias(route.digest)
+    return F.when(flag, F.xxhash64(*hashed)).alias(route.digest)
 
 
 def _canonical(column: Column, kind: DataType, *, exact_floats: bool) -> Column:
