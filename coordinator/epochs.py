@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpc.history import History
 from tpc.json import JSONObject
 from tpc.manifest import Manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def epoch_rows(history: History) -> list[dict[str, Any]]:
@@ -49,4 +52,19 @@ def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:
         "started_at": (complete or {}).get("started_at"),
         "completed_at": (complete or {}).get("completed_at"),
         "failure": None,
+    }
+
+
+def spark_seconds(query: StreamingQuery) -> dict[int, dict[str, float]]:
+    """By batch, as long as Spark keeps its progress (`spark.sql.streaming.numRecentProgressUpdates`)."""
+    from py4j.protocol import Py4JError
+
+    try:
+        reports = query.recentProgress
+    except (Py4JError, OSError):  # its JVM has ended; the history itself is ours
+        return {}
+    return {
+        progress["batchId"]: {name: ms / 1000 for name, ms in progress["durationMs"].items()}
+        for progress in reports
+        if "commitOffsets" in progress["durationMs"]  # else it tells of a trigger that found no data
     }

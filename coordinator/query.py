@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.epochs import epoch_rows
+from tpc.coordinator.epochs import epoch_rows, spark_seconds
 from tpc.coordinator.passes.context import PassContext
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
@@ -244,21 +244,7 @@ class PipelineQuery:
         `spark_seconds` of an epoch are the durations that Spark tells of it (`commitOffsets`: its own commit).
         """
         rows = epoch_rows(self._coordinator.journal.history)
-        durations = self._spark_seconds()
+        durations = {} if self._query is None else spark_seconds(self._query)
         for row in rows:
             row["spark_seconds"] = durations.get(row["epoch"], {})
         return rows + self._failed_epochs
-
-    def _spark_seconds(self) -> dict[int, dict[str, float]]:
-        """By batch, as long as Spark keeps its progress (`spark.sql.streaming.numRecentProgressUpdates`)."""
-        from py4j.protocol import Py4JError
-
-        try:
-            reports = [] if self._query is None else self._query.recentProgress
-        except (Py4JError, OSError):  # its JVM has ended; the history itself is ours
-            reports = []
-        return {
-            progress["batchId"]: {name: ms / 1000 for name, ms in progress["durationMs"].items()}
-            for progress in reports
-            if "commitOffsets" in progress["durationMs"]  # else it tells of a trigger that found no data
-        }

@@ -36,11 +36,9 @@ _making_collections = threading.Lock()
 
 def check(sink: MongoSink, client: Client, context: CheckContext) -> None:
     """Raise `ConfigurationError` for what would fail later; make the collections; log the guarantee."""
-    from tpc.sinks.mongo.sink import MongoSink
-
     _check_columns(sink, context.schema)
     for peer in context.peers:
-        if isinstance(peer, MongoSink):
+        if isinstance(peer, type(sink)):
             _check_peer(sink, peer)
     with explained(sink):
         transactions = runs_transactions(client)

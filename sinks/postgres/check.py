@@ -20,11 +20,12 @@ from tpc.sinks.postgres.column_types import remedy_for
 from tpc.sinks.postgres.connection import borrowed, connection_settings
 from tpc.sinks.postgres.errors import said
 from tpc.sinks.postgres.own_tables import set_up
-from tpc.sinks.postgres.sink import PostgresSink
 from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from tpc.sinks.postgres.sink import PostgresSink
 
 SERVER_VERSION_MIN = 120000
 BRANCHES_PER_PARTITION = 2
@@ -95,7 +96,7 @@ def _check_server(connection: BoundedConnection, sink: PostgresSink, context: Ch
     if standby:
         raise _refuse(sink, "the server is a standby", "add target_session_attrs=read-write and all hosts to the dsn.")
     own = _server(sink)
-    sinks = 1 + sum(isinstance(peer, PostgresSink) and _server(peer) == own for peer in context.peers)
+    sinks = 1 + sum(isinstance(peer, type(sink)) and _server(peer) == own for peer in context.peers)
     wanted = BRANCHES_PER_PARTITION * context.partitions * sinks
     if slots < wanted:
         raise _refuse(
@@ -235,7 +236,7 @@ def _check_sharing(connection: BoundedConnection, sink: PostgresSink, context: C
 
 def _in_same_database(sink: PostgresSink, context: CheckContext) -> Iterable[PostgresSink]:
     for peer in context.peers:
-        if isinstance(peer, PostgresSink) and _database(peer) == _database(sink):
+        if isinstance(peer, type(sink)) and _database(peer) == _database(sink):
             yield peer
 
 

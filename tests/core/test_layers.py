@@ -128,8 +128,6 @@ LONGER = {
     "tpc.machine",
     "tpc.sink",
     "tpc.testing.log_conformance",
-    "tpc.coordinator.passes.plan",
-    "tpc.coordinator.query",
 }
 """Modules of more than `LINES_MAX` lines today."""
 
