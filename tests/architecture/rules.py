@@ -34,15 +34,15 @@ def wrong_rooms(tree: Tree, may_import: Mapping[str, Collection[str]]) -> list[s
     return wrong
 
 
-def wrong_tiers(tree: Tree, package: str, tiers: Sequence[Collection[str]], known: Collection[Edge] = ()) -> list[str]:
+def wrong_tiers(tree: Tree, package: str, tiers: Sequence[Collection[str]]) -> list[str]:
     """Imports inside `package` from a lower tier into a higher one. Tiers name what stands in it, the highest first.
 
-    `*` names what no other tier does; without it a member without a tier is a violation too. `known` are left out.
+    `*` names what no other tier does; without it a member without a tier is a violation too.
     """
     members = {_member(module, package) for module in tree.within(package) - {package}}
     wrong = [f"{package}.{name} stands in no tier" for name in sorted(members) if _tier(name, tiers) is None]
     for found in tree.imports:
-        if package in (found.importer, found.imported) or (found.importer, found.imported) in known:
+        if package in (found.importer, found.imported):
             continue
         if is_within(found.importer, package) and is_within(found.imported, package):
             here, there = (_tier(_member(module, package), tiers) for module in (found.importer, found.imported))
@@ -88,29 +88,17 @@ def wrong_places(tree: Tree, needed_by: Mapping[str, Collection[str]]) -> list[s
     ]
 
 
-def circles(tree: Tree, known: Collection[Edge] = ()) -> list[str]:
+def circles(tree: Tree) -> list[str]:
     """Modules that import each other, directly or through others, each circle on a line.
 
-    What only a type checker imports makes no circle: nothing waits for it. The edges `known` are left out.
+    What only a type checker imports makes no circle: nothing waits for it. The edges
     """
     graph: dict[str, set[str]] = {name: set() for name in tree.modules}
     for found in tree.imports:
         edge = (found.importer, found.imported)
-        if found.imported in graph and not found.for_types and edge not in known and edge[0] != edge[1]:
+        if found.imported in graph and not found.for_types and edge[0] != edge[1]:
             graph[found.importer].add(found.imported)
     return [" <-> ".join(sorted(circle)) for circle in _strongly_connected(graph) if len(circle) > 1]
-
-
-def needless(tree: Tree, known: Collection[Edge], tiers: Mapping[str, Sequence[Collection[str]]]) -> list[Edge]:
-    """Which of the `known` exceptions no rule needs any more: it would hold without them."""
-    edges = {(found.importer, found.imported) for found in tree.imports}
-    idle = []
-    for edge in sorted(known):
-        others = set(known) - {edge}
-        broken = circles(tree, others) or any(wrong_tiers(tree, package, t, others) for package, t in tiers.items())
-        if edge not in edges or not broken:
-            idle.append(edge)
-    return idle
 
 
 def too_long(tree: Tree, lines_max: int) -> dict[str, int]:
