@@ -101,7 +101,7 @@ class Scene:
         rows = self.tallies.rows()
         assert sum(row["rows"] for row in rows) == len(ids)
         assert sum(row["total"] for row in rows) == sum(ids.values())
-        assert [sink.prepared() for sink in self.sinks] == [[], [], []]
+        assert [sink.leftovers() for sink in self.sinks] == [[], [], []]
 
     @property
     def log(self) -> LocalLog:
@@ -328,7 +328,7 @@ def test_a_repair_that_would_write_other_rows_stops_and_writes_nothing(scene: Sc
         scene.run()
     assert (caught.value.sink, caught.value.epoch) == ("evens", 1)
     assert 999 not in scene.evens.values("id")
-    assert scene.evens.prepared() == []
+    assert scene.evens.leftovers() == []
 
 
 def test_a_refused_epoch_is_parked_and_a_restart_tries_once_more(scene: Scene) -> None:
@@ -368,7 +368,7 @@ def test_a_row_that_a_sink_refuses_aborts_the_epoch_everywhere_and_the_fixed_one
         scene.run()
     assert (caught.value.sink, caught.value.epoch, caught.value.key) == ("evens", 1, 9)
     assert {handle.epoch for handle, _ in scene.odds.branches()} == {0}
-    assert [sink.prepared() for sink in scene.sinks] == [[], [], []]
+    assert [sink.leftovers() for sink in scene.sinks] == [[], [], []]
     scene.evens.poison = None
     scene.run()
     scene.check()
