@@ -19,10 +19,10 @@ from tpc import failpoints
 from tpc.belonging import (
     check_bound_sinks,
     check_damage,
-    check_markers,
     check_pipeline,
     check_removed_sinks,
     check_unknown_to_sinks,
+    oldest_generation,
 )
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.clock import Clock, SystemClock
@@ -36,7 +36,7 @@ from tpc.errors import FencedError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.manifest import Barrier
-from tpc.sink import CheckContext, Limit, Sink
+from tpc.sink import CheckContext, Sink
 
 logger = logging.getLogger(__name__)
 
@@ -138,17 +138,14 @@ class Coordinator:
     def _check_sinks(self, history: History) -> None:
         """What the sinks show must be what the log says; where markers expire, a missing one proves nothing."""
         participants = self.participants
-        since = min((m.generation for m in history.manifests.values()), default=0)
-        markers = participants.newest_markers(since)
+        markers = participants.newest_markers(oldest_generation(history))
         if history.damaged:
             where = self.journal.log.where(history.damaged[0].slot)
             check_damage(history, markers, participants.owners(), where)
         if history.pipeline is None:
             check_unknown_to_sinks(self.pipeline, markers, participants.owners(), participants.in_doubt())
             return
-        expiring = [name for name, sink in participants.sinks.items() if Limit.MARKERS_EXPIRE in sink.limits]
-        for name in check_markers(history, markers, expiring):
-            logger.warning("sink %s shows no epoch any more; its markers expire, so this proves nothing", name)
+        participants.check_shown(history, markers)
 
     # Spark's log -----------------------------------------------------------------------------------------------
 

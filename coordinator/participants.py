@@ -13,12 +13,12 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from tpc import failpoints
-from tpc.belonging import knows_owner, unknown_owner
+from tpc.belonging import check_markers, knows_owner, oldest_generation, unknown_owner
 from tpc.errors import TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.manifest import Manifest
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Sink, Verdict
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Limit, Marker, Outcome, Owner, Sink, Verdict
 from tpc.sweeping import Sweeper
 
 logger = logging.getLogger(__name__)
@@ -56,9 +56,16 @@ class Participants:
         """Which system each sink points at."""
         return self._each(self.sinks, lambda name: self.committers[name].identity())
 
-    def newest_markers(self, since_generation: int) -> dict[str, Marker | None]:
-        """What each sink shows as its newest committed epoch."""
-        return self._each(self.sinks, lambda name: self.committers[name].newest_marker(since_generation))
+    def newest_markers(self, since_generation: int, names: Iterable[str] | None = None) -> dict[str, Marker | None]:
+        """What each sink (or each of `names`) shows as its newest committed epoch."""
+        asked = self.sinks if names is None else names
+        return self._each(asked, lambda name: self.committers[name].newest_marker(since_generation))
+
+    def check_shown(self, history: History, markers: Mapping[str, Marker | None]) -> None:
+        """What sinks show must be what the log says. Raises `HistoryMismatchError`."""
+        expiring = [name for name, sink in self.sinks.items() if Limit.MARKERS_EXPIRE in sink.limits]
+        for name in check_markers(history, markers, expiring):
+            logger.warning("sink %s shows no epoch any more; its markers expire, so this proves nothing", name)
 
     def in_doubt(self) -> dict[str, list[InDoubt]]:
         """What each sink holds prepared under this pipeline's name, each branch listed for one sink only."""
@@ -132,11 +139,12 @@ class Participants:
 
     # What nobody decided ---------------------------------------------------------------------------------------
 
-    def sweep(self, sweeper: Sweeper, still_leading: Callable[[], None]) -> int:
+    def sweep(self, sweeper: Sweeper, history: History, still_leading: Callable[[], None]) -> int:
         """Abort every branch in doubt that `sweeper` may abort; says how many.
 
         `still_leading` raises when the log has gone on without this coordinator; it is asked between the listing
-        and the first abort.
+        and the first abort. A sink that does not show what `history` says is not swept, nor is any other: what it has
+        lost may be the very thing by which it tells a committed branch from one in doubt (`HistoryMismatchError`).
         """
         listed = self.in_doubt()
         for doubts in listed.values():
@@ -145,7 +153,9 @@ class Participants:
         doomed = {name: own for name, doubts in listed.items() if (own := sweeper.doomed(doubts))}
         if not doomed:
             return 0
+        markers = self.newest_markers(oldest_generation(history), doomed)
         still_leading()
+        self.check_shown(history, markers)
         for name, doubts in doomed.items():
             logger.info("sink %s: aborting %d branches that no intent names", name, len(doubts))
         self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))

@@ -92,6 +92,11 @@ def check_markers(history: History, markers: Mapping[str, Marker | None], expiri
     return forgotten
 
 
+def oldest_generation(history: History) -> int:
+    """The oldest term that decided an epoch which the log still holds: what it says of markers needs none older."""
+    return min((manifest.generation for manifest in history.manifests.values()), default=0)
+
+
 def _marker_mismatch(history: History, sink: str, shown: int | None, expected: int | None) -> HistoryMismatchError:
     said = "no epoch" if shown is None else f"epoch {shown}"
     return HistoryMismatchError(

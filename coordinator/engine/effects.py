@@ -139,7 +139,7 @@ class Performer:
         self.upkeep.swept()
         try:
             failpoints.hit("recovery.sweep", generation=effect.generation)
-            count = self.participants.sweep(_sweeper(state, effect.manifest), self.journal.require_leading)
+            count = self._swept(_sweeper(state, effect.manifest))
         except TransientError as error:
             if not self.may_sweep_later:
                 return Failed(error.located(pipeline=str(state.pipeline)))
@@ -154,12 +154,15 @@ class Performer:
     def _abort(self, effect: AbortEpoch, state: State) -> Event:
         sweeper = _sweeper(state, effect.spare, failed_epoch=effect.epoch)
         try:
-            self.participants.sweep(sweeper, self.journal.require_leading)
+            self._swept(sweeper)
         except FencedError as error:
             return Failed(_located(error, state))
         except TpcError:
             logger.exception("epoch %d could not be undone everywhere; the next start does it", effect.epoch)
         return Aborted()
+
+    def _swept(self, sweeper: Sweeper) -> int:
+        return self.participants.sweep(sweeper, self.journal.history, self.journal.require_leading)
 
     def _release(self, effect: Release, _: State) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from pyspark.sql import SparkSession
 import tpc
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
+from tpc.coordinator import EngineSettings
 from tpc.coordinator.engine import Engine
 from tpc.coordinator.pipeline import Pipeline
-from tpc.errors import ConfigurationError, FencedError
-from tpc.sinks import PostgresSink
+from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
+from tpc.sinks import FileSink, PostgresSink
 
 pytestmark = pytest.mark.spark
 
@@ -100,3 +102,20 @@ def test_a_start_that_fails_on_an_unset_variable_gives_the_checkpoint_s_lock_bac
             pipeline.start()
     again = pipeline_of(feed, spark, tmp_path).start(trigger={"availableNow": True})
     assert again.awaitTermination(120)
+
+
+def test_committed_files_outlive_their_manifests_and_the_pipeline_says_what_is_gone(
+    feed: Feed, spark: SparkSession, tmp_path: Path
+) -> None:
+    pipeline = tpc.pipeline(
+        "watched", checkpoint=tmp_path / "checkpoint", settings=EngineSettings(sweep_interval_s=0.0)
+    )
+    pipeline.write(feed.frame(spark)).to(FileSink(tmp_path / "rows", name="rows"), select=["id"])
+    query = pipeline.start()
+    query.processAllAvailable()
+    committed = sorted((tmp_path / "rows").glob("*.parquet"))
+    shutil.rmtree(tmp_path / "rows" / "_tpc" / "manifests")
+    with pytest.raises(HistoryMismatchError, match="shows no epoch as its newest, the log says epoch 0"):
+        query.awaitTermination(120)
+    assert committed
+    assert sorted((tmp_path / "rows").glob("*.parquet")) == committed

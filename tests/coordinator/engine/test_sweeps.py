@@ -11,6 +11,7 @@ from tests.core.builders import JOB
 from tests.support.memory_pipeline import acting, started
 from tpc.errors import (
     FencedError,
+    HistoryMismatchError,
     TransientError,
 )
 from tpc.handles import PipelineId
@@ -141,3 +142,26 @@ def test_nothing_is_aborted_when_the_log_goes_on_between_the_listing_and_the_abo
     with pytest.raises(FencedError, match="the log goes on to slot 4"):
         pipeline.wait_for_sweep()
     assert pipeline.sinks[0].aborted() == []
+
+
+# Evidence ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_that_shows_less_than_the_log_says_is_not_swept_and_ends_the_pipeline() -> None:
+    pipeline = started(sweep_interval_s=0.0)
+    pipeline.run(0)
+    pipeline.sinks[0].marker = None
+    leftovers = [pipeline.sinks[0].plant(None, partition=3), pipeline.sinks[1].plant(None, partition=3)]
+    with pytest.raises(HistoryMismatchError, match="shows no epoch as its newest, the log says epoch 0") as caught:
+        pipeline.engine.upkeep()
+    assert caught.value.sink == "a"
+    assert [sink.aborted() for sink in pipeline.sinks] == [[], []]
+    assert leftovers[0] in pipeline.sinks[0].prepared
+
+
+def test_a_sink_that_shows_what_the_log_says_is_swept() -> None:
+    pipeline = started(sweep_interval_s=0.0)
+    pipeline.run(0)
+    leftover = pipeline.sinks[0].plant(None, partition=3)
+    pipeline.engine.upkeep()
+    assert pipeline.sinks[0].aborted() == [leftover]
