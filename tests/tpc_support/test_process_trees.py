@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tpc.support.deadlines import until
-from tpc.support.process_trees import gone_within, is_alive, kill_tree, tree_of
+from tpc.support.process_trees import gone_within, is_alive, kill_group, kill_tree, tree_of
 
 FAMILY = """
 import subprocess, sys, time
@@ -74,9 +74,12 @@ def test_of_a_process_that_is_gone_there_is_no_tree() -> None:
 def test_a_member_of_the_tree_ends_itself_after_all_others(tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     with subprocess.Popen([sys.executable, "-c", SUICIDE, str(pids)], start_new_session=True) as root:
-        assert root.wait(20) == -signal.SIGKILL
-    tree = [process for pid in pids.read_text().split() for process in tree_of(int(pid))]
-    assert gone_within(tree, 20) == []
+        try:
+            assert root.wait(20) == -signal.SIGKILL
+            left = [process for pid in pids.read_text().split() for process in tree_of(int(pid))]
+            assert gone_within(left, 20) == []
+        finally:
+            kill_group(root.pid)
 
 
 def test_the_caller_s_own_group_is_spared() -> None:
