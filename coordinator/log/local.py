@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tpc import failpoints
@@ -40,8 +40,8 @@ class LocalLog(Log):
                 temporary,
                 data,
                 mode=0o644,
-                before_write=_step("log.write", slot),
-                before_sync=_step("log.fsync", slot),
+                before_write=lambda: failpoints.hit("log.write", slot=slot),
+                before_sync=lambda: failpoints.hit("log.fsync", slot=slot),
             )
         except OSError as error:
             raise TransientError(
@@ -120,8 +120,3 @@ class LocalLog(Log):
 
     def _path(self, slot: int) -> Path:
         return self.directory / f"{slot:020d}.json"
-
-
-def _step(name: str, slot: int) -> Callable[[], None]:
-    """A step of a put at which a fault may be placed."""
-    return lambda: failpoints.hit(name, slot=slot)

@@ -16,7 +16,7 @@ from tpc.chaos.prove.outcome import Found, found
 from tpc.chaos.prove.trial import Controls, Fate, MutantTrial, try_mutant
 
 LOCAL_LOG = "coordinator/log/local.py"
-ENGINE = "coordinator/engine.py"
+ENGINE = "coordinator/engine/loop.py"
 ENGINE_LINE = "class Engine:"
 FIRST_LINE = '"""The log in a local directory'
 
