@@ -44,6 +44,9 @@ class ProducerSettings:
             # statistics instead.
             "delivery.report.only.error": True,
             "linger.ms": 50,  # `flush` does not wait for it
+            # Where Java's clients, and so Spark's own sink, put a key; librdkafka's default takes CRC32, and scatters
+            # empty keys. Rows without a key go anywhere, as theirs do.
+            "partitioner": "murmur2_random",
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 262_144,
             # The broker limits a batch, not a message: a topic that takes less than librdkafka's default would
