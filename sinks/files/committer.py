@@ -37,7 +37,7 @@ class FileCommitter(Committer):
     def __init__(self, sink: FileSink, pipeline: PipelineId) -> None:
         self.sink = sink
         self.pipeline = pipeline
-        self.layout = Layout(Path(sink.path).absolute())
+        self.layout = Layout(Path(sink.path))
 
     # Before an epoch -------------------------------------------------------------------------------------------
 
@@ -101,6 +101,32 @@ class FileCommitter(Committer):
     def hint(self) -> JSONObject:
         """The newest published epoch: the evidence for a lost branch."""
         return {"after": self._ask("reading the newest manifest", lambda: newest_epoch(self._manifests))}
+
+    def verify(self, committables: Sequence[Committable]) -> None:
+        """Every staged file must be there for the driver too, as long as it was prepared: it is the one who renames.
+
+        Raises `ConfigurationError` for a directory that executors do not share with the driver.
+        """
+        wrong = self._ask("looking at staged files", lambda: list(self._not_as_prepared(committables)))
+        if wrong:
+            raise ConfigurationError(
+                f"{len(wrong)} of {len(committables)} files that tasks have prepared are not what the driver sees, the "
+                f"first: {wrong[0]}",
+                sink=self.sink.name,
+                safe="the epoch is not decided; nothing of it shows in any system.",
+                remedy="give a directory that driver and executors mount under this one path.",
+            )
+
+    def _not_as_prepared(self, committables: Sequence[Committable]) -> Iterator[str]:
+        for committable in committables:
+            staged = self.layout.staging / str(committable.data["file"])
+            try:
+                size_bytes = staged.stat().st_size
+            except FileNotFoundError:
+                yield f"{staged} is not there"
+            else:
+                if size_bytes != committable.size_bytes:
+                    yield f"{staged} has {size_bytes} bytes, {committable.size_bytes} were prepared"
 
     # A decided epoch -------------------------------------------------------------------------------------------
 

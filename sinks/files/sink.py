@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.sink import Committer, Sink, Writer
-from tpc.sinks.files.manifest import CommittedFile, FileManifest, committed_files, committed_paths, read_manifests
 
 if TYPE_CHECKING:
     import pyarrow
-
-__all__ = ["CommittedFile", "FileManifest", "FileSink", "committed_files", "committed_paths", "read_manifests"]
 
 FORMATS = ("parquet", "json", "csv")
 
@@ -32,7 +30,8 @@ class FileSink(Sink):
 
     Args:
         path: a directory on a file system that the driver and all executors mount under this path, with hard links
-            and atomic renames (POSIX). It is made if it does not exist. Object stores are refused by `check`.
+            and atomic renames (POSIX). It is made if it does not exist. A relative path is taken from the directory
+            in which this object is made, wherever executors run. Object stores are refused by `check`.
         format: 'parquet' (zstd); 'json': one object per line as Spark's `to_json` writes it, NULLs left out, binary
             as base64; 'csv': RFC 4180 with a header, strings quoted and NULL as an unquoted empty field.
         name: the sink's name; by default `files-<last part of the path>`.
@@ -55,7 +54,7 @@ class FileSink(Sink):
             raise ConfigurationError(
                 f"format {format!r} is not known", sink=self.name, remedy=f"use one of {', '.join(FORMATS)}."
             )
-        self.path = path.removeprefix("file://") if path.startswith("file:///") else path
+        self.path = _absolute(path.removeprefix("file://") if path.startswith("file:///") else path)
         self.format = format
         self.timeout_s = timeout_s
 
@@ -77,3 +76,8 @@ class FileSink(Sink):
 
     def __repr__(self) -> str:
         return f"FileSink({self.path!r}, name={self.name!r}, format={self.format!r})"
+
+
+def _absolute(path: str) -> str:
+    """Each process would resolve a relative path by itself, and executors stand in other directories."""
+    return path if "://" in path else str(Path(path).absolute())

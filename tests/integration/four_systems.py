@@ -26,7 +26,7 @@ from tpc.coordinator.query import PipelineQuery
 from tpc.handles import DRIVER_PARTITION
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
-from tpc.sinks.files.sink import committed_files
+from tpc.sinks.files import committed_files
 
 ALL = ("kafka", "rows", "tallies", "airports", "files")
 SCHEMA = "id long, carrier string, delay long, at timestamp"

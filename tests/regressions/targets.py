@@ -15,7 +15,7 @@ from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaSink, MongoSink, PostgresSink
-from tpc.sinks.files.sink import committed_files
+from tpc.sinks.files import committed_files
 
 
 def ids_in_kafka(kafka: KafkaTopics, topic: str) -> Counter[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -17,12 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tpc.errors import CorruptionError
+from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Marker, Outcome, Verdict
+from tpc.sinks.files import committed_files, committed_paths, read_manifests
 from tpc.sinks.files.committer import FileCommitter
 from tpc.sinks.files.layout import newest_epoch, newest_manifest
-from tpc.sinks.files.sink import FileSink, committed_files, committed_paths, read_manifests
+from tpc.sinks.files.sink import FileSink
 from tpc.support.durable_files import put_if_absent
 
 JOB = PipelineId("job")
@@ -403,3 +405,35 @@ def test_a_put_whose_temporary_file_is_taken_for_a_left_one_was_beaten(
     monkeypatch.setattr(os, "link", beaten)
     assert not put_if_absent(tmp_path / "0007.json", b"ours")
     assert (tmp_path / "0007.json").read_bytes() == b"the other's"
+
+
+def test_a_relative_path_means_the_same_directory_in_every_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sink = FileSink("out", name="files")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    again: FileSink = pickle.loads(pickle.dumps(sink))
+    assert (sink.path, again.path) == (str(tmp_path / "out"),) * 2
+
+
+def test_files_that_the_driver_does_not_see_are_refused_before_the_decision(branches: Branches) -> None:
+    here, there = branches.prepare(["a"], 1), branches.prepare(["b"], 1, partition=1)
+    (branches.staging / str(there.data["file"])).unlink()
+    with pytest.raises(ConfigurationError, match=r"1 of 2 files .* is not there") as caught:
+        branches.committer.verify([here, there])
+    assert caught.value.sink == "files"
+    assert "mount" in str(caught.value.remedy)
+
+
+def test_a_staged_file_that_is_shorter_than_prepared_is_refused_before_the_decision(branches: Branches) -> None:
+    committable = branches.prepare(["a"], 1)
+    os.truncate(branches.staging / str(committable.data["file"]), 1)
+    with pytest.raises(ConfigurationError, match="has 1 bytes"):
+        branches.committer.verify([committable])
+
+
+def test_files_that_are_there_as_prepared_are_no_reason_to_wait(branches: Branches) -> None:
+    branches.committer.verify([branches.prepare(["a"], 1), branches.prepare(["b"], 1, partition=1)])

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 import pyarrow.parquet as pq
 
 from tpc.sink import Sink
-from tpc.sinks.files.sink import FileSink, committed_paths
+from tpc.sinks.files import committed_paths
+from tpc.sinks.files.sink import FileSink
 from tpc.testing import SinkConformance
 
 

@@ -19,7 +19,8 @@ from pyarrow import csv
 from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import CheckContext, Verdict
-from tpc.sinks.files.sink import FileSink, committed_files
+from tpc.sinks.files import committed_files
+from tpc.sinks.files.sink import FileSink
 
 JOB = PipelineId("job")
 UTC = dt.timezone.utc
