@@ -1,20 +1,24 @@
-# `make demo` runs the main job, `make test` the whole test suite, `make prove` the exploration, the simulations and the
-# mutants (`make prove MUTANT=x.patch`: that patch alone; ARGS="--first 50000": other simulations), `make chaos` the matrix
-# of faults on real servers, `make bench` the benchmark beside other systems (`make bench QUICK=1`: in under ten minutes).
-# Each installs what it needs into .venv.
+# `make demo` runs the main job, `make test` the whole test suite, `make quick` what of it needs no server and no Spark,
+# `make prove` the exploration, the simulations and the mutants (`make prove MUTANT=x.patch`: that patch alone;
+# ARGS="--first 50000": other simulations), `make chaos` the matrix of faults on real servers, `make bench` the benchmark
+# beside other systems (`make bench QUICK=1`: in under ten minutes). Each installs what it needs into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
-.PHONY: demo test lint architecture prove chaos bench clients clean
+.PHONY: demo test quick lint architecture prove chaos bench clients clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
 
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+
+# What needs no server, no Spark and little computing; the tests are dealt out one by one, since they share nothing.
+quick: $(VENV)/.dev lint
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m 'not stack and not spark and not slow' $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

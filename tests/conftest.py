@@ -7,6 +7,7 @@ machine (no Java, no network for the first fetch); a server that is there and do
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,25 @@ if TYPE_CHECKING:
 
 CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
 REPORT_EVERY_S = 5.0
+
+
+NEEDS = {
+    "stack": re.compile(r"\b(Stack|KafkaServer|PostgresServer|MongoJavaServer|LocalServer|MatrixBench)\b"),
+    "spark": re.compile(r"\b(SparkSession|MatrixBench)\b"),
+}
+"""Marker -> what a fixture gives, by its annotation, when the tests that ask for it need what the marker says."""
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks every test by the fixtures it asks for, also through others, so that no test has to say it again.
+
+    What a test starts by itself it says by itself.
+    """
+    fixtures = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009  # pytest names it nowhere else
+    given = {str(one.func.__annotations__.get("return")) for every in fixtures.values() for one in every}
+    for marker, needs in NEEDS.items():
+        if any(needs.search(annotation) for annotation in given):
+            item.add_marker(marker)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 SOURCES = ("tpc", "sinks", "coordinator", "chaos", "pyproject.toml", "README.md", "LICENSE")
 DEADLINE_S = 300.0

@@ -19,7 +19,7 @@ from tpc.chaos.servers.stack import Stack
 SESSIONS = 2
 
 
-class Bench:
+class MatrixBench:
     """Servers, proxies and sessions of a run, in `directory`. Close it with `close`, or let `started_bench` do so."""
 
     def __init__(self, directory: Path, stack: Stack, exits: ExitStack) -> None:
@@ -68,11 +68,13 @@ def proxied_stack(directory: Path, report: Report | None = None) -> Stack:
 
 
 @contextmanager
-def started_bench(directory: Path, stack: Stack, say: Callable[[str], None] = lambda _line: None) -> Iterator[Bench]:
+def started_bench(
+    directory: Path, stack: Stack, say: Callable[[str], None] = lambda _line: None
+) -> Iterator[MatrixBench]:
     """A bench on a running stack. Everything that it started is gone at the end, whatever happened."""
     with ExitStack() as exits:
         say("starting two Spark sessions")
-        bench = Bench(directory, stack, exits)
+        bench = MatrixBench(directory, stack, exits)
         say("warming up")
         warm_up(directory, bench.sessions, bench.servers, say)
         bench.tidy()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tpc.chaos.faults.fault import StepFault
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Bench
+    from tpc.chaos.matrix.bench import MatrixBench
     from tpc.chaos.matrix.records import CaseRecord
 
 EPOCH = 1
@@ -46,6 +46,6 @@ class Case:
         """Whether its sinks must reach their servers through the proxies."""
         return any(fault.lost is not None for fault in self.faults)
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """Run it on a test bench. Never raises for what the case does."""
         raise NotImplementedError

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, suppress
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits, injector
 from tpc.chaos.faults.fault import KILL_DRIVER, ZOMBIE
-from tpc.chaos.matrix.bench import Bench
+from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import Case, CaseFailedError
 from tpc.chaos.matrix.drivers import Drivers
 from tpc.chaos.matrix.evidence import Evidence
@@ -40,7 +40,7 @@ class CaseRun:
     hopeless_lives = 0
     """How many lives after the last fault cannot come to anything, since what it broke is not mended yet."""
 
-    def __init__(self, bench: Bench, case: Case, seed: int, *, doctor: str | None = None) -> None:
+    def __init__(self, bench: MatrixBench, case: Case, seed: int, *, doctor: str | None = None) -> None:
         self.bench = bench
         self.case = case
         number = zlib.crc32(f"{seed}:{case.name}".encode())

@@ -39,8 +39,6 @@ from tpc.history import Action, Resolution
 from tpc.merge import MergeHow, MergePlan
 from tpc.sink import Verdict
 
-pytestmark = pytest.mark.spark
-
 STEPS = ["epoch.prepared", "epoch.decided", "sink.committed", "epoch.committed", "epoch.completed"]
 
 

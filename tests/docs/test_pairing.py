@@ -25,8 +25,6 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.operations import log_of
 from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
-
 # Two hours of events, one timestamp every 15 seconds, in five epochs of some 24 minutes each. The watermark moves
 # between epochs; Spark drops what is behind the one before the last, here never more than 56 minutes behind.
 TIMESTAMPS, STEP_S, SEED, EVENTS_PER_EPOCH = 480, 15, 7, 190
@@ -137,6 +135,7 @@ def _time(message: Mapping[str, Any]) -> datetime:
 
 
 @pytest.mark.timeout(TIME_LIMIT_S)
+@pytest.mark.spark  # starts what it needs by itself
 def test_the_pairing_example_is_exactly_once_though_killed_twice(
     kafka: KafkaTopics, postgres: PostgresDatabase, tmp_path: Path
 ) -> None:

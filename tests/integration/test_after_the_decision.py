@@ -17,8 +17,6 @@ from tpc.coordinator import operations
 from tpc.errors import ParkedError, RepairNeededError
 from tpc.history import Action, Resolution
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
-
 
 class Expire:
     """Has the broker abort every transaction of the decided epoch, as its timeout would, before a commit is sent."""

@@ -10,8 +10,6 @@ from tests.integration.four_systems import FourSystemsJob, Systems
 from tpc.errors import ConfigurationError, DataError
 from tpc.sinks import PostgresSink
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
-
 
 def test_a_bad_row_is_refused_everywhere_by_name_and_the_epoch_is_repeated_after_the_fix(systems: Systems) -> None:
     job = FourSystemsJob(systems)

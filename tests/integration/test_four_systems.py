@@ -16,8 +16,6 @@ import tpc
 from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die, exit_worker
 from tpc.errors import TpcError
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
-
 
 class DieUnless:
     """Lets one sink commit and dies before any other does."""

@@ -18,8 +18,6 @@ from tpc import failpoints
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
-
 
 def test_one_epoch_of_all_sinks_comes_to_every_step_in_this_order(systems: Systems) -> None:
     job = FourSystemsJob(systems)

@@ -22,8 +22,6 @@ from tpc.coordinator.pipeline import Pipeline
 from tpc.errors import DataError, HistoryMismatchError
 from tpc.sinks import KafkaSink
 
-pytestmark = pytest.mark.stack
-
 FINISH = """
 import sys
 from pathlib import Path
@@ -42,7 +40,6 @@ print(coordinator.engine.state.last_complete, flush=True)
 """
 
 
-@pytest.mark.spark
 def test_a_commit_without_the_producer_that_wrote_does_not_report_success_and_do_nothing(systems: Systems) -> None:
     """Arroyo: after a restart the sink had no producer to commit with, logged that and reported success."""
     job = FourSystemsJob(systems, ["kafka"])
@@ -69,7 +66,6 @@ class Sparse(FourSystemsJob):
         return pipeline
 
 
-@pytest.mark.spark
 def test_a_transaction_without_rows_does_not_become_a_committable_whose_commit_fails(systems: Systems) -> None:
     """Flink's KafkaSink, FLINK-31363: with no data between two checkpoints the commit was refused, the job failed."""
     job = Sparse(systems, ["rows"])

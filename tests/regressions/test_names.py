@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.regressions.faults import death_at
 from tests.regressions.job import Jobs
 from tests.regressions.targets import Targets, ids_in_postgres
@@ -14,8 +12,6 @@ from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase, fresh_database
 from tpc.sinks import PostgresSink
-
-pytestmark = pytest.mark.stack
 
 
 def test_a_name_that_begins_like_another_does_not_abort_the_other_s_transactions(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
 from tests.regressions.faults import Frozen
 from tests.regressions.job import Jobs, batch
@@ -17,10 +15,7 @@ from tests.support.postgres_database import PostgresDatabase
 from tpc.errors import FencedError
 from tpc.sinks import PostgresSink
 
-pytestmark = pytest.mark.stack
 
-
-@pytest.mark.spark
 def test_an_absent_prepared_transaction_is_not_taken_for_a_committed_one(systems: Systems) -> None:
     """SeaTunnel: at a restore "no such transaction" meant "committed before"; rows were lost."""
     job = FourSystemsJob(systems, ["kafka", "rows"])

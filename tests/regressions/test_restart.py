@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.integration.four_systems import FourSystemsJob, Systems
 from tpc.coordinator.log.journal import Journal
-
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 
 def intents(job: FourSystemsJob) -> dict[int, int]:

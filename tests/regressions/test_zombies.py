@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from tests.regressions.faults import Frozen
 from tests.regressions.job import Jobs
 from tests.regressions.targets import Targets, ids_in_kafka
@@ -16,8 +14,6 @@ from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
 from tpc.errors import FencedError
 from tpc.sinks import KafkaOffsetsSink, KafkaSink
-
-pytestmark = pytest.mark.stack
 
 
 def test_a_zombie_does_not_move_the_consumer_group_back(kafka: KafkaTopics, jobs: Jobs) -> None:

@@ -21,6 +21,8 @@ from tpc.testing import SinkConformance
 from tpc.testing.broken import BROKEN
 from tpc.testing.directory_sink import DirectorySink
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PAGE = ROOT / "docs" / "reference" / "testing.md"

@@ -17,7 +17,7 @@ from tpc.chaos.matrix.cases.cells import UNCOUNTED, Cell, cells
 from tpc.chaos.matrix.pipeline import TASK_SINKS
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Bench
+    from tpc.chaos.matrix.bench import MatrixBench
     from tpc.chaos.matrix.records import CaseRecord
 
 _UNDECIDED = StepFault("epoch.prepared", KILL, EPOCH)
@@ -51,7 +51,7 @@ _LOST: Mapping[tuple[str, str], LostReply] = {
 class CellCase(Case):
     """A case of a cell, or a pair: its processes make their faults themselves."""
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""
         return CaseRun(bench, self, seed).run()
 

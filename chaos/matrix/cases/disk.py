@@ -20,7 +20,7 @@ from tpc.chaos.matrix.variants import varied
 from tpc.coordinator.pipeline import LOG_FOLDER
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Bench
+    from tpc.chaos.matrix.bench import MatrixBench
     from tpc.chaos.matrix.pipeline import PipelineUnderTest
     from tpc.chaos.matrix.records import CaseRecord
 
@@ -40,7 +40,7 @@ ERROR_CODE = 1
 class LogDiskCase(SpecialCase):
     """The log lies on a small disk of its own, which takes nothing any more when a record is to be put."""
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""
         return LogDiskRun(bench, self, seed).run()
 
@@ -94,7 +94,7 @@ def _log_disk_cases() -> list[SpecialCase]:
 class FsyncCase(SpecialCase):
     """The kernel answers EIO to one fsync of the log."""
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""
         return FsyncRun(bench, self, seed).run()
 
@@ -154,7 +154,7 @@ class PowerCutCase(SpecialCase):
     how: str = REMOVED
     depth: int = 1
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""
         return PowerCutRun(bench, self, seed).run()
 
@@ -165,7 +165,7 @@ class PowerCutRun(SpecialRun):
     STATEFUL_LACKS: Sequence[str] = ("order per key", "a reader of PostgreSQL saw no half branch")
     """Checks that need a key's rows, or a source partition's, in one task."""
 
-    def __init__(self, bench: Bench, case: PowerCutCase, seed: int) -> None:
+    def __init__(self, bench: MatrixBench, case: PowerCutCase, seed: int) -> None:
         self.cut = case
         super().__init__(bench, case, seed)
 

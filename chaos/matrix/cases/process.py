@@ -23,7 +23,7 @@ from tpc.chaos.servers.server import LocalServer
 from tpc.coordinator.supervisor import EXIT_FENCED
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Bench
+    from tpc.chaos.matrix.bench import MatrixBench
     from tpc.chaos.matrix.records import CaseRecord
 
 SUITE = "processes"
@@ -49,7 +49,7 @@ class ServerCase(SpecialCase):
     server: str = ""
     gently: bool = False
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""
         return ServerRun(bench, self, seed).run()
 
@@ -59,7 +59,7 @@ class ServerRun(HeldRun):
 
     restarts = RESTARTS
 
-    def __init__(self, bench: Bench, case: ServerCase, seed: int) -> None:
+    def __init__(self, bench: MatrixBench, case: ServerCase, seed: int) -> None:
         super().__init__(bench, case, seed)
         self.server = bench.stack.servers[case.server]
         self.gently = case.gently
@@ -100,7 +100,7 @@ def _server_cases() -> list[SpecialCase]:
 class FamilyCase(SpecialCase):
     """All processes of a driver end or stop at a step."""
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""
         return FamilyRun(bench, self, seed).run()
 
@@ -148,7 +148,7 @@ def _family_cases() -> list[SpecialCase]:
 class ExecutorCase(SpecialCase):
     """One of the two executors of a standalone cluster is killed while its task has a branch prepared."""
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""
         return ExecutorRun(bench, self, seed).run()
 

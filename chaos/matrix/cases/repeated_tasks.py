@@ -17,7 +17,7 @@ from tpc.chaos.matrix.pipeline import TASK_SINKS
 from tpc.chaos.matrix.variants import VariedPipeline, drop_unique_key, varied
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Bench
+    from tpc.chaos.matrix.bench import MatrixBench
     from tpc.chaos.matrix.records import CaseRecord
 
 ALLOWED_FAILURES = 4
@@ -32,7 +32,7 @@ class TaskCase(SpecialCase):
 
     unique: bool = True
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""
         kind = CopiedTaskRun if self.fault.kind == HANG else FailedTaskRun
         return kind(bench, self, seed).run()
@@ -43,7 +43,7 @@ class FailedTaskRun(OwnSessionRun):
 
     restarts = RESTARTS
 
-    def __init__(self, bench: Bench, case: TaskCase, seed: int) -> None:
+    def __init__(self, bench: MatrixBench, case: TaskCase, seed: int) -> None:
         super().__init__(bench, case, seed)
         self.settings: Mapping[str, str] = {"spark.master": f"local[2,{ALLOWED_FAILURES}]"}
         self.unique = case.unique

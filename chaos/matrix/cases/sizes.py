@@ -18,7 +18,7 @@ from tpc.chaos.servers.stack import Stack
 from tpc.coordinator.spark.query_log import kafka_offsets
 
 if TYPE_CHECKING:
-    from tpc.chaos.matrix.bench import Bench
+    from tpc.chaos.matrix.bench import MatrixBench
     from tpc.chaos.matrix.records import CaseRecord
     from tpc.manifest import Manifest
 
@@ -45,7 +45,7 @@ class SizeCase(SpecialCase):
     largest: int = 0
     timeout_s: float = 600.0
 
-    def run(self, bench: Bench, seed: int) -> CaseRecord:
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""
         return SizeRun(bench, self, seed).run()
 
@@ -53,7 +53,7 @@ class SizeCase(SpecialCase):
 class SizeRun(FormulaRun):
     """PostgreSQL is the case's own where the bench's has too few prepared transactions for so many tasks."""
 
-    def __init__(self, bench: Bench, case: SizeCase, seed: int) -> None:
+    def __init__(self, bench: MatrixBench, case: SizeCase, seed: int) -> None:
         self.size = case
         super().__init__(bench, case, seed)
         self.formula, self.count = Formula(case.keys), case.count

@@ -30,7 +30,7 @@ from tpc.errors import TpcError
 
 if TYPE_CHECKING:
     from tpc.chaos.faults.hits import StepHit
-    from tpc.chaos.matrix.bench import Bench
+    from tpc.chaos.matrix.bench import MatrixBench
     from tpc.chaos.matrix.lives import DriverLife
 
 LIFE_TIMEOUT_S = 300.0
@@ -86,7 +86,7 @@ class SpecialRun(CaseRun):
 
     restarts = 0
 
-    def __init__(self, bench: Bench, case: SpecialCase, seed: int) -> None:
+    def __init__(self, bench: MatrixBench, case: SpecialCase, seed: int) -> None:
         super().__init__(bench, case, seed)
         self.what = case.what
         self.record.fault = case.what
@@ -165,7 +165,7 @@ class OwnSessionRun(HeldRun):
 
     settings: Mapping[str, str] = {}
 
-    def __init__(self, bench: Bench, case: SpecialCase, seed: int) -> None:
+    def __init__(self, bench: MatrixBench, case: SpecialCase, seed: int) -> None:
         super().__init__(bench, case, seed)
         self.record.processes = "own processes"
         self.drivers.life_timeout_s = LIFE_TIMEOUT_S

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support.kafka_topics import SILENT, KafkaTopics
 from tests.support.processes import eventually
 from tpc.chaos.checkers.kafka_content import group_lag, ongoing_transactions, read_topic
-
-pytestmark = pytest.mark.stack
 
 
 def test_every_record_is_read_with_its_place_and_headers(kafka: KafkaTopics) -> None:

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 
 from tests.core.builders import begun, complete, intent, manifest
@@ -28,7 +27,6 @@ def left_in(where: Where) -> dict[str, list[str]]:
     return dirty
 
 
-@pytest.mark.stack
 def test_a_prepared_transaction_is_found(postgres: PostgresDatabase) -> None:
     postgres.execute("CREATE TABLE rows (id int)")
     where = Where("job", dsn=postgres.dsn)
@@ -46,7 +44,6 @@ def test_a_prepared_transaction_is_found(postgres: PostgresDatabase) -> None:
             postgres.execute(f"ROLLBACK PREPARED '{gid}'")
 
 
-@pytest.mark.stack
 def test_rows_in_a_staging_table_are_found(postgres: PostgresDatabase) -> None:
     postgres.execute('CREATE TABLE "tpc_staging_Rows_12" (id int)')
     assert left_in(Where("job", dsn=postgres.dsn)) == {}
@@ -56,7 +53,6 @@ def test_rows_in_a_staging_table_are_found(postgres: PostgresDatabase) -> None:
     }
 
 
-@pytest.mark.stack
 def test_an_open_transaction_of_the_pipeline_is_found(kafka: KafkaTopics) -> None:
     name, topic = kafka.name("job"), kafka.topic()
     transaction = f"tpc~{name}~1~4~out~uuid~0"
@@ -74,7 +70,6 @@ def test_an_open_transaction_of_the_pipeline_is_found(kafka: KafkaTopics) -> Non
     assert left_in(where) == {}, "a transaction that is being ended is waited for"
 
 
-@pytest.mark.stack
 def test_an_outbox_document_is_found(mongo: MongoDatabase) -> None:
     where = Where("job", uri=mongo.uri, database=mongo.name)
     assert left_in(where) == {}

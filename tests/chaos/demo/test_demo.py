@@ -26,7 +26,7 @@ from tpc.chaos.servers.stack import VARIABLES, Stack
 from tpc.errors import LocalStackError
 from tpc.support.deadlines import until
 
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
+pytestmark = [pytest.mark.stack, pytest.mark.spark]  # starts what it needs by itself
 
 ROWS = 2_000
 DEADLINE_S = 120.0

@@ -22,6 +22,7 @@ from tpc.machine import TRANSITIONS, Step
 from tpc.states import Phase, State
 
 
+@pytest.mark.slow
 def test_every_interleaving_of_the_quick_scopes_keeps_every_invariant() -> None:
     whole = explore(QUICK)
     violating = whole.violation

@@ -101,7 +101,6 @@ def test_a_number_of_rows_that_makes_no_demo_is_refused(rows: int) -> None:
         make_feed(rows)
 
 
-@pytest.mark.stack
 def test_what_is_loaded_is_what_can_be_read_back_in_step(feed: Feed, kafka: KafkaTopics) -> None:
     flights, weather = kafka.name("flights"), kafka.name("weather")
     load(feed, kafka.bootstrap, flights_topic=flights, weather_topic=weather)
@@ -114,7 +113,6 @@ def test_what_is_loaded_is_what_can_be_read_back_in_step(feed: Feed, kafka: Kafk
     assert max(sizes.values()) - min(sizes.values()) <= 1
 
 
-@pytest.mark.stack
 def test_a_topic_that_is_there_already_is_refused(feed: Feed, kafka: KafkaTopics) -> None:
     flights, weather = kafka.topic("flights"), kafka.name("weather")
     with pytest.raises(ConfigurationError, match="already there"):

@@ -6,12 +6,8 @@ import json
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from tests.support.kafka_topics import KafkaTopics
 from tpc.chaos.flights.sent import Sent, rows
-
-pytestmark = pytest.mark.stack
 
 
 def flight(flight_id: str, time: str, origin: str = "JFK", **other: Any) -> dict[str, Any]:

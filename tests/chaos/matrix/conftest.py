@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conftest import CANNOT_BE_HAD
-from tpc.chaos.matrix.bench import Bench, started_bench
+from tpc.chaos.matrix.bench import MatrixBench, started_bench
 from tpc.chaos.servers.stack import Stack
 
 
 @pytest.fixture(scope="session")
-def bench(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MatrixBench]:
     try:
         with started_bench(tmp_path_factory.mktemp("matrix"), stack) as made:
             yield made

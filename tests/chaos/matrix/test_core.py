@@ -5,14 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tpc.chaos.faults.fault import KILL, StepFault
-from tpc.chaos.matrix.bench import Bench
+from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import Case
 from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases.cell_cases import fault_at, matrix
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.reports.tally import PASSED, SKIPPED
-
-pytestmark = [pytest.mark.stack, pytest.mark.spark]
 
 SEED = 1
 CORE = [case for case in matrix() if case.core]
@@ -26,7 +24,7 @@ def told(record: CaseRecord) -> str:
 
 
 @pytest.mark.parametrize("case", CORE, ids=[case.name for case in CORE])
-def test_the_pipeline_survives(bench: Bench, case: Case) -> None:
+def test_the_pipeline_survives(bench: MatrixBench, case: Case) -> None:
     record = CaseRun(bench, case, SEED).run()
     if record.outcome == SKIPPED:
         pytest.skip(record.reason)
@@ -36,14 +34,14 @@ def test_the_pipeline_survives(bench: Bench, case: Case) -> None:
     assert [fault["step"] for fault in record.fired] == [case.fault.step]
 
 
-def test_a_case_whose_fault_is_never_made_fails(bench: Bench) -> None:
+def test_a_case_whose_fault_is_never_made_fails(bench: MatrixBench) -> None:
     never = Case("never", "matrix", StepFault("epoch.decided", KILL, epoch=7))
     record = CaseRun(bench, never, SEED).run()
     assert record.outcome != PASSED
     assert "never made: kill at epoch.decided" in record.reason, told(record)
 
 
-def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(bench: Bench) -> None:
+def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(bench: MatrixBench) -> None:
     record = CaseRun(bench, Case("too early", "matrix", fault_at("epoch.planned", KILL)), SEED).run()
     assert record.outcome != PASSED
     assert record.reason == "kill at epoch.planned was made while no branch was prepared", told(record)
@@ -56,14 +54,14 @@ def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(bench: B
         ("sweep_nothing", fault_at("epoch.prepared", KILL)),
     ],
 )
-def test_a_case_fails_when_the_library_makes_a_mistake(bench: Bench, mistake: str, fault: StepFault) -> None:
+def test_a_case_fails_when_the_library_makes_a_mistake(bench: MatrixBench, mistake: str, fault: StepFault) -> None:
     doctor = f"tests.chaos.matrix.doctored:{mistake}"
     record = CaseRun(bench, Case(mistake, "matrix", fault), SEED, doctor=doctor).run()
     assert record.outcome != PASSED
     assert len(record.fired) == 1, f"the mistake kept the fault from being made: {told(record)}"
 
 
-def test_the_same_case_passes_when_it_does_not(bench: Bench) -> None:
+def test_the_same_case_passes_when_it_does_not(bench: MatrixBench) -> None:
     doctor = "tests.chaos.matrix.doctored:nothing"
     record = CaseRun(bench, Case("no mistake", "matrix", fault_at("epoch.prepared", KILL)), SEED, doctor=doctor).run()
     assert record.outcome == PASSED, told(record)

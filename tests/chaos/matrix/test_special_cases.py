@@ -12,7 +12,7 @@ from tests.chaos.matrix.nowhere import BenchWithoutServers
 from tests.chaos.matrix.test_core import SEED, told
 from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.faults.hits import StepHit
-from tpc.chaos.matrix.bench import Bench
+from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import CaseFailedError
 from tpc.chaos.matrix.cases import disk, load, process
 from tpc.chaos.matrix.cases.cell_cases import matrix, pairs
@@ -102,10 +102,8 @@ def passes(record: CaseRecord) -> None:
     assert record.outcome == PASSED, told(record)
 
 
-@pytest.mark.stack
-@pytest.mark.spark
 @pytest.mark.parametrize("name", CHEAP)
-def test_the_pipeline_survives(bench: Bench, name: str) -> None:
+def test_the_pipeline_survives(bench: MatrixBench, name: str) -> None:
     case = case_named(name)
     record = case.run(bench, SEED)
     passes(record)
@@ -113,9 +111,7 @@ def test_the_pipeline_survives(bench: Bench, name: str) -> None:
     assert len(record.checks) >= 12
 
 
-@pytest.mark.stack
-@pytest.mark.spark
-def test_a_power_cut_that_finds_nothing_to_take_fails_its_case(bench: Bench) -> None:
+def test_a_power_cut_that_finds_nothing_to_take_fails_its_case(bench: MatrixBench) -> None:
     early = disk.PowerCutCase(
         "nothing to take", "disk", StepFault("epoch.prepared", KILL, 0), what="nothing", kinds=("commits",)
     )

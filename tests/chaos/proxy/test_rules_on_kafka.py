@@ -20,8 +20,6 @@ from tpc.errors import LocalServerError
 from tpc.sink import Verdict
 from tpc.sinks.kafka.sink import KafkaSink
 
-pytestmark = pytest.mark.stack
-
 API_VERSIONS = 18
 
 

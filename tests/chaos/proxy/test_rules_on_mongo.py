@@ -16,8 +16,6 @@ from tests.support.mongo_database import MongoDatabase
 from tpc.chaos.proxy import Action, Proxy, Rule, proxied_mongo
 from tpc.sink import Verdict
 
-pytestmark = pytest.mark.stack
-
 LOSING = [Action.LOSE_REPLY_AND_RESET, Action.LOSE_REPLY_SILENTLY]
 ONE, TWO = tallies(JFK=1), tallies(JFK=2)
 

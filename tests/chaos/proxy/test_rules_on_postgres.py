@@ -17,8 +17,6 @@ from tpc.chaos.proxy import Action, Direction, Fired, Proxy, Request, Rule, prox
 from tpc.errors import TransientError
 from tpc.sink import Verdict
 
-pytestmark = pytest.mark.stack
-
 LOSING = [Action.LOSE_REPLY_AND_RESET, Action.LOSE_REPLY_SILENTLY]
 ROWS = rows(a=[1, 2])
 

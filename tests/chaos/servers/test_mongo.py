@@ -74,6 +74,7 @@ def test_without_a_mongod_the_stand_in_is_chosen_and_tells_its_limits(tmp_path: 
 
 
 @pytest.mark.skipif(shutil.which("mongod") is None, reason="there is no mongod on the PATH")
+@pytest.mark.stack  # starts what it needs by itself
 def test_a_mongod_is_preferred_and_runs_transactions_and_survives_a_kill(tmp_path: Path) -> None:
     server = mongo_server(tmp_path)
     assert isinstance(server, MongodServer)

@@ -68,9 +68,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.stack
-@pytest.mark.spark
 @pytest.mark.timeout(TIME_LIMIT_S)
+@pytest.mark.spark  # starts what it needs by itself
 def test_a_user_s_pipeline_goes_through_its_faults(
     here: Path, kafka: KafkaTopics, postgres: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,6 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 ROWS = [{"id": 1, "name": "one"}, {"id": 2, "name": "two"}]
 
 
-@pytest.mark.stack
 def test_a_topic_s_json_objects_are_rows_with_the_message_s_key(kafka: KafkaTopics) -> None:
     topic = kafka.topic(partitions=2)
     kafka.produce(
@@ -34,7 +33,6 @@ def test_a_topic_s_json_objects_are_rows_with_the_message_s_key(kafka: KafkaTopi
     assert sorted(map(str, shown)) == sorted(map(str, wanted))
 
 
-@pytest.mark.stack
 def test_a_table_s_rows_have_the_columns_asked_for(postgres: PostgresDatabase) -> None:
     postgres.execute('CREATE SCHEMA "odd one"')
     postgres.execute('CREATE TABLE "odd one"."rows" (id bigint, "Na""me" text, cents numeric, hidden int)')
@@ -44,7 +42,6 @@ def test_a_table_s_rows_have_the_columns_asked_for(postgres: PostgresDatabase) -
     assert list(read_rows(sink, [])) == [{"id": 1, 'Na"me': "one", "cents": 1.5, "hidden": 9}]
 
 
-@pytest.mark.stack
 def test_a_merged_document_has_its_key_columns_and_no_guard(mongo: MongoDatabase) -> None:
     mongo.db["one"].insert_one({"_id": "k", "n": 3, "_tpc": {"job": 5}})
     mongo.db["two"].insert_one({"_id": {"a": 1, "b": 2}, "n": 4})

@@ -20,6 +20,7 @@ def s3() -> Iterator[S3Server]:
         yield server
 
 
+@pytest.mark.slow
 class TestS3Log(LogConformance):
     RACES = 1000  # this server is one Python process: each takes it 50 ms
     SECRETS = ("key-not-to-be-seen", "secret-not-to-be-seen")

@@ -69,6 +69,7 @@ class TestSqliteLog(LogConformance):
             connection.execute("UPDATE tpc_log SET data = ? WHERE slot = ?", (data, slot))
 
 
+@pytest.mark.slow
 class TestSqliteLogInWriteAheadMode(TestSqliteLog):
     @pytest.fixture(autouse=True)
     def write_ahead(self, place: None) -> None:

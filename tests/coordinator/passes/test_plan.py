@@ -15,8 +15,6 @@ from tpc.coordinator.passes.plan import PassPlan, compile_plan
 from tpc.coordinator.passes.routes import Writing
 from tpc.errors import ConfigurationError
 
-pytestmark = pytest.mark.spark
-
 A, B, REST = (FolderSink(name, Path("/nowhere")) for name in ("a", "b", "rest"))
 
 

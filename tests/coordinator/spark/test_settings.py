@@ -116,7 +116,6 @@ def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
     return Feed(tmp_path_factory.mktemp("stream") / "feed").frame(spark)
 
 
-@pytest.mark.spark
 def test_what_a_stateful_query_needs_is_set_for_its_start_and_put_back(spark: SparkSession) -> None:
     explicit = spark_settings.explicit_settings(spark)
     for key in STATEFUL_SETTINGS.keys() & explicit.keys():
@@ -131,7 +130,6 @@ def test_what_a_stateful_query_needs_is_set_for_its_start_and_put_back(spark: Sp
             spark.conf.set(key, explicit[key])
 
 
-@pytest.mark.spark
 def test_a_setting_that_breaks_recovery_is_refused_by_name(spark: SparkSession) -> None:
     before = spark.conf.get(STATE_FORMAT)
     spark.conf.set(STATE_FORMAT, "1")
@@ -142,12 +140,10 @@ def test_a_setting_that_breaks_recovery_is_refused_by_name(spark: SparkSession) 
         spark.conf.set(STATE_FORMAT, before or "2")
 
 
-@pytest.mark.spark
 def test_the_log_reaches_further_back_than_spark_s(spark: SparkSession) -> None:
     assert retained_batches(spark) == int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 0) + 1
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("derived", "stateful"),
     [
@@ -166,7 +162,6 @@ def test_a_query_that_keeps_state_is_known(stream: DataFrame, derived: object, s
     assert is_stateful(derived(stream)) is stateful  # type: ignore[operator]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("expression", ["rand()", "uuid()", "monotonically_increasing_id()"])
 def test_an_expression_that_differs_at_every_run_is_refused_by_name(stream: DataFrame, expression: str) -> None:
     refuse_nondeterminism(stream.selectExpr("id", "hash(id)"))
@@ -175,7 +170,6 @@ def test_an_expression_that_differs_at_every_run_is_refused_by_name(stream: Data
     assert expression[:-2] in caught.value.what
 
 
-@pytest.mark.spark
 def test_a_source_that_may_lose_data_silently_is_refused(spark: SparkSession) -> None:
     def rates(**options: str) -> DataFrame:
         return spark.readStream.format("rate-micro-batch").options(rowsPerBatch="1", **options).load()
@@ -186,13 +180,11 @@ def test_a_source_that_may_lose_data_silently_is_refused(spark: SparkSession) ->
         refuse_data_loss(rates(failOnDataLoss="FALSE").filter("value > 0"))
 
 
-@pytest.mark.spark
 def test_a_static_dataframe_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="not a streaming one"):
         tpc.pipeline("p", checkpoint=tmp_path).write(spark.range(3))
 
 
-@pytest.mark.spark
 def test_two_sinks_of_one_name_are_refused_before_anything_is_written(stream: DataFrame, tmp_path: Path) -> None:
     made = tpc.pipeline("p", checkpoint=tmp_path / "c")
     for _ in range(2):
@@ -202,7 +194,6 @@ def test_two_sinks_of_one_name_are_refused_before_anything_is_written(stream: Da
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.spark
 def test_partitioning_that_tears_a_key_apart_is_refused(stream: DataFrame, tmp_path: Path) -> None:
     from tpc.merge import merge_plan
 

@@ -32,7 +32,6 @@ def refused(sink: KafkaSink, schema: pa.Schema = TEXT) -> ConfigurationError:
     return raised.value
 
 
-@pytest.mark.stack
 def test_a_sink_that_fits_passes_and_knows_the_cluster(kafka: KafkaTopics) -> None:
     branches = Branches(KafkaSink(kafka.topic(), servers=kafka.bootstrap), kafka.name("pipeline"))
 
@@ -57,7 +56,6 @@ def test_a_server_that_is_not_there_is_named() -> None:
     assert error.sink == "kafka-t"
 
 
-@pytest.mark.stack
 def test_a_missing_topic_is_refused(kafka: KafkaTopics) -> None:
     missing = kafka.name("missing")
 
@@ -67,14 +65,12 @@ def test_a_missing_topic_is_refused(kafka: KafkaTopics) -> None:
     assert f"no topic '{missing}'" in refused(marker, pa.schema([*TEXT, ("topic", pa.string())])).what
 
 
-@pytest.mark.stack
 def test_a_transaction_timeout_above_the_brokers_is_refused(kafka: KafkaTopics) -> None:
     sink = KafkaSink(kafka.topic(), servers=kafka.bootstrap, transaction_timeout_s=8 * 24 * 3600.0)
 
     assert "transaction.max.timeout.ms" in refused(sink).remedy
 
 
-@pytest.mark.stack
 def test_a_column_of_a_wrong_type_is_refused(kafka: KafkaTopics) -> None:
     error = refused(KafkaSink(kafka.topic(), servers=kafka.bootstrap), pa.schema([("value", pa.int64())]))
 
@@ -83,7 +79,6 @@ def test_a_column_of_a_wrong_type_is_refused(kafka: KafkaTopics) -> None:
     assert error.sink is not None
 
 
-@pytest.mark.stack
 def test_a_setting_librdkafka_does_not_know_is_refused(kafka: KafkaTopics) -> None:
     error = refused(KafkaSink(kafka.topic(), servers=kafka.bootstrap, client={"no.such.setting": "1"}))
 
@@ -141,7 +136,6 @@ def with_login(server: KafkaServer, topic: str = "t") -> KafkaSink:
     return KafkaSink(topic, servers=server.bootstrap, client=client, timeout_s=10)
 
 
-@pytest.mark.stack
 def test_wrong_credentials_are_named_and_not_shown(guarded: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TPC_TEST_PASSWORD", "wrong-" + SECRET)
 
@@ -156,7 +150,6 @@ def test_wrong_credentials_are_named_and_not_shown(guarded: KafkaServer, monkeyp
         assert SECRET not in str(raised.value) + repr(raised.value.__cause__)
 
 
-@pytest.mark.stack
 def test_with_a_login_both_clients_work_and_nothing_shows_the_password(
     guarded: KafkaServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -176,7 +169,6 @@ def test_with_a_login_both_clients_work_and_nothing_shows_the_password(
     assert SECRET.encode() not in pickle.dumps(sink)
 
 
-@pytest.mark.stack
 def test_a_missing_topic_is_not_made_by_asking_for_it(guarded: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TPC_TEST_PASSWORD", SECRET)
     sink = with_login(guarded, "missing")

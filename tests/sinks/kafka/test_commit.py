@@ -18,8 +18,6 @@ from tpc.sink import Committable, Verdict
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.worker.writer import KafkaWriter
 
-pytestmark = pytest.mark.stack
-
 WRITE_AND_WAIT = """
 import json, sys
 import pyarrow as pa

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
-import pytest
 
 from tests.sinks.kafka.kit import KafkaKit
 from tpc.sink import Sink
 from tpc.sinks.kafka.sink import KafkaSink
-
-pytestmark = pytest.mark.stack
 
 
 class TestKafkaSink(KafkaKit):

@@ -88,7 +88,6 @@ def used(branches: Branches, epochs: range, *, complete: bool) -> list[str]:
     return resources
 
 
-@pytest.mark.stack
 def test_ids_are_taken_again_after_their_epoch_is_complete(kafka: KafkaTopics, branches: Branches) -> None:
     resources = used(branches, range(1, 11), complete=True)
 
@@ -100,7 +99,6 @@ def test_ids_are_taken_again_after_their_epoch_is_complete(kafka: KafkaTopics, b
     assert marker.epoch == 10
 
 
-@pytest.mark.stack
 def test_an_id_is_never_taken_again_while_its_epoch_is_not_complete(branches: Branches) -> None:
     resources = used(branches, range(1, 9), complete=False)
 
@@ -108,7 +106,6 @@ def test_an_id_is_never_taken_again_while_its_epoch_is_not_complete(branches: Br
     assert len(branches.committer.in_doubt()) == 8
 
 
-@pytest.mark.stack
 def test_the_id_of_a_loser_is_never_taken_again(branches: Branches) -> None:
     loser = branches.prepare(texts("loser"), epoch=1)
     winner = branches.prepare(texts("winner"), epoch=1)
@@ -121,7 +118,6 @@ def test_the_id_of_a_loser_is_never_taken_again(branches: Branches) -> None:
     assert loser.resource not in later
 
 
-@pytest.mark.stack
 def test_an_id_that_won_once_and_lost_later_is_retired(branches: Branches) -> None:
     seen: set[str] = set()
     for epoch in range(1, 30):
@@ -138,7 +134,6 @@ def test_an_id_that_won_once_and_lost_later_is_retired(branches: Branches) -> No
     assert committable.resource not in used(branches, range(epoch + 1, epoch + 9), complete=True)
 
 
-@pytest.mark.stack
 def test_no_id_crosses_a_generation(branches: Branches) -> None:
     before = used(branches, range(1, 4), complete=True)
     branches.generation = 2
@@ -154,7 +149,6 @@ def _prepare_in_child(sink: KafkaSink, pipeline: str, answers: multiprocessing.Q
     answers.put(Branches(sink, pipeline).prepare(texts("child")).resource)
 
 
-@pytest.mark.stack
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_new_worker_process_has_ids_of_its_own(kafka: KafkaTopics, branches: Branches, start: str) -> None:
     ours = branches.prepare(texts("parent"))
@@ -170,7 +164,6 @@ def test_a_new_worker_process_has_ids_of_its_own(kafka: KafkaTopics, branches: B
     assert len(branches.committer.in_doubt()) == 2
 
 
-@pytest.mark.stack
 def test_markers_of_older_generations_are_deleted_and_the_newest_kept(kafka: KafkaTopics, branches: Branches) -> None:
     used(branches, range(1, 4), complete=True)
     successor = Branches(branches.sink, branches.pipeline.name, generation=2)

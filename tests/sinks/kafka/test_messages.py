@@ -151,7 +151,6 @@ def test_a_column_kafka_cannot_take_is_refused_with_a_remedy(
     assert raised.value.remedy
 
 
-@pytest.mark.stack
 def test_key_value_headers_and_partition_columns_are_honoured(kafka: KafkaTopics) -> None:
     topic = kafka.topic(partitions=3)
     branches = Branches(KafkaSink(topic, servers=kafka.bootstrap, epoch_header="tpc-epoch"), kafka.name("pipeline"))
@@ -173,7 +172,6 @@ def test_key_value_headers_and_partition_columns_are_honoured(kafka: KafkaTopics
     assert (got[None].partition(), got[None].value(), got[None].headers()) == (2, b"c", [epoch])
 
 
-@pytest.mark.stack
 def test_the_topic_column_routes_row_by_row(kafka: KafkaTopics) -> None:
     first, second = kafka.topic(), kafka.topic()
     branches = Branches(KafkaSink(servers=kafka.bootstrap), kafka.name("pipeline"))
@@ -185,7 +183,6 @@ def test_the_topic_column_routes_row_by_row(kafka: KafkaTopics) -> None:
     assert values(kafka.read(second)) == ["b"]
 
 
-@pytest.mark.stack
 def test_the_sinks_topic_wins_over_the_column_as_in_spark(kafka: KafkaTopics) -> None:
     own, other = kafka.topic(), kafka.topic()
     branches = Branches(KafkaSink(own, servers=kafka.bootstrap), kafka.name("pipeline"))
@@ -196,7 +193,6 @@ def test_the_sinks_topic_wins_over_the_column_as_in_spark(kafka: KafkaTopics) ->
     assert kafka.read(other) == []
 
 
-@pytest.mark.stack
 def test_without_a_value_column_the_row_is_json_without_key_and_partition(kafka: KafkaTopics) -> None:
     topic = kafka.topic()
     branches = Branches(KafkaSink(topic, servers=kafka.bootstrap), kafka.name("pipeline"))
@@ -209,7 +205,6 @@ def test_without_a_value_column_the_row_is_json_without_key_and_partition(kafka:
     assert message.headers() is None
 
 
-@pytest.mark.stack
 @pytest.mark.parametrize(
     ("row", "column", "words"),
     [
@@ -239,7 +234,6 @@ def test_a_row_kafka_cannot_take_is_named_and_the_branch_aborted(
     assert branches.committer.in_doubt() == []
 
 
-@pytest.mark.stack
 def test_a_row_the_broker_refuses_is_named_and_prepare_itself_aborts(kafka: KafkaTopics) -> None:
     topic = kafka.topic(cleanup_policy="compact")  # a compacted topic takes no row without a key
     branches = Branches(KafkaSink(topic, servers=kafka.bootstrap), kafka.name("pipeline"))
@@ -253,7 +247,6 @@ def test_a_row_the_broker_refuses_is_named_and_prepare_itself_aborts(kafka: Kafk
     assert branches.committer.in_doubt() == []
 
 
-@pytest.mark.stack
 def test_a_topic_with_a_small_batch_limit_takes_many_small_rows(kafka: KafkaTopics) -> None:
     topic = kafka.topic(max_message_bytes="2000")
     sink = KafkaSink(topic, servers=kafka.bootstrap, compression="none")
@@ -264,7 +257,6 @@ def test_a_topic_with_a_small_batch_limit_takes_many_small_rows(kafka: KafkaTopi
     assert len(kafka.read(topic)) == 500
 
 
-@pytest.mark.stack
 def test_a_topic_that_vanished_is_named(kafka: KafkaTopics) -> None:
     branches = Branches(KafkaSink(kafka.name("missing"), servers=kafka.bootstrap), kafka.name("pipeline"))
 

@@ -16,8 +16,6 @@ from tpc.sink import Committable, Verdict
 from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 
-pytestmark = pytest.mark.stack
-
 
 @pytest.fixture
 def branches(kafka: KafkaTopics) -> Branches:

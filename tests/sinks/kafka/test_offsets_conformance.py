@@ -15,8 +15,6 @@ from tpc.sink import Sink
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.sinks.kafka.offsets.writer import SCHEMA
 
-pytestmark = pytest.mark.stack
-
 ROWS_AT_MOST = 150
 """Of a test of the kit; each row is an offset of a partition of its own."""
 

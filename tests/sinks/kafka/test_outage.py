@@ -20,8 +20,6 @@ from tpc.sink import Outcome, Verdict
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.worker.producer import InitialisedProducer
 
-pytestmark = pytest.mark.stack
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:

@@ -25,8 +25,6 @@ from tpc.sinks.kafka.driver.owners import owner_group
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.sinks.kafka.sink import KafkaSink
 
-pytestmark = pytest.mark.stack
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:

@@ -19,8 +19,6 @@ from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Verdict
 from tpc.sinks.mongo.outbox import OUTBOX
 
-pytestmark = pytest.mark.stack
-
 
 @pytest.fixture
 def branches(mongo: MongoDatabase) -> Branches:

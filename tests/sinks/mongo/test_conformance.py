@@ -17,8 +17,6 @@ from tpc.sink import Sink
 from tpc.sinks.mongo.sink import MongoSink
 from tpc.testing import SinkConformance
 
-pytestmark = pytest.mark.stack
-
 SECRET = "hunter2-of-the-kit"
 """Stands in the connection string where no server looks for it: the tests' own has no passwords."""
 

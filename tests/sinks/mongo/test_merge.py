@@ -17,8 +17,6 @@ from tpc.sink import Verdict
 from tpc.sinks.mongo.apply import apply_guarded
 from tpc.sinks.mongo.operations import Stamp, planned
 
-pytestmark = pytest.mark.stack
-
 EVERYTHING = pa.schema(
     [
         ("id", pa.string()),

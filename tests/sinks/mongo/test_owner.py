@@ -14,8 +14,6 @@ from tpc.handles import PipelineId
 from tpc.sink import Committer, Limit, Owner
 from tpc.sinks.mongo.sink import MongoSink
 
-pytestmark = pytest.mark.stack
-
 OTHER = PipelineId("other", 3)
 ROWS = tallies(JFK=1, SFO=2)
 

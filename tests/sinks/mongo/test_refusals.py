@@ -19,8 +19,6 @@ from tpc.sink import Verdict
 from tpc.sinks.mongo.check import explained
 from tpc.sinks.mongo.sink import MongoSink
 
-pytestmark = pytest.mark.stack
-
 SECRET = "hunter2"
 
 

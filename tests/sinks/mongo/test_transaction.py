@@ -39,7 +39,6 @@ def branches(replica_set: MongoDatabase) -> Branches:
 # On a replica set ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.stack
 def test_an_epoch_is_one_transaction_and_leaves_no_guard(branches: Branches) -> None:
     committable = branches.prepare(tallies(EWR=3, JFK=4), 0)
     assert branches.documents() == {}
@@ -52,7 +51,6 @@ def test_an_epoch_is_one_transaction_and_leaves_no_guard(branches: Branches) -> 
     assert branches.outbox() == []
 
 
-@pytest.mark.stack
 def test_a_refused_operation_undoes_the_whole_epoch_until_its_cause_is_gone(branches: Branches) -> None:
     committable = branches.prepare(tallies(A=1, B=2), 0)
     branches.target.insert_one({"_id": "B", "flights": "many"})
@@ -64,7 +62,6 @@ def test_a_refused_operation_undoes_the_whole_epoch_until_its_cause_is_gone(bran
     assert branches.commit(committable) == [Verdict.COMMITTED]
 
 
-@pytest.mark.stack
 def test_an_epoch_begun_guarded_is_finished_in_a_transaction(branches: Branches, replica_set: MongoDatabase) -> None:
     guarded = Branches(replica_set, mode="guarded")
     committable = guarded.prepare(tallies(A=1, B=2), 0)
@@ -75,7 +72,6 @@ def test_an_epoch_begun_guarded_is_finished_in_a_transaction(branches: Branches,
     assert branches.documents() == {"A": {"flights": 1}, "B": {"flights": 2}}
 
 
-@pytest.mark.stack
 def test_one_lost_branch_makes_the_whole_epoch_lost(branches: Branches) -> None:
     kept, lost = branches.prepare(tallies(A=1), 0, partition=0), branches.prepare(tallies(B=1), 0, partition=1)
     branches.committer.abort([lost])
@@ -86,7 +82,6 @@ def test_one_lost_branch_makes_the_whole_epoch_lost(branches: Branches) -> None:
 # Anywhere ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.stack
 def test_an_epoch_too_large_for_a_transaction_is_refused_before_the_decision(
     mongo: MongoDatabase, monkeypatch: Any
 ) -> None:
@@ -98,7 +93,6 @@ def test_an_epoch_too_large_for_a_transaction_is_refused_before_the_decision(
     Branches(mongo, mode="auto").committer.verify([committable])
 
 
-@pytest.mark.stack
 def test_the_mode_that_runs_stands_in_the_committable(mongo: MongoDatabase) -> None:
     mode = "transaction" if runs_transactions(mongo.db.client) else "guarded"
     assert Branches(mongo, mode="auto").prepare(tallies(A=1), 0).data["mode"] == mode

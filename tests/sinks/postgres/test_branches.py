@@ -11,8 +11,6 @@ from tpc.handles import MAX_NAME_LENGTH, Handle, PipelineId
 from tpc.sink import Committable, Committer, InDoubt, Marker, Verdict
 from tpc.sinks.postgres.sink import PostgresSink
 
-pytestmark = pytest.mark.stack
-
 TABLE = "CREATE TABLE t (id bigint PRIMARY KEY, words text)"
 ONE = rows(id=[1, 2], words=["a", "b"])
 COUNT = "SELECT count(*) FROM t"

@@ -21,8 +21,6 @@ from tpc.sinks.postgres import check as postgres_check
 from tpc.sinks.postgres import markers, own_tables
 from tpc.sinks.postgres.sink import PostgresSink
 
-pytestmark = pytest.mark.stack
-
 ONE = rows(id=[1], words=["a"])
 TABLE = "CREATE TABLE t (id bigint PRIMARY KEY, words text)"
 

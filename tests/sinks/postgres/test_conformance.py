@@ -18,8 +18,6 @@ from tpc.sink import Sink
 from tpc.sinks.postgres.sink import PostgresSink
 from tpc.testing import SinkConformance
 
-pytestmark = pytest.mark.stack
-
 PASSWORD = "hunter2-of-the-kit"
 """Any will do: the test's server trusts its own machine."""
 

@@ -32,8 +32,6 @@ from tpc.sink import Committable, Verdict
 from tpc.sinks.postgres import commit_prepared
 from tpc.sinks.postgres.sink import PostgresSink
 
-pytestmark = pytest.mark.stack
-
 ONE = rows(id=[1, 2], n=[1, 1])
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, n int)"
 SLOTS = 8

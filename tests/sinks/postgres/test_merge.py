@@ -15,8 +15,6 @@ from tpc.merge import MergeHow, MergePlan
 from tpc.sink import Verdict
 from tpc.sinks.postgres.sink import PostgresSink
 
-pytestmark = pytest.mark.stack
-
 TABLE = "CREATE TABLE t (k text PRIMARY KEY, n bigint, low int, high int, seen int, latest text, at int)"
 EVERY = {"n": "add", "low": "min", "high": "max", "seen": "keep", "latest": "replace", "at": "max"}
 SCHEMA = pa.schema(

@@ -17,8 +17,6 @@ from tpc.handles import PipelineId
 from tpc.sink import Committer, Owner
 from tpc.sinks.postgres.sink import PostgresSink
 
-pytestmark = pytest.mark.stack
-
 TABLE = "CREATE TABLE t (id int, n int)"
 ONE = rows(id=[1, 2], n=[1, 1])
 OTHER = PipelineId("other", 3)

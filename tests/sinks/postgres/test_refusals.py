@@ -15,8 +15,6 @@ from tests.support.postgres_database import PostgresDatabase
 from tpc.errors import ConfigurationError, DataError, HistoryMismatchError, StateMachineError, TransientError
 from tpc.handles import PipelineId
 
-pytestmark = pytest.mark.stack
-
 
 def refused(postgres: PostgresDatabase, *batches: pa.RecordBatch, **settings: Any) -> DataError:
     """The error of a branch of these batches in epoch 7; it must leave nothing behind and survive a pickle."""

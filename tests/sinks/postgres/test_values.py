@@ -17,8 +17,6 @@ from tests.support.postgres_database import PostgresDatabase
 from tpc.sinks.postgres.copy_csv import csv_of, row_of_line
 from tpc.sinks.postgres.sink import PostgresSink
 
-pytestmark = pytest.mark.stack
-
 UTC = dt.timezone.utc
 SCHEMA = pa.schema(
     {
