@@ -82,7 +82,7 @@ class PartitionFeed:
         self._rows += batch.num_rows
         for branch in self._branches:
             branch.feed(batch)
-        taken = _any_valid(batch, [name for names in self.work.digests_by_writing for name in names])
+        taken = any_valid(batch, [name for names in self.work.digests_by_writing for name in names])
         missing = batch.num_rows - taken
         self._unrouted += missing
         if missing and self.work.unrouted_is_error:
@@ -102,7 +102,7 @@ class PartitionFeed:
                 logger.exception("%s is not undone by its task; the sweep does it", branch.handle)
 
 
-def _any_valid(batch: pyarrow.RecordBatch, names: Sequence[str]) -> int:
+def any_valid(batch: pyarrow.RecordBatch, names: Sequence[str]) -> int:
     """How many rows have at least one of the digests."""
     import pyarrow.compute as pc
 

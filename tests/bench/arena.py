@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -105,11 +105,11 @@ class Arena:
         """What the figures depend on."""
         with psycopg.connect(self.dsn) as connection:
             postgres = {
-                name: str(connection.execute(f"SHOW {name}").fetchone()[0])  # type: ignore[index]
+                name: str(connection.execute(f"SHOW {name}").fetchone()[0])  # type: ignore[index]  # SHOW always gives one row
                 for name in ("server_version", "fsync", "synchronous_commit", "full_page_writes")
             }
         return {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "cores": os.cpu_count(),
             "memory_gb": psutil.virtual_memory().total >> 30,
             "python": platform.python_version(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pyarrow.dataset as ds
@@ -42,7 +43,10 @@ def _in_files(settings: JobSettings) -> int:
 
 
 def _in_mongo(settings: JobSettings) -> int:
-    with MongoClient(str(settings.mongo), serverSelectionTimeoutMS=5000, socketTimeoutMS=10_000) as client:
+    client: MongoClient[dict[str, Any]] = MongoClient(
+        str(settings.mongo), serverSelectionTimeoutMS=5000, socketTimeoutMS=10_000
+    )
+    with client:
         tallies = client["bench"][f"{settings.places.table}_tally"].find()
         return sum(int(tally["flights"]) for tally in tallies)
 

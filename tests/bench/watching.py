@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import psycopg
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # public, not in __all__
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from tests.bench.reading import Offsets, Reader
@@ -70,7 +70,7 @@ class Watch:
     )
     def stable_offsets(self) -> Offsets:
         """The last stable offset of every partition of both topics; a new topic has no leader for a moment."""
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # its own method without types
         wanted = {TopicPartition(t, p): latest for t in self._topics for p in range(PARTITIONS)}
         answers = self._admin.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=DEADLINE_S

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # public, not in __all__
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.kafka_topics import SILENT
 

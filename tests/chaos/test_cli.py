@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tpc.__main__ import app
 from tpc.chaos.demo import demo
-from tpc.chaos.demo.place import VERDICT_FILE
+from tpc.chaos.demo.directory import VERDICT_FILE
 from tpc.chaos.matrix import command as matrix_command
 
 RUNNER = CliRunner()

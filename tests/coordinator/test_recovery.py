@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import tpc
@@ -68,7 +68,7 @@ class Scene:
     def pipeline(self, **settings: Any) -> Pipeline:
         pipeline = tpc.pipeline("scene", checkpoint=self.checkpoint, **settings)
         frame = self.prepare(self.feed.frame(self.spark))
-        tally = ["key", F.col("value").alias("total"), F.lit(1).cast("long").alias("rows")]
+        tally: list[str | Column] = ["key", F.col("value").alias("total"), F.lit(1).cast("long").alias("rows")]
         pipeline.write(frame).to(self.tallies, select=tally).to(
             self.evens, where="value % 2 = 0", select=["id", "value"]
         ).to(self.odds, where="value % 2 = 1", select=["id", "value"])

@@ -41,7 +41,7 @@ def test_a_repair_stands_in_the_place_of_the_lost_branch() -> None:
         ([(RecordKind.REPAIR, {"epoch": 0, "generation": 1, "replacements": {}})], "not pending"),
     ],
 )
-def test_records_that_contradict_each_other_are_corruption(bodies: list, what: str) -> None:  # type: ignore[type-arg]
+def test_records_that_contradict_each_other_are_corruption(bodies: list, what: str) -> None:  # type: ignore[type-arg]  # bodies of every kind
     with pytest.raises(CorruptionError, match=what):
         begun(*bodies)
 
@@ -74,10 +74,10 @@ def test_an_operator_s_decisions_are_never_pruned() -> None:
 def test_the_log_is_cut_only_at_a_generation_record_that_leaves_enough_epochs() -> None:
     bodies = [(RecordKind.GENERATION, generation_body(1))]
     for epoch in range(10):
-        bodies += [intent(manifest(epoch)), complete(epoch)]  # type: ignore[list-item]
+        bodies += [intent(manifest(epoch)), complete(epoch)]  # type: ignore[list-item]  # bodies are mappings of every kind
     bodies += [(RecordKind.GENERATION, generation_body(2, last_complete=9))]
     for epoch in range(10, 14):
-        bodies += [intent(manifest(epoch)), complete(epoch)]  # type: ignore[list-item]
+        bodies += [intent(manifest(epoch)), complete(epoch)]  # type: ignore[list-item]  # bodies are mappings of every kind
     history = fold(records(*bodies))
     assert history.cut(keep_epochs=5) == 1
     assert history.cut(keep_epochs=4) == 22
@@ -87,7 +87,7 @@ def test_trimming_forgets_epochs_below_the_floor_but_not_what_decides() -> None:
     bodies = [(RecordKind.GENERATION, generation_body(1)), intent(manifest(0)), complete(0)]
     bodies += [(RecordKind.GENERATION, generation_body(2, last_complete=0, floor=4))]
     bodies += [intent(manifest(1))]
-    trimmed = fold(records(*bodies)).trimmed()  # type: ignore[arg-type]
+    trimmed = fold(records(*bodies)).trimmed()
     assert set(trimmed.manifests) == {1}
     assert (trimmed.last_complete, trimmed.pending) == (0, manifest(1))
 

@@ -29,7 +29,7 @@ def test_a_plain_setting_is_itself() -> None:
 
 @pytest.mark.parametrize("show", [repr, str, "{}".format], ids=["repr", "str", "format"])
 def test_a_setting_never_shows_its_value(dsn: Env, show: object) -> None:
-    assert show(dsn) == "env('PG_DSN')"  # type: ignore[operator]
+    assert show(dsn) == "env('PG_DSN')"  # type: ignore[operator]  # parametrized with functions
 
 
 def test_a_pickled_setting_holds_the_name_only(dsn: Env) -> None:

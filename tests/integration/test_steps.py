@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 import tpc
@@ -64,7 +65,7 @@ def test_a_recovery_comes_to_every_step_in_this_order(systems: Systems) -> None:
 def test_a_merge_that_executors_write_comes_to_its_steps_there(systems: Systems) -> None:
     job = FourSystemsJob(systems, ["tallies"])
     pipeline = tpc.pipeline(job.name, checkpoint=job.checkpoint)
-    tally = ["carrier", F.lit(1).cast("long").alias("n"), "delay"]
+    tally: list[str | Column] = ["carrier", F.lit(1).cast("long").alias("n"), "delay"]
     pipeline.write(job.frame(), partition_by="carrier").to(job.sinks()["tallies"], select=tally)
     record = StepRecord(systems.root / "steps")
     job.feed(carrier="C0")  # one key: one branch

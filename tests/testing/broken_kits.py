@@ -43,7 +43,7 @@ class TestHooksWithoutReason(DirectoryKit):
     large_branch_rows = 2_000
     outage = SinkHooks.outage  # type: ignore[assignment]  # as if it had not been written
     bad_batch = SinkHooks.bad_batch
-    secrets = SinkHooks.secrets  # type: ignore[assignment]
+    secrets = SinkHooks.secrets  # type: ignore[assignment]  # as if it had not been written
 
 
 class TestHooksDeclared(TestHooksWithoutReason):

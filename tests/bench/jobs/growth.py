@@ -35,7 +35,7 @@ def memory() -> dict[str, int]:
 def ended_at(progress: Any) -> float:
     """When an epoch was complete, in seconds since 1970."""
     began = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00"))
-    return began.timestamp() + progress["durationMs"]["triggerExecution"] / 1000
+    return began.timestamp() + float(progress["durationMs"]["triggerExecution"]) / 1000
 
 
 def tell(**figures: float) -> None:

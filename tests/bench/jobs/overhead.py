@@ -39,7 +39,7 @@ class Turns:
 
     def frame(self) -> DataFrame:
         """Rows as all sinks need them."""
-        fields = rows(self.spark, self.given)
+        fields: DataFrame = rows(self.spark, self.given)
         return fields.select(F.col("id").cast("string").alias("key"), F.to_json(F.struct("*")).alias("value"), "*")
 
     def plain(self, turn: int) -> list[int]:

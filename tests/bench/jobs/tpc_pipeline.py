@@ -19,7 +19,7 @@ GOOD, REJECTED = "id % 100 <> 0", "id % 100 = 0"
 
 def arguments() -> argparse.ArgumentParser:
     """Beyond what every job is told: which sinks, and whether the query keeps state."""
-    made = parser()
+    made: argparse.ArgumentParser = parser()
     made.add_argument("--sinks", default="kafka,postgres", help="of kafka, postgres, mongo, files")
     made.add_argument("--stateful", action="store_true", help="drop duplicates first, and keep a tally")
     made.add_argument("--mongo", default="", help="URI")

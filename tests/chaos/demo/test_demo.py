@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import psycopg
@@ -111,6 +112,7 @@ def test_verify_holds_until_something_is_deleted_and_then_names_it(demo: Demo) -
         deleted = connection.execute(
             "DELETE FROM flights WHERE flight_id = (SELECT min(flight_id) FROM flights) RETURNING flight_id"
         ).fetchone()
+    client: MongoClient[dict[str, Any]]
     with MongoClient(addresses["TPC_MONGO"]) as client:
         client["tpc_demo"]["airports"].delete_one({"_id": "LGA"})
     code, text = demo.verify()

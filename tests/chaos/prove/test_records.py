@@ -12,10 +12,17 @@ from tpc.chaos.explorer.whole import Scope, Whole
 from tpc.chaos.prove.records import closing_line, failures, read_record, transition_entries, write_record
 from tpc.machine import TRANSITIONS
 
-SEARCH = {"kind": "search", "states": 1_200_000, "violated": None, "what": "", "trace": [], "missed": []}
-SEEDS = {"kind": "seeds", "first": 0, "count": 250, "violations": []}
-CAUGHT = {"kind": "mutant", "mutant": "01-x", "fate": "caught", "what": ""}
-CONTROL = {"kind": "control", "check": "explorer", "outcome": "held", "invariant": "", "what": ""}
+SEARCH: dict[str, Any] = {
+    "kind": "search",
+    "states": 1_200_000,
+    "violated": None,
+    "what": "",
+    "trace": [],
+    "missed": [],
+}
+SEEDS: dict[str, Any] = {"kind": "seeds", "first": 0, "count": 250, "violations": []}
+CAUGHT: dict[str, Any] = {"kind": "mutant", "mutant": "01-x", "fate": "caught", "what": ""}
+CONTROL: dict[str, Any] = {"kind": "control", "check": "explorer", "outcome": "held", "invariant": "", "what": ""}
 WHOLE = [SEARCH, {**SEARCH, "states": 34}, SEEDS, {**SEEDS, "first": 250, "count": 10}, CONTROL, CAUGHT, CAUGHT]
 
 

@@ -97,7 +97,8 @@ def test_only_the_nth_that_matches_is_hit(place: Place) -> None:
     with pymongo.MongoClient(place.uri) as client:
         through: Collection[dict[str, Any]] = client[place.branches.db.name].t
         through.insert_one({"_id": 1})
-        client[place.branches.db.name].other.insert_one({"_id": 1})
+        other: Collection[dict[str, Any]] = client[place.branches.db.name].other
+        other.insert_one({"_id": 1})
         with pytest.raises(AutoReconnect):
             through.insert_one({"_id": 2})
         through.insert_one({"_id": 3})

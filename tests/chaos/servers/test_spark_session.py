@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def test_state_is_kept_as_recovery_needs_it(spark: SparkSession) -> None:
-    assert spark.conf.get("spark.sql.streaming.stateStore.providerClass", "").endswith("RocksDBStateStoreProvider")
+    assert str(spark.conf.get("spark.sql.streaming.stateStore.providerClass")).endswith("RocksDBStateStoreProvider")
     assert spark.conf.get("spark.sql.streaming.stateStore.checkpointFormatVersion") == "2"
     assert spark.conf.get("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled") == "true"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"

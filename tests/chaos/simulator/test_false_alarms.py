@@ -14,7 +14,7 @@ from tpc.chaos.simulator.spark import SimulatedSparkLog
 from tpc.chaos.simulator.world import Invariant, InvariantViolation
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import Engine, EpochRunner
-from tpc.coordinator.log import Journal
+from tpc.coordinator.log.journal import Journal
 from tpc.errors import CorruptionError, HistoryMismatchError
 from tpc.history import History
 

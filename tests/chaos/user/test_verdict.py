@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,11 @@ def account(*sinks: Any, left: Mapping[str, tuple[str, ...]] | None = None) -> A
     return Account(sinks, Check("same epoch", True, "epoch 3"), left or {"a": ()}, 4)
 
 
-def checked(expected: list[Row], shown: list[Row]) -> Check:
+def checked(expected: Sequence[Row], shown: Sequence[Row]) -> Check:
     """The check of one sink of the user's own, whose reader shows `shown`."""
-    said = {"mine": expected}
+    said = {"mine": list(expected)}
     sink = FolderSink("mine", Path("nowhere"))
-    [check] = check_sinks(target(said, {"mine": lambda: shown}), account(sink), said, hiding([]))
+    [check] = check_sinks(target(said, {"mine": lambda: list(shown)}), account(sink), said, hiding([]))
     return check
 
 

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import obstore
 import pytest
@@ -93,10 +94,10 @@ def test_conflicts_without_an_end_leave_the_put_unknown(log: ObjectLog, s3: S3Se
     conflict = refuse("409 Conflict", "ConditionalRequestConflict")
 
     def again(server: S3Server, environ: object, start: object) -> object:
-        server.fault = again  # type: ignore[assignment]
-        return conflict(server, environ, start)  # type: ignore[arg-type]
+        server.fault = again  # type: ignore[assignment]  # typed looser than `Fault`
+        return conflict(server, environ, start)  # type: ignore[arg-type]  # typed looser than `Fault`
 
-    s3.fault = again  # type: ignore[assignment]
+    s3.fault = again  # type: ignore[assignment]  # typed looser than `Fault`
     with pytest.raises(PutUnknownError, match="said to be taken, and is empty"):
         log.put(2, b"two")
 
@@ -129,9 +130,9 @@ def test_a_store_that_does_not_answer_is_given_up_in_time(log: ObjectLog, s3: S3
 
     def sleep(server: S3Server, environ: object, start: object) -> object:
         time.sleep(2)
-        return lose_the_request(server, environ, start)  # type: ignore[arg-type]
+        return lose_the_request(server, environ, start)  # type: ignore[arg-type]  # typed looser than `Fault`
 
-    s3.fault = sleep  # type: ignore[assignment]
+    s3.fault = sleep  # type: ignore[assignment]  # typed looser than `Fault`
     started = time.monotonic()
     with pytest.raises(PutUnknownError, match="HTTP timeout error"):
         impatient.put(2, b"two")
@@ -167,7 +168,7 @@ def test_a_bucket_that_is_not_there_is_no_empty_log(s3: S3Server) -> None:
 def test_a_read_is_sent_again_after_a_connection_broke(log: ObjectLog, monkeypatch: pytest.MonkeyPatch) -> None:
     honest, answers = obstore.get, []
 
-    def get(*arguments: object) -> object:
+    def get(*arguments: Any) -> object:
         answers.append(arguments)
         if len(answers) < 3:
             raise obstore.exceptions.GenericError("broken")

@@ -7,7 +7,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,8 @@ def test_a_refusal_by_the_database_puts_nothing(log: SqlLog, postgres: PostgresD
 def test_a_connection_that_was_lost_while_idle_is_replaced_at_the_next_call(
     log: SqlLog, postgres: PostgresDatabase
 ) -> None:
-    for call in (lambda: log.read(1) == b"one", lambda: log.put(2, b"two")):
+    calls: list[Callable[[], bool]] = [lambda: log.read(1) == b"one", lambda: log.put(2, b"two")]
+    for call in calls:
         gone = (
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
             "WHERE application_name = 'tpc' AND datname = %s"

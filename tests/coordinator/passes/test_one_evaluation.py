@@ -22,9 +22,10 @@ from pyspark.sql import functions as F
 
 import tpc
 from tests.support.folder_sink import FolderSink
+from tpc.coordinator.passes.branch import routed
+from tpc.coordinator.passes.partition import any_valid
 from tpc.coordinator.passes.plan import PassPlan, RoutePlan, compile_plan
 from tpc.coordinator.passes.routes import Writing
-from tpc.coordinator.passes.task import _any_valid, _routed
 from tpc.coordinator.spark.plan_checks import refuse_nondeterminism
 from tpc.errors import ConfigurationError
 from tpc.sinks import FileSink
@@ -185,11 +186,11 @@ class Outcome:
 
     def check_count(self) -> None:
         """The rows that are counted, or refused, as taken by no sink are those that no sink has."""
-        assert _any_valid(self.batch, self.plan.digests_by_writing[0]) == len(set().union(*self.taken.values()))
+        assert any_valid(self.batch, self.plan.digests_by_writing[0]) == len(set().union(*self.taken.values()))
 
     def check_columns(self, route: RoutePlan) -> None:
         """Every computed column has its value in the sink's rows, and was computed for no other row."""
-        written = _routed(self.batch, route)
+        written = routed(self.batch, route)
         assert written.num_rows == len(self.taken[route.sink])
         for wide, output in route.columns:
             if output in COMPUTED:
@@ -202,7 +203,7 @@ class Outcome:
         """Written rows, read again, have the digests with which they were recorded."""
         import pyarrow as pa
 
-        written = _routed(self.batch, route)
+        written = routed(self.batch, route)
         if not written.num_rows:
             return
         again = Writing(spark.createDataFrame(pa.Table.from_batches([written])), ())
@@ -218,7 +219,7 @@ def test_a_condition_and_the_column_that_it_reads_are_of_one_value(spark: SparkS
     frame = spark.range(0, ROWS, 1, 1).select(throw("id").alias("luck"))
     plan = compile_plan([Writing(frame, ()).to(SINKS["a"], where=even("luck")).otherwise(SINKS["rest"])])
     (batch,) = plan.frame.toArrow().combine_chunks().to_batches()
-    taken, left = (_routed(batch, route).column("luck").to_pylist() for route in plan.routes)
+    taken, left = (routed(batch, route).column("luck").to_pylist() for route in plan.routes)
     assert len(taken) + len(left) == ROWS
     assert {number % 2 for number in taken} == {0}
     assert {number % 2 for number in left} == {1}
@@ -245,8 +246,8 @@ def test_names_of_the_library_s_own_columns_may_be_taken(spark: SparkSession) ->
     frame = spark.range(3).select("id", *(F.lit(name).alias(name) for name in names))
     plan = compile_plan([Writing(frame, ()).to(SINKS["a"], where="id = 1").otherwise(SINKS["rest"])])
     (batch,) = plan.frame.toArrow().combine_chunks().to_batches()
-    assert _routed(batch, plan.routes[0]).to_pylist() == [{"id": 1, **{name: name for name in names}}]
-    assert _routed(batch, plan.routes[1]).num_rows == 2
+    assert routed(batch, plan.routes[0]).to_pylist() == [{"id": 1, **{name: name for name in names}}]
+    assert routed(batch, plan.routes[1]).num_rows == 2
 
 
 @pytest.mark.parametrize(("where", "select"), [("rand() < 0.5", "id"), ("id = 1", "uuid()")])

@@ -159,7 +159,7 @@ def test_the_log_reaches_further_back_than_spark_s(spark: SparkSession) -> None:
     ids=["filter", "duplicates", "within watermark", "aggregate", "distinct", "join", "static join", "union"],
 )
 def test_a_query_that_keeps_state_is_known(stream: DataFrame, derived: object, stateful: bool) -> None:
-    assert is_stateful(derived(stream)) is stateful  # type: ignore[operator]
+    assert is_stateful(derived(stream)) is stateful  # type: ignore[operator]  # parametrized with functions
 
 
 @pytest.mark.parametrize("expression", ["rand()", "uuid()", "monotonically_increasing_id()"])

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,7 @@ def branches(tmp_path: Path) -> Branches:
 
 def moved_only(branches: Branches, committable: Committable) -> Path:
     """What a crash between the rename and the manifest leaves; the file's place."""
-    name = committable.data["file"]
+    name = str(committable.data["file"])
     target = branches.root / name
     (branches.staging / name).rename(target)
     return target
@@ -354,6 +354,16 @@ def test_an_empty_directory_made_for_a_manifest_hides_no_older_one(branches: Bra
     assert newest_epoch(branches.manifests) == 999
 
 
+def noting(listed: set[str], real: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`real`, which lists a directory, and notes which."""
+
+    def list_directory(path: Any) -> Any:
+        listed.add(str(path))
+        return real(path)
+
+    return list_directory
+
+
 def test_the_newest_manifest_is_found_without_listing_the_history(branches: Branches, monkeypatch: Any) -> None:
     layout = branches.committer.layout
     for epoch in range(0, 20_000, 4):
@@ -364,8 +374,7 @@ def test_the_newest_manifest_is_found_without_listing_the_history(branches: Bran
     with monkeypatch.context() as patched:
         # Python 3.10 lists for `iterdir` with a function of its own.
         for owner, name in ((os, "scandir"), (os, "listdir"), (Path, "iterdir")):
-            real = getattr(owner, name)
-            patched.setattr(owner, name, lambda path, real=real: listed.add(str(path)) or real(path))
+            patched.setattr(owner, name, noting(listed, getattr(owner, name)))
         newest = newest_manifest(layout.manifests_of(JOB, "files"))
     assert newest is not None
     assert int(newest.stem) == 19_996

@@ -40,7 +40,10 @@ ROWS: list[dict[str, Any]] = [
     dict.fromkeys(PLAIN.names),
 ]
 NESTED = pa.schema([("id", pa.int64()), ("doc", pa.struct([("x", pa.list_(pa.string()))])), ("b", pa.binary())])
-NESTED_ROWS = [{"id": 1, "doc": {"x": ["a", None]}, "b": b"\x00\xff"}, {"id": None, "doc": None, "b": None}]
+NESTED_ROWS: list[dict[str, Any]] = [
+    {"id": 1, "doc": {"x": ["a", None]}, "b": b"\x00\xff"},
+    {"id": None, "doc": None, "b": None},
+]
 
 
 def handle(epoch: int = 0) -> Handle:

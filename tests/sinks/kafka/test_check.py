@@ -16,7 +16,7 @@ from tpc.chaos.servers import kafka as kafka_server
 from tpc.chaos.servers.kafka import KafkaServer
 from tpc.chaos.servers.ports import free_port
 from tpc.errors import ConfigurationError
-from tpc.settings import env
+from tpc.settings import Env, env
 from tpc.sink import Verdict
 from tpc.sinks.kafka.cluster.facts import Facts
 from tpc.sinks.kafka.sink import KafkaSink
@@ -103,7 +103,7 @@ def test_a_client_setting_that_cannot_be_used_is_refused_at_once(client: dict[st
 def test_a_wrong_name_compression_or_timeout_is_refused_at_once() -> None:
     for wrong in ({"compression": "rar"}, {"timeout_s": 0}, {"transaction_timeout_s": -1}, {"name": "a b"}):
         with pytest.raises(ConfigurationError):
-            KafkaSink("t", servers="s:1", **wrong)  # type: ignore[arg-type]  # that is the point
+            KafkaSink("t", servers="s:1", **wrong)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +132,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 def with_login(server: KafkaServer, topic: str = "t") -> KafkaSink:
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
-    client = {**login, "sasl.password": env("TPC_TEST_PASSWORD")}
+    client: dict[str, str | Env] = {**login, "sasl.password": env("TPC_TEST_PASSWORD")}
     return KafkaSink(topic, servers=server.bootstrap, client=client, timeout_s=10)
 
 

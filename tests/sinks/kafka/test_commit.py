@@ -49,7 +49,7 @@ def verdicts(branches: Branches, *committables: Committable) -> list[Verdict]:
 
 
 def epoch_after(branches: Branches, committable: Committable) -> int:
-    described = branches.committer._client.describe([committable.resource])  # type: ignore[attr-defined]
+    described = branches.committer._client.describe([committable.resource])  # type: ignore[attr-defined]  # the committer is a KafkaCommitter
     return int(described[committable.resource].producer_epoch)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from multiprocessing.context import ForkContext, SpawnContext
 
 import pytest
 
@@ -93,7 +94,7 @@ def test_ids_are_taken_again_after_their_epoch_is_complete(kafka: KafkaTopics, b
 
     assert len(set(resources)) < 6
     assert len({TransactionalId.parse(resource).worker for resource in resources}) == 1
-    assert len(kafka.read(branches.sink.topic)) == 10  # type: ignore[attr-defined]
+    assert len(kafka.read(branches.sink.topic)) == 10  # type: ignore[attr-defined]  # the fixture makes a KafkaSink
     marker = branches.committer.newest_marker()
     assert marker is not None
     assert marker.epoch == 10
@@ -149,10 +150,15 @@ def _prepare_in_child(sink: KafkaSink, pipeline: str, answers: multiprocessing.Q
     answers.put(Branches(sink, pipeline).prepare(texts("child")).resource)
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_a_new_worker_process_has_ids_of_its_own(kafka: KafkaTopics, branches: Branches, start: str) -> None:
+@pytest.mark.parametrize(
+    "context",
+    [multiprocessing.get_context("fork"), multiprocessing.get_context("spawn")],
+    ids=["fork", "spawn"],
+)
+def test_a_new_worker_process_has_ids_of_its_own(
+    kafka: KafkaTopics, branches: Branches, context: ForkContext | SpawnContext
+) -> None:
     ours = branches.prepare(texts("parent"))
-    context = multiprocessing.get_context(start)
     answers = context.Queue()
     child = context.Process(target=_prepare_in_child, args=(branches.sink, branches.pipeline.name, answers))
     child.start()
@@ -177,4 +183,4 @@ def test_markers_of_older_generations_are_deleted_and_the_newest_kept(kafka: Kaf
     marker = successor.committer.newest_marker(since_generation=1)
     assert marker is not None
     assert marker.epoch == 4
-    assert values(kafka.read(branches.sink.topic)) == ["new", "row 1", "row 2", "row 3"]  # type: ignore[attr-defined]
+    assert values(kafka.read(branches.sink.topic)) == ["new", "row 1", "row 2", "row 3"]  # type: ignore[attr-defined]  # the fixture makes a KafkaSink

@@ -155,7 +155,7 @@ def test_key_value_headers_and_partition_columns_are_honoured(kafka: KafkaTopics
     topic = kafka.topic(partitions=3)
     branches = Branches(KafkaSink(topic, servers=kafka.bootstrap, epoch_header="tpc-epoch"), kafka.name("pipeline"))
     schema = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("headers", HEADERS), ("partition", pa.int32())])
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"key": b"\x01", "value": b"a", "headers": [{"key": "h", "value": b"1"}, {"key": "n", "value": None}]},
         {"key": b"\x02", "value": None, "headers": None, "partition": 1},
         {"key": None, "value": b"c", "headers": [], "partition": 2},

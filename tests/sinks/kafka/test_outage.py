@@ -52,7 +52,7 @@ def committed_at_last(branches: Branches, committables: list[object]) -> list[Ou
     found: list[Outcome] = []
 
     def settled() -> bool:
-        found[:] = branches.committer.commit(committables)  # type: ignore[arg-type]
+        found[:] = branches.committer.commit(committables)  # type: ignore[arg-type]  # all of them are prepared
         return all(outcome.verdict is not Verdict.UNKNOWN for outcome in found)
 
     eventually(settled, "the commits settle", timeout_s=60)
@@ -99,7 +99,7 @@ def test_questions_right_after_a_restart_wait_for_the_coordinators(
         server.kill()
         server.start()
         fresh = Branches(branches.sink, branches.pipeline.name)
-        fresh.sink.timeout_s = 20.0  # type: ignore[attr-defined]
+        fresh.sink.timeout_s = 20.0  # type: ignore[attr-defined]  # the sink is a KafkaSink
         fresh.committer = fresh.sink.committer(fresh.pipeline)
 
         marker = fresh.committer.newest_marker()

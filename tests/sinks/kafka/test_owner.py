@@ -217,7 +217,7 @@ def test_what_does_not_parse_is_left_out(kafka: KafkaTopics, sink: KafkaSink, jo
     assert all_in_doubt(asking, job) == {mine.resource: None}
     assert foreign not in {doubt.resource for doubt, _ in asking.all_in_doubt()}
 
-    commit_offset(asking._client, owner_group(job, sink.name), Offset(str(sink.topic), 0, 7, "mine"))  # type: ignore[attr-defined]
+    commit_offset(asking._client, owner_group(job, sink.name), Offset(str(sink.topic), 0, 7, "mine"))  # type: ignore[attr-defined]  # the committer is a KafkaCommitter
     assert all_in_doubt(asking, job) == {}
 
     asking.abort([mine])

@@ -37,12 +37,13 @@ class Branches:
         if "key" not in settings and "append" not in settings:
             settings |= {"key": "airport", "merge": {"flights": "add"}}
         settings.pop("append", None)
-        settings = {"uri": mongo.uri, "database": mongo.name, "timeout_s": 20, "mode": "guarded"} | settings
+        settings = {**{"uri": mongo.uri, "database": mongo.name, "timeout_s": 20, "mode": "guarded"}, **settings}
         self.sink = MongoSink(collection, **settings)
         self.pipeline = pipeline
         self.schema = schema
-        self.committer = self.sink.committer(pipeline)
-        assert isinstance(self.committer, MongoCommitter)
+        committer = self.sink.committer(pipeline)
+        assert isinstance(committer, MongoCommitter)
+        self.committer = committer
         self.db = mongo.db
         self.target = mongo.db[collection]
 

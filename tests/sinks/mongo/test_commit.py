@@ -242,7 +242,7 @@ def test_an_append_half_applied_whose_outbox_is_gone_is_not_repeated(mongo: Mong
 def test_changed_outbox_documents_are_refused(branches: Branches) -> None:
     committable = branches.prepare(tallies(EWR=3), 0)
     other = branches.prepare(tallies(EWR=4), 0, attempt=1)
-    changed = branches.db[OUTBOX].find_one({"_id": f"{other.resource}~000000"})
+    [changed] = branches.db[OUTBOX].find({"_id": f"{other.resource}~000000"})
     fields = {name: changed[name] for name in ("operations", "sha256", "count")}
     branches.db[OUTBOX].update_one({"_id": f"{committable.resource}~000000"}, {"$set": fields})
     assert branches.commit(committable) == [Verdict.REFUSED]
@@ -256,7 +256,7 @@ def test_a_branch_larger_than_a_part_is_written_in_several(mongo: MongoDatabase,
     committable = branches.prepare(rows, 0)
     assert committable.data["parts"] > 3
     assert len(branches.outbox()) == committable.data["parts"]
-    first = branches.db[OUTBOX].find_one({"_id": branches.outbox()[0]})
+    [first] = branches.db[OUTBOX].find({"_id": branches.outbox()[0]})
     branches.db[OUTBOX].delete_one({"_id": first["_id"]})
     assert branches.commit(committable) == [Verdict.LOST]
     branches.db[OUTBOX].insert_one(first)

@@ -15,7 +15,7 @@ from tests.support.mongo_database import MongoDatabase
 from tpc.handles import PipelineId
 from tpc.sink import Verdict
 from tpc.sinks.mongo.apply import apply_guarded
-from tpc.sinks.mongo.operations import Stamp, planned
+from tpc.sinks.mongo.operations import Refusal, Stamp, planned, read_targets
 
 EVERYTHING = pa.schema(
     [
@@ -166,7 +166,7 @@ def test_a_target_that_changes_between_the_look_and_the_write_is_looked_at_again
             apply_guarded(branches.target, [part], stamp)
         return found
 
-    real = mongo_apply.read_targets
+    real = read_targets
     monkeypatch.setattr(mongo_apply, "read_targets", read_then_overtaken)
     assert apply_guarded(branches.target, [part], stamp) is None
     assert len(looks) == 3
@@ -186,7 +186,7 @@ def test_incarnations_of_one_name_count_their_epochs_apart(mongo: MongoDatabase)
 def test_the_guard_is_named_after_pipeline_incarnation_and_sink(mongo: MongoDatabase) -> None:
     branches = Branches(mongo, pipeline=PipelineId("a.b"), name="s.t")
     branches.apply(tallies(EWR=1), 3)
-    document = branches.target.find_one()
+    [document] = branches.target.find()
     assert document["_tpc"] == {"a:b~1~s:t": {"epoch": 3}}
 
 
@@ -194,6 +194,7 @@ def test_a_write_for_a_transaction_leaves_no_guard(every: Branches) -> None:
     committable = every.prepare([row(1, total=5, state="a", first="x")], 0)
     ((operation,),) = every.committer.outbox.operations(committable)
     write = planned(operation, None, Stamp.of(committable.handle, guarded=False))
+    assert write is not None and not isinstance(write, Refusal)
     every.target.bulk_write([write])
     assert every.target.find_one() == {"_id": "k", "at": 1, "total": 5, "state": "a", "first": "x"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ OTHER = PipelineId("other", 3)
 ROWS = tallies(JFK=1, SFO=2)
 
 
-def committer(mongo: MongoDatabase, pipeline: PipelineId = JOB, **settings: object) -> Committer:
+def committer(mongo: MongoDatabase, pipeline: PipelineId = JOB, **settings: Any) -> Committer:
     """A committer that has checked nothing."""
     return Branches(mongo, pipeline=pipeline, **settings).committer
 

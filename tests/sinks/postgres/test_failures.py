@@ -31,6 +31,7 @@ from tpc.settings import env
 from tpc.sink import Committable, Verdict
 from tpc.sinks.postgres import commit_prepared
 from tpc.sinks.postgres.sink import PostgresSink
+from tpc.support.bounded_connection import BoundedConnection
 
 ONE = rows(id=[1, 2], n=[1, 1])
 TABLE = "CREATE TABLE t (id int PRIMARY KEY, n int)"
@@ -181,9 +182,9 @@ def test_a_writer_undoes_a_branch_whose_prepare_was_not_answered(
     sink, committer = checked(database, ONE.schema)
     writer = sink.writer(branch(), ONE.schema, {})
     writer.write(ONE)
-    carried_out = connections.BoundedConnection.execute
+    carried_out = BoundedConnection.execute
 
-    def answer_lost(self: connections.BoundedConnection, query: Any, *rest: Any, **options: Any) -> Any:
+    def answer_lost(self: BoundedConnection, query: Any, *rest: Any, **options: Any) -> Any:
         result = carried_out(self, query, *rest, **options)
         if isinstance(query, sql.Composed) and query.as_string(self).startswith("PREPARE"):
             self.close()
@@ -191,7 +192,7 @@ def test_a_writer_undoes_a_branch_whose_prepare_was_not_answered(
         return result
 
     with monkeypatch.context() as patch:
-        patch.setattr(connections.BoundedConnection, "execute", answer_lost)
+        patch.setattr(BoundedConnection, "execute", answer_lost)
         with pytest.raises(TransientError, match="the answer was lost"):
             writer.prepare()
     assert len(committer.in_doubt()) == 1
