@@ -265,7 +265,7 @@ def run_with(simulation: Simulation, monkeypatch: pytest.MonkeyPatch, error: Exc
     [
         (coordinator, "check_removed_sinks", lambda history, identities: None),
         (coordinator, "check_bound_sinks", lambda history, identities: None),
-        (coordinator, "check_markers", lambda history, markers, expiring: []),
+        (participants, "check_markers", lambda history, markers, expiring: []),
         (participants, "knows_owner", lambda history, owner: True),
     ],
     ids=["a sink left out", "a sink elsewhere", "a sink put back", "a copied checkpoint"],
