@@ -26,6 +26,7 @@ from tpc.chaos.servers import kept
 from tpc.chaos.servers.stack import VARIABLES, Stack
 from tpc.errors import LocalStackError
 from tpc.support.deadlines import until
+from tpc.support.process_trees import is_alive
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]  # starts what it needs by itself
 
@@ -137,7 +138,7 @@ def test_a_kept_server_that_is_gone_is_named(demo: Demo) -> None:
 def test_stop_ends_the_servers_and_keeps_the_results(demo: Demo) -> None:
     servers = [server.process() for server in kept.kept_servers(demo.directory / "servers")]
     assert run_stop(demo.directory, console=console_into(io.StringIO())) == 0
-    assert not any(process is not None and process.is_running() for process in servers)
+    assert not any(process is not None and is_alive(process) for process in servers)
     assert (demo.directory / "verdict.json").exists()
     assert not (demo.directory / "servers").exists()
 
