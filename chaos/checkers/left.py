@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpc.chaos.checkers import files_content, kafka_content, mongo_content, postgres_content
+from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from tpc.history import History
@@ -71,11 +72,11 @@ def left_behind(where: Where) -> dict[str, list[str]]:
 
 def _open_transactions(servers: str, prefix: str) -> list[str]:
     """Those that are open; one that is being ended is waited for."""
-    deadline = time.monotonic() + ENDING_WITHIN_S
+    deadline = Deadline(ENDING_WITHIN_S)
     while True:
         transactions = kafka_content.ongoing_transactions(servers, prefix)
         ending = [one for one in transactions if not one.endswith("(Ongoing)")]
-        if not ending or time.monotonic() > deadline:
+        if not ending or deadline.passed:
             return transactions
         time.sleep(0.1)
 

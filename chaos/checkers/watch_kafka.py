@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.checkers.kafka_content import record_of
 from tpc.chaos.checkers.seen import SeenRecords
 from tpc.chaos.checkers.watching import ANSWER_TIMEOUT_S, POLL_S, Reader
 from tpc.chaos.running.quiet import quiet
+from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -48,9 +48,9 @@ class KafkaReader(Reader):
     def last_look(self) -> bool:
         """Read to the end of every partition; False if that takes longer than an answer may."""
         self._assign(self._connected())
-        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        deadline = Deadline(ANSWER_TIMEOUT_S)
         while not self.look():
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 return False
         return True
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 
 from tpc.chaos.checkers.seen import Seen
 from tpc.errors import LocalStackError
+from tpc.support.deadlines import Deadline
 
 POLL_S = 0.1
 ANSWER_TIMEOUT_S = 5.0
@@ -128,13 +129,13 @@ def watching(*readers: Reader) -> Iterator[None]:
         for reader in readers:
             reader.start()
             started.append(reader)
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = Deadline(READY_WITHIN_S)
         for reader in started:
-            reader.wait_for_first_look(deadline - time.monotonic())
+            reader.wait_for_first_look(deadline.remaining_s)
         yield
     finally:
         for reader in started:
             reader.end()
-        deadline = time.monotonic() + END_WITHIN_S
+        deadline = Deadline(END_WITHIN_S)
         for reader in started:
-            reader.join(max(0.0, deadline - time.monotonic()))
+            reader.join(deadline.remaining_s)

@@ -15,10 +15,10 @@ from rich.console import Console
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.demo.directory import REPORT_FILE, VERDICT_FILE, DemoDirectory, recorded, write_results
-from tpc.chaos.demo.killed_run import Kills, run_pipeline
+from tpc.chaos.demo.life_checks import life_checks
 from tpc.chaos.demo.preparation import start_and_load
-from tpc.chaos.demo.run_checks import run_checks
 from tpc.chaos.demo.screen import Screen
+from tpc.chaos.demo.supervised_run import Kills, run_pipeline
 from tpc.chaos.flights.real_rows import ALL_FLIGHTS
 from tpc.chaos.flights.verdict import verdict
 from tpc.chaos.kills.plan import KILLS, Kill, epochs_needed, kill_plan
@@ -94,7 +94,7 @@ def _run(
             start_and_load(record, stack)
             exit_code = run_pipeline(record, paths, stack, Kills(plan), per_epoch=_per_epoch(record))
             record.stage("verdict")
-            checks = run_checks(record, exit_code, record.settings["kills"])
+            checks = life_checks(record, exit_code, record.settings["kills"])
             if exit_code == 0:  # else there is no end state to judge
                 checks += verdict(paths.places(stack.environment()), record.history, record.note)
             record.end_stage()

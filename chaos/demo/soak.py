@@ -19,10 +19,10 @@ from rich.console import Console
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.demo.directory import REPORT_FILE, DemoDirectory
-from tpc.chaos.demo.killed_run import Kills, run_pipeline
+from tpc.chaos.demo.life_checks import life_checks
 from tpc.chaos.demo.preparation import start_and_load
-from tpc.chaos.demo.run_checks import run_checks
 from tpc.chaos.demo.screen import Screen
+from tpc.chaos.demo.supervised_run import Kills, run_pipeline
 from tpc.chaos.flights.real_rows import ALL_FLIGHTS
 from tpc.chaos.flights.verdict import verdict
 from tpc.chaos.kills.plan import Step, kill_plan
@@ -107,7 +107,7 @@ def _run(record: RunRecord, paths: SoakDirectory, stack: Stack) -> list[Check]:
         record, paths, stack, kills, per_epoch=per_epoch, after_kill=lambda: _write(paths, record, [])
     )
     record.stage("verdict")
-    checks = [*run_checks(record, exit_code, None), *kill_checks(record, exit_code)]
+    checks = [*life_checks(record, exit_code, None), *kill_checks(record, exit_code)]
     if exit_code == 0:
         checks += verdict(paths.places(stack.environment()), record.history, record.note)
     record.end_stage()

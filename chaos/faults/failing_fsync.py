@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from tpc.errors import LocalStackError
+from tpc.support.deadlines import Deadline
 
 ATTACH_TIMEOUT_S = 20.0
 ENDING_TIMEOUT_S = 10.0
@@ -35,9 +36,9 @@ class FailingFsync:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        deadline = time.monotonic() + ATTACH_TIMEOUT_S
+        deadline = Deadline(ATTACH_TIMEOUT_S)
         while not _traced(pid, self._tracer.pid):
-            if self._tracer.poll() is not None or time.monotonic() > deadline:
+            if self._tracer.poll() is not None or deadline.passed:
                 self.end()
                 raise LocalStackError(f"process {pid} cannot be traced")
             time.sleep(POLL_S)

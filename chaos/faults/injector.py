@@ -32,6 +32,7 @@ from tpc.chaos.faults.fault import (
     StepFault,
 )
 from tpc.errors import PutUnknownError, TransientError
+from tpc.support.deadlines import Deadline
 
 HITS_FILE = "hits.jsonl"
 BRANCH_TIMEOUT_S = 15.0
@@ -153,8 +154,8 @@ def _no_reply(fault: StepFault) -> Exception:
 
 def wait_until(true: Callable[[], bool], timeout_s: float = BRANCH_TIMEOUT_S) -> bool:
     """Wait for something that others do, for at most `timeout_s`; whether it came true."""
-    deadline = time.monotonic() + timeout_s
-    while not true() and time.monotonic() < deadline:
+    deadline = Deadline(timeout_s)
+    while not true() and not deadline.passed:
         time.sleep(POLL_S)
     return true()  # asked again: a process that was stopped meanwhile finds its deadline over
 

@@ -14,6 +14,7 @@ from tpc.chaos.running.owned_processes import OwnedProcess, read_from, tail
 from tpc.chaos.servers.java import find_java
 from tpc.chaos.servers.ports import free_port
 from tpc.errors import LocalStackError
+from tpc.support.deadlines import Deadline
 
 START_TIMEOUT_S = 90.0
 POLL_S = 0.1
@@ -89,10 +90,10 @@ class StandaloneCluster:
 
     def _await(self, log: str, words: str, times: int) -> None:
         """Wait until a log says so."""
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = Deadline(START_TIMEOUT_S)
         path = self.directory / log
         while read_from(path, 0).count(words) < times:
-            if not all(process.alive for process in self._processes) or time.monotonic() > deadline:
+            if not all(process.alive for process in self._processes) or deadline.passed:
                 raise LocalStackError(f"the Spark cluster does not start: {tail(path)}")
             time.sleep(POLL_S)
 

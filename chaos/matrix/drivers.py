@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from tpc.chaos.matrix.lives import DriverLife, Order
 from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.sessions import WarmSession
+from tpc.support.deadlines import Deadline
 
 LIFE_TIMEOUT_S = 240.0
 POLL_S = 0.02
@@ -64,13 +64,13 @@ class Drivers:
 
         Raises `CaseFailedError` when it does neither in time.
         """
-        deadline = time.monotonic() + self.life_timeout_s
+        deadline = Deadline(self.life_timeout_s)
         while not life.join(POLL_S):
             meanwhile()
             if stoppable and life.stopped:
                 self.record.note(f"life {life.number} is stopped")
                 return True
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 raise CaseFailedError(f"life {life.number} has not ended after {self.life_timeout_s:g} s")
         self.record.note(f"life {life.number} ended with exit code {life.exit_code}")
         return False

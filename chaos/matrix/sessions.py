@@ -22,6 +22,7 @@ import psutil
 
 from tpc.chaos.running.owned_processes import OwnedProcess, tail
 from tpc.errors import LocalStackError
+from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,10 +79,10 @@ class WarmSession:
         return self._gateway
 
     def _wait(self) -> Gateway:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = Deadline(START_TIMEOUT_S)
         address = self.directory / ADDRESS_FILE
         while not address.exists():
-            if not self._process.alive or time.monotonic() > deadline:
+            if not self._process.alive or deadline.passed:
                 raise LocalStackError(f"a Spark session does not start: {tail(self._process.log_path)}")
             time.sleep(POLL_S)
         return Gateway(**json.loads(address.read_text()))

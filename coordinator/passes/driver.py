@@ -14,10 +14,10 @@ from tpc import failpoints
 from tpc.coordinator.passes.branch import Mode, SinkTask
 from tpc.coordinator.passes.context import PassContext
 from tpc.coordinator.passes.driver_branches import DriverBranches
+from tpc.coordinator.passes.lost_branches import lost_digests, refuse_ambiguous, replacements
 from tpc.coordinator.passes.partition import EpochWork, PartitionReport
 from tpc.coordinator.passes.parts import manifest_of, parts_of, slowest
 from tpc.coordinator.passes.plan import PassPlan, RoutePlan
-from tpc.coordinator.passes.repair import lost_digests, refuse_ambiguous, replacements
 from tpc.coordinator.passes.reports import REPORT_SCHEMA, completed, decode
 from tpc.coordinator.passes.task import PassTask
 from tpc.effects import ReplayEpoch

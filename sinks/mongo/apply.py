@@ -1,6 +1,6 @@
 """Applies the operations of decided branches to the target: in one transaction, or guarded one by one.
 
-Both ways read what the targets hold, make the writes that are still missing (`operations.planned`) and send
+Both ways read what the targets hold, make the writes that are still missing (`guarded_writes.planned`) and send
 them in unordered bulks. Guarded: a duplicate key on `_id` means that somebody else wrote the target meanwhile; it
 is read again, and only a guard found at this epoch counts as applied. What can never be applied is a `Refusal`;
 the other operations are applied all the same, and a later apply finishes what is left.
@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.errors import TransientError
 from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
-from tpc.sinks.mongo.operations import (
-    Refusal,
-    Stamp,
-    described,
-    fields_read,
-    planned,
-    read_targets,
-    target_id,
-)
+from tpc.sinks.mongo.guarded_writes import Refusal, Stamp, fields_read, planned
+from tpc.sinks.mongo.operations import described, read_targets, target_id
 from tpc.sinks.mongo.transactions import RefusedError
 from tpc.sinks.mongo.values import hashable
 

@@ -15,8 +15,8 @@ from tpc.handles import DELIMITER, Handle
 from tpc.sink import Committable, Outcome, Verdict
 from tpc.sinks.mongo.apply import apply_guarded, apply_in_transaction
 from tpc.sinks.mongo.connection import Client, DocumentCollection, in_words
+from tpc.sinks.mongo.guarded_writes import Stamp
 from tpc.sinks.mongo.markers import EpochMarker, Markers
-from tpc.sinks.mongo.operations import Stamp
 from tpc.sinks.mongo.outbox import Outbox, beginning_with
 from tpc.sinks.mongo.transactions import RefusedError, run_transaction
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from tpc.sinks.mongo.connection import Client
-from tpc.sinks.mongo.operations import Refusal
+from tpc.sinks.mongo.guarded_writes import Refusal
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:

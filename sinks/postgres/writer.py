@@ -16,8 +16,8 @@ from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
 from tpc.sinks.postgres import markers, statements
+from tpc.sinks.postgres.arrow_csv import csv_of
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
-from tpc.sinks.postgres.copy_csv import csv_of
 from tpc.sinks.postgres.errors import MISSING_GID, failed
 from tpc.sinks.postgres.markers import PREVIOUS_EPOCH
 from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal

@@ -15,7 +15,8 @@ from tests.support.mongo_database import MongoDatabase
 from tpc.handles import PipelineId
 from tpc.sink import Verdict
 from tpc.sinks.mongo.apply import apply_guarded
-from tpc.sinks.mongo.operations import Refusal, Stamp, planned, read_targets
+from tpc.sinks.mongo.guarded_writes import Refusal, Stamp, planned
+from tpc.sinks.mongo.operations import read_targets
 
 EVERYTHING = pa.schema(
     [

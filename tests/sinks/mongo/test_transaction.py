@@ -18,7 +18,7 @@ from tpc.errors import ConfigurationError
 from tpc.sink import Verdict
 from tpc.sinks.mongo import transactions
 from tpc.sinks.mongo.connection import runs_transactions
-from tpc.sinks.mongo.operations import Refusal
+from tpc.sinks.mongo.guarded_writes import Refusal
 from tpc.sinks.mongo.transactions import RefusedError, run_transaction
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.sinks.postgres.branches import JOB, branch, checked, committed, context, rows
 from tests.support.postgres_database import PostgresDatabase
-from tpc.sinks.postgres.copy_csv import csv_of, row_of_line
+from tpc.sinks.postgres.arrow_csv import csv_of, row_of_line
 from tpc.sinks.postgres.sink import PostgresSink
 
 UTC = dt.timezone.utc

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tpc.chaos.demo import killed_run
+from tpc.chaos.demo import supervised_run
 from tpc.chaos.demo.directory import DemoDirectory
-from tpc.chaos.demo.killed_run import SPARE_RESTARTS, Kills, run_pipeline
-from tpc.chaos.demo.run_checks import run_checks
+from tpc.chaos.demo.life_checks import life_checks
+from tpc.chaos.demo.supervised_run import SPARE_RESTARTS, Kills, run_pipeline
 from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.plan import Step, StepKill
 from tpc.chaos.kills.run_record import RunRecord
@@ -23,8 +23,8 @@ KILL = StepKill(Step.BEFORE_INTENT)
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoDirectory:
     """A place for runs of the toy pipeline, of eight epochs."""
     toy = ["tests.chaos.kills.toy_pipeline", str(tmp_path / "done"), "8"]
-    monkeypatch.setattr(killed_run, "_arguments", lambda _paths, _per_epoch: toy)
-    monkeypatch.setattr(killed_run, "SILENT_S", 5.0)
+    monkeypatch.setattr(supervised_run, "_arguments", lambda _paths, _per_epoch: toy)
+    monkeypatch.setattr(supervised_run, "SILENT_S", 5.0)
     monkeypatch.setattr(Stack, "environment", lambda _self: {"PYTHONPATH": str(ROOT)})
     return DemoDirectory(tmp_path)
 
@@ -34,7 +34,7 @@ def run(record: RunRecord, paths: DemoDirectory, *plan: StepKill) -> int:
 
 
 def failed(record: RunRecord, code: int, planned: int | None) -> dict[str, str]:
-    return {check.name: check.detail for check in run_checks(record, code, planned) if not check.passed}
+    return {check.name: check.detail for check in life_checks(record, code, planned) if not check.passed}
 
 
 def test_a_run_with_its_kills_ends_well(paths: DemoDirectory) -> None:
@@ -66,7 +66,7 @@ def test_a_life_that_fell_silent_is_red_with_its_number_and_its_last_step(paths:
 def test_a_pipeline_that_ends_by_itself_is_given_up_after_a_few_restarts_however_many_kills_are_planned(
     paths: DemoDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(killed_run, "_arguments", lambda _paths, _per_epoch: ["tests.chaos.no_such_module"])
+    monkeypatch.setattr(supervised_run, "_arguments", lambda _paths, _per_epoch: ["tests.chaos.no_such_module"])
     record = RunRecord({})
     assert run(record, paths, *[KILL] * 100) == 1
     assert len(record.lives) == SPARE_RESTARTS + 1

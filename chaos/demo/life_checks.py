@@ -11,7 +11,7 @@ RECOVERY_BOUND_S = 120.0
 """From a restart to the first new epoch, Spark's own start included, on a machine that has other things to do too."""
 
 
-def run_checks(record: RunRecord, exit_code: int, planned: int | None) -> list[Check]:
+def life_checks(record: RunRecord, exit_code: int, planned: int | None) -> list[Check]:
     """What must hold of the run itself, in which `planned` kills were to be made; None: as many as there were."""
     counted = sum(kill.epochs_since_restart >= 1 for kill in record.kills)
     left_out = "" if planned is None else ", none was left out"

@@ -1,0 +1,137 @@
+"""The write that applies an operation once: a compare and set on the guard, made of what the target holds now.
+
+An operation takes effect once, however often and by whomever it is applied: a merge carries the epoch in its guard and
+finds it there, an insert carries its own name. Which operations there are stands in `operations`; who sends the writes
+in `apply` and `transactions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tpc.handles import Handle
+from tpc.sinks.mongo.connection import Document
+from tpc.sinks.mongo.values import GUARDS, comparable
+
+if TYPE_CHECKING:
+    from pymongo import InsertOne, UpdateOne
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an operation can never be applied, without values other than the target's key."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Who applies: the guard field of a pipeline and sink, and the epoch. `guarded` writes leave the guard behind."""
+
+    guard: str
+    epoch: int
+    guarded: bool
+
+    @classmethod
+    def of(cls, handle: Handle, *, guarded: bool) -> Stamp:
+        """The stamp of a branch's epoch."""
+        return cls(guard_field(handle), handle.epoch, guarded)
+
+
+def guard_field(handle: Handle) -> str:
+    """The path of the guard in a target document. Names hold no ':', so it can stand for '.' in them."""
+    parts = (handle.pipeline.name, str(handle.pipeline.incarnation), handle.sink)
+    return f"{GUARDS}.{'~'.join(parts).replace('.', ':')}"
+
+
+def fields_read(operations: Iterable[Document]) -> set[str]:
+    """What `planned` needs to know of the targets."""
+    fields = {GUARDS}
+    for operation in operations:
+        fields.update(operation.get("keep", ()))
+        fields.update(operation.get("order", ())[:1])
+    return fields
+
+
+def value_at(document: Document | None, path: str) -> Any:
+    """The value at a dotted path; None where there is none."""
+    value: Any = document
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def planned(
+    operation: Document, stored: Document | None, stamp: Stamp
+) -> InsertOne[Document] | UpdateOne | Refusal | None:
+    """The write that applies `operation` to a target as `stored`; None when it has been applied."""
+    if "insert" in operation:
+        return _planned_insert(operation, stored, stamp)
+    return _planned_merge(operation, stored, stamp)
+
+
+def _planned_insert(operation: Document, stored: Document | None, stamp: Stamp) -> InsertOne[Document] | Refusal | None:
+    from pymongo import InsertOne
+
+    name = operation.get("id")
+    if stored is not None:
+        if name is None or value_at(stored, f"{stamp.guard}.operation") == name:
+            return None
+        return Refusal("a document with this _id is there already")
+    document = operation["insert"]
+    if name is not None and stamp.guarded:
+        _, _, own = stamp.guard.partition(".")
+        document = {**document, GUARDS: {own: {"operation": name}}}
+    return InsertOne(document)
+
+
+def _planned_merge(
+    operation: Document, stored: Document | None, stamp: Stamp
+) -> InsertOne[Document] | UpdateOne | Refusal | None:
+    from pymongo import InsertOne, UpdateOne
+
+    guard = f"{stamp.guard}.epoch"
+    applied = value_at(stored, guard)
+    if applied is not None and applied >= stamp.epoch:
+        return None
+    expected = {guard: applied}
+    update: Document = {f"${section}": operation[section] for section in ("inc", "min", "max") if section in operation}
+    sets: Document = {guard: stamp.epoch} if stamp.guarded else {}
+    if "set" in operation:
+        older = _is_older(operation, stored, expected)
+        if isinstance(older, Refusal):
+            return older
+        sets.update({} if older else operation["set"])
+    for column, value in operation.get("keep", {}).items():
+        if value_at(stored, column) is None:
+            sets[column] = value
+            expected[column] = None
+    if sets:
+        update["$set"] = sets
+    if not update:
+        return InsertOne({"_id": operation["key"]}) if stored is None else None
+    # An equality would be copied into an inserted document, a null included: hence $exists.
+    conditions = {path: {"$exists": False} if _is_absent(stored, path) else value for path, value in expected.items()}
+    return UpdateOne({"_id": operation["key"], **conditions}, update, upsert=True)
+
+
+def _is_older(operation: Document, stored: Document | None, expected: Document) -> bool | Refusal:
+    """Whether the target holds a newer row, of which `expected` then makes sure; of equals the later epoch wins."""
+    if "order" not in operation:
+        return False
+    column, order = operation["order"]
+    newest = expected[column] = value_at(stored, column)
+    if newest is None:
+        return False
+    try:
+        return order is None or bool(comparable(order) < comparable(newest))
+    except TypeError:
+        return Refusal(f"stored {column} is a {type(newest).__name__}, the new one a {type(order).__name__}")
+
+
+def _is_absent(stored: Document | None, path: str) -> bool:
+    parent, _, name = path.rpartition(".")
+    inside = value_at(stored, parent) if parent else stored
+    return not (isinstance(inside, dict) and name in inside)
