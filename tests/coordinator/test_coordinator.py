@@ -18,7 +18,7 @@ from tpc.records import Record, RecordKind
 from tpc.sink import Marker, Owner
 
 
-class Scene:
+class Job:
     """A log whose epoch 0 is complete, and the sinks that show it."""
 
     def __init__(self, checkpoint: Path) -> None:
@@ -28,7 +28,7 @@ class Scene:
         for sink in self.sinks:
             sink.target = f"id-{sink.name}"
 
-    def with_epoch(self) -> Scene:
+    def with_epoch(self) -> Job:
         journal = Journal(self.log)
         journal.append(RecordKind.GENERATION, generation_body(1))
         for kind, body in (intent(manifest(0)), complete(0)):
@@ -46,8 +46,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path / "checkpoint")
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path / "checkpoint")
 
 
 def when_first_asked(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
@@ -64,106 +64,100 @@ def when_first_asked(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None
     monkeypatch.setattr(MemoryCommitter, "newest_marker", first_happens)
 
 
-def test_a_log_that_goes_on_while_the_sinks_are_asked_is_read_again(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene.with_epoch()
+def test_a_log_that_goes_on_while_the_sinks_are_asked_is_read_again(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.with_epoch()
 
     def another_epoch() -> None:
-        journal = Journal(scene.log)
+        journal = Journal(job.log)
         journal.open()
         for kind, body in (intent(manifest(1)), complete(1)):
             journal.append(kind, body)
-        for sink in scene.sinks:
+        for sink in job.sinks:
             sink.marker = Marker(1, branch(sink.name, 1).committable.handle)
 
     when_first_asked(monkeypatch, another_epoch)
-    coordinator = scene.coordinator()
+    coordinator = job.coordinator()
     coordinator.finish()
     assert coordinator.engine.state.last_complete == 1
 
 
-def test_a_sink_that_is_ahead_of_a_log_that_stands_still_stops_the_start(scene: Scene) -> None:
-    scene.with_epoch()
-    scene.sinks[0].marker = Marker(3, branch("a", 3).committable.handle)
+def test_a_sink_that_is_ahead_of_a_log_that_stands_still_stops_the_start(job: Job) -> None:
+    job.with_epoch()
+    job.sinks[0].marker = Marker(3, branch("a", 3).committable.handle)
     with pytest.raises(HistoryMismatchError, match="shows epoch 3"):
-        scene.coordinator().finish()
-    assert scene.log.slots() == [1, 2, 3]
+        job.coordinator().finish()
+    assert job.log.slots() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("left", ["marker", "owner"])
-def test_an_empty_log_and_a_sink_that_knows_the_pipeline_are_a_lost_log(scene: Scene, left: str) -> None:
+def test_an_empty_log_and_a_sink_that_knows_the_pipeline_are_a_lost_log(job: Job, left: str) -> None:
     if left == "marker":
-        scene.sinks[0].marker = Marker(3, branch("a", 3).committable.handle)
+        job.sinks[0].marker = Marker(3, branch("a", 3).committable.handle)
     else:
-        scene.sinks[0].owner = Owner(3, "n", 0.0)
+        job.sinks[0].owner = Owner(3, "n", 0.0)
     with pytest.raises(HistoryMismatchError, match="the intent log is empty"):
-        scene.coordinator().finish()
-    assert scene.log.slots() == []
+        job.coordinator().finish()
+    assert job.log.slots() == []
 
 
-def late_record(scene: Scene, kind: RecordKind, body: dict[str, object]) -> Callable[[], None]:
+def late_record(job: Job, kind: RecordKind, body: dict[str, object]) -> Callable[[], None]:
     """The put of a dead coordinator, which takes the slot of the next claim."""
 
     def lands() -> None:
-        scene.log.content[4] = Record(4, kind, "late", body).encode()
+        job.log.content[4] = Record(4, kind, "late", body).encode()
 
     return lands
 
 
 def test_a_dead_coordinator_s_late_intent_in_the_slot_of_the_claim_is_taken_over(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene.with_epoch()
-    for sink in scene.sinks:
+    job.with_epoch()
+    for sink in job.sinks:
         sink.plant(1)
     decided = manifest(1, generation=1)
-    for sink in scene.sinks:  # what the late intent names is prepared
+    for sink in job.sinks:  # what the late intent names is prepared
         for prepared in decided.committables(sink.name):
             sink.prepared[prepared.resource] = sink.prepared.pop(str(prepared.handle))
-    when_first_asked(monkeypatch, late_record(scene, RecordKind.INTENT, dict(decided.to_json())))
-    coordinator = scene.coordinator()
+    when_first_asked(monkeypatch, late_record(job, RecordKind.INTENT, dict(decided.to_json())))
+    coordinator = job.coordinator()
     coordinator.finish()
     assert coordinator.engine.state.last_complete == 1
     assert coordinator.engine.state.generation == 2
 
 
-def test_a_term_that_was_begun_in_the_slot_of_the_claim_means_fenced(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene.with_epoch()
-    when_first_asked(monkeypatch, late_record(scene, RecordKind.GENERATION, dict(generation_body(2, last_complete=0))))
+def test_a_term_that_was_begun_in_the_slot_of_the_claim_means_fenced(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.with_epoch()
+    when_first_asked(monkeypatch, late_record(job, RecordKind.GENERATION, dict(generation_body(2, last_complete=0))))
     with pytest.raises(FencedError):
-        scene.coordinator().finish()
+        job.coordinator().finish()
 
 
-def test_spark_s_query_id_is_written_only_by_who_has_won_the_claim(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_s_query_id_is_written_only_by_who_has_won_the_claim(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def another_wins() -> None:
-        Journal(scene.log).append(RecordKind.GENERATION, generation_body(1, query_id="the winner's"))
+        Journal(job.log).append(RecordKind.GENERATION, generation_body(1, query_id="the winner's"))
 
     when_first_asked(monkeypatch, another_wins)
     with pytest.raises(FencedError):
-        scene.coordinator().finish()
-    assert not scene.metadata.exists()
+        job.coordinator().finish()
+    assert not job.metadata.exists()
 
 
-def test_a_new_checkpoint_gets_the_query_id_that_the_log_names(scene: Scene) -> None:
-    coordinator = scene.coordinator()
+def test_a_new_checkpoint_gets_the_query_id_that_the_log_names(job: Job) -> None:
+    coordinator = job.coordinator()
     coordinator.finish()
-    assert coordinator.spark_log.query_id() == Journal(scene.log).open().query_id
+    assert coordinator.spark_log.query_id() == Journal(job.log).open().query_id
 
 
-def test_a_damaged_generation_record_whose_term_a_sink_has_met_is_not_voided(scene: Scene) -> None:
-    scene.with_epoch()
-    scene.coordinator().finish()
-    whole = scene.log.content[4]
-    scene.log.content[4] = whole[:50]
+def test_a_damaged_generation_record_whose_term_a_sink_has_met_is_not_voided(job: Job) -> None:
+    job.with_epoch()
+    job.coordinator().finish()
+    whole = job.log.content[4]
+    job.log.content[4] = whole[:50]
     with pytest.raises(HistoryMismatchError, match="owned by generation 2, which it may have begun"):
-        scene.coordinator().finish()
-    assert scene.log.slots() == [1, 2, 3, 4]
-    scene.log.content[4] = whole
-    coordinator = scene.coordinator()
+        job.coordinator().finish()
+    assert job.log.slots() == [1, 2, 3, 4]
+    job.log.content[4] = whole
+    coordinator = job.coordinator()
     coordinator.finish()
     assert coordinator.engine.state.generation == 3

@@ -16,7 +16,7 @@ from tpc.sink import Owner
 DAY_S = 86_400.0
 
 
-class Scene:
+class Job:
     """A system with branches of this pipeline, and of three others: one dead, one alive, one without an owner entry."""
 
     def __init__(self, checkpoint: Path) -> None:
@@ -35,19 +35,19 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path / "checkpoint")
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path / "checkpoint")
 
 
-def test_orphans_are_branches_whose_pipeline_was_silent_for_long(scene: Scene) -> None:
-    assert scene.orphans() == {
+def test_orphans_are_branches_whose_pipeline_was_silent_for_long(job: Job) -> None:
+    assert job.orphans() == {
         "dead#1": "orphan",
         "alive#1": "left alone: its pipeline is alive",
         "nobody#1": "left alone: it has no owner entry",
     }
-    assert scene.sink.aborted() == []
+    assert job.sink.aborted() == []
 
 
-def test_orphans_are_aborted_on_order_and_nothing_else_is(scene: Scene) -> None:
-    assert scene.orphans(abort=True)["dead#1"] == "aborted"
-    assert ["~dead~" in resource for resource in scene.sink.aborted()] == [True]
+def test_orphans_are_aborted_on_order_and_nothing_else_is(job: Job) -> None:
+    assert job.orphans(abort=True)["dead#1"] == "aborted"
+    assert ["~dead~" in resource for resource in job.sink.aborted()] == [True]

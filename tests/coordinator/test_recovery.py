@@ -46,7 +46,7 @@ class Dead(Exception):  # noqa: N818  no error: it is what the test does
     """Stands for the end of the process: nobody of ours handles it."""
 
 
-class Scene:
+class Job:
     """One pipeline with three sinks on a feed, that can be started again and again."""
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
@@ -61,12 +61,12 @@ class Scene:
         self.sinks = [self.evens, self.odds, self.tallies]
         self.prepare: Callable[[DataFrame], DataFrame] = lambda frame: frame
 
-    def stateful(self) -> Scene:
+    def stateful(self) -> Job:
         self.prepare = lambda frame: frame.withWatermark("event", "10 minutes").dropDuplicatesWithinWatermark(["id"])
         return self
 
     def pipeline(self, **settings: Any) -> Pipeline:
-        pipeline = tpc.pipeline("scene", checkpoint=self.checkpoint, **settings)
+        pipeline = tpc.pipeline("job", checkpoint=self.checkpoint, **settings)
         frame = self.prepare(self.feed.frame(self.spark))
         tally: list[str | Column] = ["key", F.col("value").alias("total"), F.lit(1).cast("long").alias("rows")]
         pipeline.write(frame).to(self.tallies, select=tally).to(
@@ -114,8 +114,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, spark: SparkSession) -> Scene:
-    return Scene(tmp_path, spark)
+def job(tmp_path: Path, spark: SparkSession) -> Job:
+    return Job(tmp_path, spark)
 
 
 def die_at(epoch: int | None) -> failpoints.Action:
@@ -128,10 +128,10 @@ def die_at(epoch: int | None) -> failpoints.Action:
     return action
 
 
-def test_every_row_reaches_every_sink_once_and_the_history_tells_of_each_epoch(scene: Scene) -> None:
-    scene.feed.epochs(4)
-    query = scene.run()
-    scene.check()
+def test_every_row_reaches_every_sink_once_and_the_history_tells_of_each_epoch(job: Job) -> None:
+    job.feed.epochs(4)
+    query = job.run()
+    job.check()
     history = query.history()
     assert [row["epoch"] for row in history] == [0, 1, 2, 3]
     assert {row["status"] for row in history} == {"complete"}
@@ -144,37 +144,37 @@ def test_every_row_reaches_every_sink_once_and_the_history_tells_of_each_epoch(s
 
 @pytest.mark.parametrize("stateful", [False, True], ids=["stateless", "stateful"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_death_at_any_step_loses_and_doubles_nothing(scene: Scene, step: str, stateful: bool) -> None:
+def test_a_death_at_any_step_loses_and_doubles_nothing(job: Job, step: str, stateful: bool) -> None:
     if stateful:
-        scene.stateful()
-    scene.feed.epochs(3)
-    scene.run_until_dead({step: die_at(1)})
-    scene.feed.epochs(1)
-    scene.run()
-    scene.check()
+        job.stateful()
+    job.feed.epochs(3)
+    job.run_until_dead({step: die_at(1)})
+    job.feed.epochs(1)
+    job.run()
+    job.check()
 
 
-def test_deaths_at_every_step_in_a_row_lose_and_double_nothing(scene: Scene) -> None:
-    scene.stateful().feed.epochs(1)
-    scene.run()
+def test_deaths_at_every_step_in_a_row_lose_and_double_nothing(job: Job) -> None:
+    job.stateful().feed.epochs(1)
+    job.run()
     for step in STEPS:
-        scene.feed.epochs(1)
-        scene.run_until_dead({step: die_at(None)})
-    scene.run()
-    scene.check()
+        job.feed.epochs(1)
+        job.run_until_dead({step: die_at(None)})
+    job.run()
+    job.check()
 
 
-def test_a_worker_that_dies_with_prepared_branches_leaves_nothing(scene: Scene) -> None:
-    scene.feed.epochs(2)
+def test_a_worker_that_dies_with_prepared_branches_leaves_nothing(job: Job) -> None:
+    job.feed.epochs(2)
     failpoints.install({"pass.prepared": exit_worker})
     try:
-        query = scene.start()
+        query = job.start()
         with pytest.raises(Exception, match=r"Python worker exited unexpectedly|crashed"):
             query.awaitTermination(120)
     finally:
         failpoints.install({})
-    scene.run()
-    scene.check()
+    job.run()
+    job.check()
 
 
 def exit_worker(step: str, where: Mapping[str, Any]) -> None:
@@ -183,42 +183,42 @@ def exit_worker(step: str, where: Mapping[str, Any]) -> None:
     os._exit(9)
 
 
-def test_spark_s_lost_commit_replays_the_batch_and_touches_no_sink(scene: Scene) -> None:
-    scene.stateful().feed.epochs(3)
-    scene.run()
-    scene.lose("commits", 2)
-    scene.feed.epochs(1)
-    scene.run()
-    scene.check()
+def test_spark_s_lost_commit_replays_the_batch_and_touches_no_sink(job: Job) -> None:
+    job.stateful().feed.epochs(3)
+    job.run()
+    job.lose("commits", 2)
+    job.feed.epochs(1)
+    job.run()
+    job.check()
 
 
-def test_spark_s_lost_offsets_of_a_decided_epoch_are_written_back(scene: Scene) -> None:
-    scene.feed.epochs(2)
-    scene.run_until_dead({"epoch.decided": die_at(1)})
-    before = (scene.checkpoint / "offsets" / "1").read_text()
-    scene.lose("offsets", 1)
-    scene.run()
-    assert (scene.checkpoint / "offsets" / "1").read_text() == before
-    scene.check()
+def test_spark_s_lost_offsets_of_a_decided_epoch_are_written_back(job: Job) -> None:
+    job.feed.epochs(2)
+    job.run_until_dead({"epoch.decided": die_at(1)})
+    before = (job.checkpoint / "offsets" / "1").read_text()
+    job.lose("offsets", 1)
+    job.run()
+    assert (job.checkpoint / "offsets" / "1").read_text() == before
+    job.check()
 
 
-def test_spark_s_log_several_batches_behind_is_caught_up_one_batch_at_a_time(scene: Scene) -> None:
-    scene.stateful().feed.epochs(5)
-    scene.run()
-    for batch in scene.spark_files("commits")[2:]:
-        scene.lose("commits", batch)
-    scene.lose("offsets", scene.spark_files("offsets")[-1])
-    scene.feed.epochs(1)
-    scene.run()
-    assert scene.spark_files("commits") == list(range(len(scene.spark_files("offsets"))))
-    scene.check()
+def test_spark_s_log_several_batches_behind_is_caught_up_one_batch_at_a_time(job: Job) -> None:
+    job.stateful().feed.epochs(5)
+    job.run()
+    for batch in job.spark_files("commits")[2:]:
+        job.lose("commits", batch)
+    job.lose("offsets", job.spark_files("offsets")[-1])
+    job.feed.epochs(1)
+    job.run()
+    assert job.spark_files("commits") == list(range(len(job.spark_files("offsets"))))
+    job.check()
 
 
-def test_a_catch_up_that_died_on_its_way_is_begun_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene.stateful().feed.epochs(5)
-    scene.run()
-    for batch in scene.spark_files("commits")[2:]:
-        scene.lose("commits", batch)
+def test_a_catch_up_that_died_on_its_way_is_begun_again(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.stateful().feed.epochs(5)
+    job.run()
+    for batch in job.spark_files("commits")[2:]:
+        job.lose("commits", batch)
     replay = SparkPass.replay
 
     def dies_after_one(runner: SparkPass, effect: ReplayEpoch) -> Replayed:
@@ -228,61 +228,61 @@ def test_a_catch_up_that_died_on_its_way_is_begun_again(scene: Scene, monkeypatc
 
     with monkeypatch.context() as patched, pytest.raises(Dead):
         patched.setattr(SparkPass, "replay", dies_after_one)
-        scene.run()
-    assert max(scene.spark_files("commits")) == 2  # it names state stores that were made anew
-    scene.run()
-    scene.check()
+        job.run()
+    assert max(job.spark_files("commits")) == 2  # it names state stores that were made anew
+    job.run()
+    job.check()
 
 
-def test_a_batch_is_run_again_before_the_one_that_spark_had_planned_after_it(scene: Scene) -> None:
-    scene.stateful().feed.epochs(3)
-    scene.run_until_dead({"epoch.prepared": die_at(2)})
-    assert scene.spark_files("offsets") == [0, 1, 2]
-    scene.lose("commits", 1)  # a power cut may take it and leave the plan of batch 2
-    scene.run()
-    scene.check()
-    assert scene.spark_files("commits")[:3] == [0, 1, 2]
+def test_a_batch_is_run_again_before_the_one_that_spark_had_planned_after_it(job: Job) -> None:
+    job.stateful().feed.epochs(3)
+    job.run_until_dead({"epoch.prepared": die_at(2)})
+    assert job.spark_files("offsets") == [0, 1, 2]
+    job.lose("commits", 1)  # a power cut may take it and leave the plan of batch 2
+    job.run()
+    job.check()
+    assert job.spark_files("commits")[:3] == [0, 1, 2]
 
 
-def test_other_offsets_than_the_decided_ones_stop_the_start(scene: Scene) -> None:
-    scene.feed.epochs(2)
-    scene.run_until_dead({"epoch.decided": die_at(1)})
-    path = scene.checkpoint / "offsets" / "1"
+def test_other_offsets_than_the_decided_ones_stop_the_start(job: Job) -> None:
+    job.feed.epochs(2)
+    job.run_until_dead({"epoch.decided": die_at(1)})
+    path = job.checkpoint / "offsets" / "1"
     text = path.read_text()
-    scene.lose("offsets", 1)
+    job.lose("offsets", 1)
     path.write_text(text.replace('{"logOffset":1}', '{"logOffset":0}'))
     with pytest.raises(HistoryMismatchError, match="offsets/1 is not what was decided"):
-        scene.start()
+        job.start()
 
 
-def test_a_lost_log_is_not_taken_for_an_empty_history(scene: Scene) -> None:
-    scene.feed.epochs(1)
-    scene.run()
-    shutil.rmtree(scene.checkpoint / "tpc")
+def test_a_lost_log_is_not_taken_for_an_empty_history(job: Job) -> None:
+    job.feed.epochs(1)
+    job.run()
+    shutil.rmtree(job.checkpoint / "tpc")
     with pytest.raises(HistoryMismatchError, match="the intent log is empty, but the sink shows epoch 0"):
-        scene.start()
+        job.start()
 
 
-def test_spark_s_commits_without_intents_stop_the_start(scene: Scene) -> None:
-    scene.feed.epochs(1)
-    frame = scene.feed.frame(scene.spark)
-    plain = frame.writeStream.format("noop").option("checkpointLocation", str(scene.checkpoint))
+def test_spark_s_commits_without_intents_stop_the_start(job: Job) -> None:
+    job.feed.epochs(1)
+    frame = job.feed.frame(job.spark)
+    plain = frame.writeStream.format("noop").option("checkpointLocation", str(job.checkpoint))
     plain.trigger(availableNow=True).start().awaitTermination()
     with pytest.raises(HistoryMismatchError, match="Spark has committed batch 0"):
-        scene.start()
+        job.start()
 
 
-def test_state_of_another_epoch_put_in_place_is_detected(scene: Scene) -> None:
-    scene.stateful().feed.epochs(1)
-    scene.run()
-    shutil.copytree(scene.checkpoint / "state", scene.root / "old-state")
-    scene.feed.epochs(2)
-    scene.run()
-    shutil.rmtree(scene.checkpoint / "state")
-    shutil.copytree(scene.root / "old-state", scene.checkpoint / "state")
-    scene.feed.epochs(1)
+def test_state_of_another_epoch_put_in_place_is_detected(job: Job) -> None:
+    job.stateful().feed.epochs(1)
+    job.run()
+    shutil.copytree(job.checkpoint / "state", job.root / "old-state")
+    job.feed.epochs(2)
+    job.run()
+    shutil.rmtree(job.checkpoint / "state")
+    shutil.copytree(job.root / "old-state", job.checkpoint / "state")
+    job.feed.epochs(1)
     with pytest.raises(HistoryMismatchError, match=r"state in .* is not of the checkpoint"):
-        scene.start()
+        job.start()
 
 
 def lose_branch_of(sink: FolderSink) -> failpoints.Action:
@@ -295,169 +295,167 @@ def lose_branch_of(sink: FolderSink) -> failpoints.Action:
 
 
 @pytest.mark.parametrize("name", ["evens", "tallies"])
-def test_a_branch_lost_after_the_decision_is_repaired_by_the_replay_of_its_sink_alone(scene: Scene, name: str) -> None:
-    scene.stateful().feed.epochs(2)
-    sink: FolderSink = getattr(scene, name)
+def test_a_branch_lost_after_the_decision_is_repaired_by_the_replay_of_its_sink_alone(job: Job, name: str) -> None:
+    job.stateful().feed.epochs(2)
+    sink: FolderSink = getattr(job, name)
     failpoints.install({"epoch.decided": lose_branch_of(sink)})
     try:
         with pytest.raises(RepairNeededError) as caught:
-            scene.run()
+            job.run()
     finally:
         failpoints.install({})
     assert (caught.value.sink, caught.value.epoch) == (name, 1)
-    generations = {handle.generation for handle, _ in scene.odds.branches() if handle.epoch == 1}
-    scene.run()
-    scene.check()
-    assert generations == {handle.generation for handle, _ in scene.odds.branches() if handle.epoch == 1}
+    generations = {handle.generation for handle, _ in job.odds.branches() if handle.epoch == 1}
+    job.run()
+    job.check()
+    assert generations == {handle.generation for handle, _ in job.odds.branches() if handle.epoch == 1}
     assert {handle.generation for handle, _ in sink.branches() if handle.epoch == 1} > generations or generations == {1}
 
 
-def test_a_repair_that_would_write_other_rows_stops_and_writes_nothing(scene: Scene) -> None:
-    scene.feed.epochs(2)
-    failpoints.install({"epoch.decided": lose_branch_of(scene.evens)})
+def test_a_repair_that_would_write_other_rows_stops_and_writes_nothing(job: Job) -> None:
+    job.feed.epochs(2)
+    failpoints.install({"epoch.decided": lose_branch_of(job.evens)})
     try:
         with pytest.raises(RepairNeededError):
-            scene.run()
+            job.run()
     finally:
         failpoints.install({})
-    file = scene.feed.directory / "00001.json"
+    file = job.feed.directory / "00001.json"
     file.write_text(file.read_text().replace('"id": 6', '"id": 999'))
     with pytest.raises(DeterminismError) as caught:
-        scene.run()
+        job.run()
     assert (caught.value.sink, caught.value.epoch) == ("evens", 1)
-    assert 999 not in scene.evens.values("id")
-    assert scene.evens.leftovers() == []
+    assert 999 not in job.evens.values("id")
+    assert job.evens.leftovers() == []
 
 
-def test_a_refused_epoch_is_parked_and_a_restart_tries_once_more(scene: Scene) -> None:
-    scene.feed.epochs(2)
-    scene.odds.plant_verdict(Verdict.REFUSED)
+def test_a_refused_epoch_is_parked_and_a_restart_tries_once_more(job: Job) -> None:
+    job.feed.epochs(2)
+    job.odds.plant_verdict(Verdict.REFUSED)
     with pytest.raises(ParkedError) as caught:
-        scene.run()
+        job.run()
     assert (caught.value.sink, caught.value.epoch) == ("odds", 0)
-    assert scene.evens.values("id"), "the other sinks have committed the epoch"
+    assert job.evens.values("id"), "the other sinks have committed the epoch"
     with pytest.raises(ParkedError):
-        scene.start()
-    scene.odds.plant_verdict(None)
-    scene.run()
-    scene.check()
+        job.start()
+    job.odds.plant_verdict(None)
+    job.run()
+    job.check()
 
 
-def test_a_parked_epoch_goes_on_after_a_recorded_loss(scene: Scene) -> None:
-    scene.feed.epochs(1)
-    scene.odds.plant_verdict(Verdict.REFUSED)
+def test_a_parked_epoch_goes_on_after_a_recorded_loss(job: Job) -> None:
+    job.feed.epochs(1)
+    job.odds.plant_verdict(Verdict.REFUSED)
     with pytest.raises(ParkedError):
-        scene.run()
+        job.run()
     resolution = Resolution(0, "odds", Action.ACCEPT_LOSS, "the table is gone", "anna")
-    operations.resolve(scene.log, scene.checkpoint, resolution)
-    scene.odds.plant_verdict(None)
-    scene.feed.epochs(1)
-    scene.run()
-    first = {row["id"] for row in scene.feed.added[:6]}
-    assert not first & set(scene.odds.values("id"))
-    assert set(scene.odds.values("id")) == {r["id"] for r in scene.feed.added[6:] if r["value"] % 2 == 1}
-    assert Journal(scene.log).open().resolutions == (resolution,)
+    operations.resolve(job.log, job.checkpoint, resolution)
+    job.odds.plant_verdict(None)
+    job.feed.epochs(1)
+    job.run()
+    first = {row["id"] for row in job.feed.added[:6]}
+    assert not first & set(job.odds.values("id"))
+    assert set(job.odds.values("id")) == {r["id"] for r in job.feed.added[6:] if r["value"] % 2 == 1}
+    assert Journal(job.log).open().resolutions == (resolution,)
 
 
-def test_a_row_that_a_sink_refuses_aborts_the_epoch_everywhere_and_the_fixed_one_is_repeated(scene: Scene) -> None:
-    scene.feed.epochs(2)
-    scene.evens.poison = 9
+def test_a_row_that_a_sink_refuses_aborts_the_epoch_everywhere_and_the_fixed_one_is_repeated(job: Job) -> None:
+    job.feed.epochs(2)
+    job.evens.poison = 9
     with pytest.raises(DataError) as caught:
-        scene.run()
+        job.run()
     assert (caught.value.sink, caught.value.epoch, caught.value.key) == ("evens", 1, 9)
-    assert {handle.epoch for handle, _ in scene.odds.branches()} == {0}
-    assert [sink.leftovers() for sink in scene.sinks] == [[], [], []]
-    scene.evens.poison = None
-    scene.run()
-    scene.check()
+    assert {handle.epoch for handle, _ in job.odds.branches()} == {0}
+    assert [sink.leftovers() for sink in job.sinks] == [[], [], []]
+    job.evens.poison = None
+    job.run()
+    job.check()
 
 
-def test_a_second_start_on_one_checkpoint_is_refused(scene: Scene) -> None:
-    scene.feed.epochs(1)
-    first = scene.pipeline().start()
+def test_a_second_start_on_one_checkpoint_is_refused(job: Job) -> None:
+    job.feed.epochs(1)
+    first = job.pipeline().start()
     try:
         with pytest.raises(CheckpointInUseError):
-            scene.start()
+            job.start()
     finally:
         first.stop()
 
 
-def test_a_takeover_fences_the_first_coordinator_which_changes_nothing_more(scene: Scene) -> None:
-    scene.feed.epochs(1)
-    first = scene.pipeline().start()
+def test_a_takeover_fences_the_first_coordinator_which_changes_nothing_more(job: Job) -> None:
+    job.feed.epochs(1)
+    first = job.pipeline().start()
     first.processAllAvailable()
-    second = scene.pipeline().coordinator()
+    second = job.pipeline().coordinator()
     second.lock(takeover=True)
     second.finish()
     second.close()
-    scene.feed.epochs(1)
+    job.feed.epochs(1)
     with pytest.raises(FencedError):
         first.awaitTermination(60)
-    assert {handle.epoch for handle, _ in scene.evens.branches()} == {0}
-    scene.run()
-    scene.check()
+    assert {handle.epoch for handle, _ in job.evens.branches()} == {0}
+    job.run()
+    job.check()
 
 
-def test_a_checkpoint_of_another_pipeline_is_refused(scene: Scene) -> None:
-    scene.feed.epochs(1)
-    scene.run()
-    other = tpc.pipeline("other", checkpoint=scene.checkpoint)
-    other.write(scene.feed.frame(scene.spark)).to(FolderSink("x", scene.root / "x"))
-    with pytest.raises(ConfigurationError, match="belongs to pipeline scene#1"):
+def test_a_checkpoint_of_another_pipeline_is_refused(job: Job) -> None:
+    job.feed.epochs(1)
+    job.run()
+    other = tpc.pipeline("other", checkpoint=job.checkpoint)
+    other.write(job.feed.frame(job.spark)).to(FolderSink("x", job.root / "x"))
+    with pytest.raises(ConfigurationError, match="belongs to pipeline job#1"):
         other.start()
 
 
-def test_a_pending_intent_binds_its_sinks(scene: Scene) -> None:
-    scene.feed.epochs(1)
-    scene.run_until_dead({"epoch.decided": die_at(0)})
-    scene.evens = FolderSink("evens", scene.root / "elsewhere")
+def test_a_pending_intent_binds_its_sinks(job: Job) -> None:
+    job.feed.epochs(1)
+    job.run_until_dead({"epoch.decided": die_at(0)})
+    job.evens = FolderSink("evens", job.root / "elsewhere")
     with pytest.raises(ConfigurationError, match="points at another system"):
-        scene.start()
-    scene.evens = FolderSink("evens", scene.root / "evens")
-    scene.run()
-    scene.check()
+        job.start()
+    job.evens = FolderSink("evens", job.root / "evens")
+    job.run()
+    job.check()
 
 
-def test_recover_finishes_what_is_decided_without_running_the_query(scene: Scene) -> None:
-    scene.feed.epochs(2)
-    scene.run_until_dead({"epoch.decided": die_at(1)})
-    assert [d["fate"] for d in operations.in_doubt(scene.pipeline())] != []
-    assert operations.recover(scene.pipeline())["last_complete"] == 1
-    assert operations.in_doubt(scene.pipeline()) == []
-    scene.run()
-    scene.check()
+def test_recover_finishes_what_is_decided_without_running_the_query(job: Job) -> None:
+    job.feed.epochs(2)
+    job.run_until_dead({"epoch.decided": die_at(1)})
+    assert [d["fate"] for d in operations.in_doubt(job.pipeline())] != []
+    assert operations.recover(job.pipeline())["last_complete"] == 1
+    assert operations.in_doubt(job.pipeline()) == []
+    job.run()
+    job.check()
 
 
-def test_sweep_aborts_what_no_intent_names_and_leaves_the_decided_epoch(scene: Scene) -> None:
-    scene.feed.epochs(2)
-    scene.run_until_dead({"epoch.decided": die_at(1)})
-    named = operations.in_doubt(scene.pipeline())
-    stray = scene.evens.root / "prepared" / "tpc~scene~1~1~evens~7~0~1"
+def test_sweep_aborts_what_no_intent_names_and_leaves_the_decided_epoch(job: Job) -> None:
+    job.feed.epochs(2)
+    job.run_until_dead({"epoch.decided": die_at(1)})
+    named = operations.in_doubt(job.pipeline())
+    stray = job.evens.root / "prepared" / "tpc~job~1~1~evens~7~0~1"
     stray.write_text("[]")
-    assert operations.sweep(scene.pipeline()) == 1
-    assert operations.in_doubt(scene.pipeline()) == named
-    scene.run()
-    scene.check()
+    assert operations.sweep(job.pipeline()) == 1
+    assert operations.in_doubt(job.pipeline()) == named
+    job.run()
+    job.check()
 
 
-def test_a_late_prepare_after_the_first_sweep_is_aborted_by_a_later_one(scene: Scene) -> None:
-    scene.feed.epochs(1)
-    scene.run()
-    stray = scene.evens.root / "prepared" / "tpc~scene~1~1~evens~1~0~1"
+def test_a_late_prepare_after_the_first_sweep_is_aborted_by_a_later_one(job: Job) -> None:
+    job.feed.epochs(1)
+    job.run()
+    stray = job.evens.root / "prepared" / "tpc~job~1~1~evens~1~0~1"
     stray.write_text('[{"id": 77, "value": 0}]')
-    scene.feed.epochs(1)
-    scene.run()
-    scene.check()
+    job.feed.epochs(1)
+    job.run()
+    job.check()
 
 
-def test_rows_that_no_sink_takes_are_counted_or_refused(scene: Scene) -> None:
-    scene.feed.epoch([{"id": 1, "key": "a", "value": None, "event": "2026-01-01T00:00:00Z"}, {"id": 2, "value": 3}])
+def test_rows_that_no_sink_takes_are_counted_or_refused(job: Job) -> None:
+    job.feed.epoch([{"id": 1, "key": "a", "value": None, "event": "2026-01-01T00:00:00Z"}, {"id": 2, "value": 3}])
 
     def pipeline(unrouted: str) -> Pipeline:
-        made = tpc.pipeline("scene", checkpoint=scene.checkpoint, unrouted=unrouted)
-        made.write(scene.feed.frame(scene.spark)).to(scene.evens, where="value % 2 = 0").to(
-            scene.odds, where="value % 2 = 1"
-        )
+        made = tpc.pipeline("job", checkpoint=job.checkpoint, unrouted=unrouted)
+        made.write(job.feed.frame(job.spark)).to(job.evens, where="value % 2 = 0").to(job.odds, where="value % 2 = 1")
         return made
 
     strict = pipeline("error").start(trigger={"availableNow": True})
@@ -468,37 +466,37 @@ def test_rows_that_no_sink_takes_are_counted_or_refused(scene: Scene) -> None:
     assert [row["unrouted"] for row in query.history()] == [1]
 
 
-def test_late_rows_are_counted_per_epoch(scene: Scene) -> None:
-    scene.stateful().feed.epochs(1)
-    scene.feed.epoch([{"id": 100, "key": "a", "value": 1, "event": "2026-01-01T09:00:00Z"}])
-    scene.feed.epoch([{"id": 101, "key": "a", "value": 1, "event": "2026-01-01T09:01:00Z"}])
-    scene.feed.epoch([{"id": 102, "key": "a", "value": 1, "event": "2026-01-01T00:01:00Z"}])
-    query = scene.run()
+def test_late_rows_are_counted_per_epoch(job: Job) -> None:
+    job.stateful().feed.epochs(1)
+    job.feed.epoch([{"id": 100, "key": "a", "value": 1, "event": "2026-01-01T09:00:00Z"}])
+    job.feed.epoch([{"id": 101, "key": "a", "value": 1, "event": "2026-01-01T09:01:00Z"}])
+    job.feed.epoch([{"id": 102, "key": "a", "value": 1, "event": "2026-01-01T00:01:00Z"}])
+    query = job.run()
     assert sum(row["late"] for row in query.history()) == 1
-    assert 102 not in scene.odds.values("id")
+    assert 102 not in job.odds.values("id")
 
 
-def test_a_stateful_query_with_settings_that_break_recovery_is_refused(scene: Scene) -> None:
-    scene.stateful().feed.epochs(1)
+def test_a_stateful_query_with_settings_that_break_recovery_is_refused(job: Job) -> None:
+    job.stateful().feed.epochs(1)
     key = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-    before = scene.spark.conf.get(key)
-    scene.spark.conf.set(key, "1")
+    before = job.spark.conf.get(key)
+    job.spark.conf.set(key, "1")
     try:
         with pytest.raises(ConfigurationError, match="checkpointFormatVersion=1 breaks the recovery"):
-            scene.start()
+            job.start()
     finally:
-        scene.spark.conf.set(key, before or "2")
+        job.spark.conf.set(key, before or "2")
 
 
-def test_a_nondeterministic_expression_in_a_stateful_query_is_refused(scene: Scene) -> None:
-    scene.stateful()
-    deduplicated = scene.prepare
-    scene.prepare = lambda frame: deduplicated(frame.withColumn("noise", F.rand()))
+def test_a_nondeterministic_expression_in_a_stateful_query_is_refused(job: Job) -> None:
+    job.stateful()
+    deduplicated = job.prepare
+    job.prepare = lambda frame: deduplicated(frame.withColumn("noise", F.rand()))
     with pytest.raises(ConfigurationError, match="differs at every run: rand"):
-        scene.start()
+        job.start()
 
 
-def test_commit_before_the_intent_is_noticed_by_the_checks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_before_the_intent_is_noticed_by_the_checks(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the commit point taken away a death between commit and intent doubles rows: the checks must see it."""
     from tpc.coordinator.passes.driver import SparkPass
 
@@ -510,18 +508,18 @@ def test_commit_before_the_intent_is_noticed_by_the_checks(scene: Scene, monkeyp
             self.context.committers[name].commit(manifest.committables(name))
         return manifest
 
-    scene.feed.epochs(2)
+    job.feed.epochs(2)
     monkeypatch.setattr(SparkPass, "write", hasty)
-    scene.run_until_dead({"epoch.prepared": die_at(1)})
+    job.run_until_dead({"epoch.prepared": die_at(1)})
     monkeypatch.setattr(SparkPass, "write", honest)
     with pytest.raises((AssertionError, TpcError)):
-        scene.run()
-        scene.check()
+        job.run()
+        job.check()
 
 
-def test_the_log_holds_no_more_than_a_kilobyte_per_branch(scene: Scene) -> None:
-    scene.feed.epochs(1)
-    scene.run()
-    intent = next(json.loads(scene.log.read(slot)) for slot in scene.log.slots() if b'"intent"' in scene.log.read(slot))
+def test_the_log_holds_no_more_than_a_kilobyte_per_branch(job: Job) -> None:
+    job.feed.epochs(1)
+    job.run()
+    intent = next(json.loads(job.log.read(slot)) for slot in job.log.slots() if b'"intent"' in job.log.read(slot))
     parts = intent["body"]["sinks"].values()
     assert all(len(json.dumps(branch)) < 1000 for part in parts for branch in part["branches"])

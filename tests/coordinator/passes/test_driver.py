@@ -31,7 +31,7 @@ MOVED = Barrier("v1", ('{"orders":{"0":5}}',), ('{"orders":{"0":9,"1":2}}',))
 SCHEMA = pyarrow.schema([("id", pyarrow.int64())])
 
 
-class Scene:
+class Job:
     """Ten rows in two partitions: `small` takes the ids below 3, `rest` the others, `tallies` counts by parity."""
 
     def __init__(self, root: Path, spark: SparkSession) -> None:
@@ -80,8 +80,8 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, spark: SparkSession) -> Scene:
-    return Scene(tmp_path, spark)
+def job(tmp_path: Path, spark: SparkSession) -> Job:
+    return Job(tmp_path, spark)
 
 
 def commit(spark_pass: SparkPass, manifest: Manifest) -> None:
@@ -96,20 +96,20 @@ def ids(sink: DirectorySink) -> list[int]:
 # Writing -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_manifest_names_branches_that_are_prepared_and_shows_none_of_their_rows(scene: Scene) -> None:
-    spark_pass = scene.rows()
+def test_the_manifest_names_branches_that_are_prepared_and_shows_none_of_their_rows(job: Job) -> None:
+    spark_pass = job.rows()
     manifest = spark_pass.write(7, 3)
     handles = [branch.committable.handle for _, branch in manifest.branches()]
     assert sorted((h.sink, h.partition) for h in handles) == [("rest", 0), ("rest", 1), ("small", 0)]
     assert {(h.pipeline, h.generation, h.epoch) for h in handles} == {(JOB, 3, 7)}
-    assert scene.leftovers() == [1, 2]
-    assert (ids(scene.small), ids(scene.rest)) == ([], [])
+    assert job.leftovers() == [1, 2]
+    assert (ids(job.small), ids(job.rest)) == ([], [])
     commit(spark_pass, manifest)
-    assert (ids(scene.small), ids(scene.rest)) == ([0, 1, 2], [3, 4, 5, 6, 7, 8, 9])
+    assert (ids(job.small), ids(job.rest)) == ([0, 1, 2], [3, 4, 5, 6, 7, 8, 9])
 
 
-def test_the_manifest_says_what_it_was_told_and_what_it_has_counted(scene: Scene) -> None:
-    spark_pass = scene.rows()
+def test_the_manifest_says_what_it_was_told_and_what_it_has_counted(job: Job) -> None:
+    spark_pass = job.rows()
     spark_pass.context = replace(spark_pass.context, late_rows=lambda: 4)
     manifest = spark_pass.write(7, 3)
     assert (manifest.epoch, manifest.generation, manifest.barrier) == (7, 3, MOVED)
@@ -119,10 +119,10 @@ def test_the_manifest_says_what_it_was_told_and_what_it_has_counted(scene: Scene
     assert [part.previous_epoch for part in manifest.sinks.values()] == [6, 6]
 
 
-def test_each_phase_is_told_when_it_ends_and_each_sink_has_its_seconds(scene: Scene) -> None:
-    spark_pass = scene.rows()
+def test_each_phase_is_told_when_it_ends_and_each_sink_has_its_seconds(job: Job) -> None:
+    spark_pass = job.rows()
     spark_pass.write(7, 3)
-    assert scene.ended == ["plan", "pass", "gather"]
+    assert job.ended == ["plan", "pass", "gather"]
     assert {name: set(times) for name, times in spark_pass.sink_seconds.items()} == {
         "small": {"write", "flush", "prepare"},
         "rest": {"write", "flush", "prepare"},
@@ -130,34 +130,34 @@ def test_each_phase_is_told_when_it_ends_and_each_sink_has_its_seconds(scene: Sc
     assert not spark_pass.repeated_tasks
 
 
-def test_a_keyed_merge_is_one_branch_that_the_driver_writes(scene: Scene) -> None:
-    manifest = scene.tally().write(7, 3)
+def test_a_keyed_merge_is_one_branch_that_the_driver_writes(job: Job) -> None:
+    manifest = job.tally().write(7, 3)
     [(_, branch)] = manifest.branches()
     assert branch.committable.handle.partition == DRIVER_PARTITION
     assert manifest.sinks["tallies"].rows == 10
-    commit(scene.tally(), manifest)
-    assert sorted(row["rows"] for row in scene.tallies.rows()) == [5, 5]
+    commit(job.tally(), manifest)
+    assert sorted(row["rows"] for row in job.tallies.rows()) == [5, 5]
 
 
-def test_source_offsets_are_one_branch_of_the_driver_s_own(scene: Scene) -> None:
-    manifest = scene.with_offsets(MOVED).write(7, 3)
+def test_source_offsets_are_one_branch_of_the_driver_s_own(job: Job) -> None:
+    manifest = job.with_offsets(MOVED).write(7, 3)
     [committable] = manifest.committables("offsets")
     assert committable.handle.partition == DRIVER_PARTITION
-    assert scene.offsets.taken == [{"orders": {0: 9, 1: 2}}]
+    assert job.offsets.taken == [{"orders": {0: 9, 1: 2}}]
 
 
-def test_source_offsets_that_have_not_moved_have_no_branch(scene: Scene) -> None:
-    manifest = scene.with_offsets(Barrier("v1", MOVED.end, MOVED.end)).write(7, 3)
+def test_source_offsets_that_have_not_moved_have_no_branch(job: Job) -> None:
+    manifest = job.with_offsets(Barrier("v1", MOVED.end, MOVED.end)).write(7, 3)
     assert manifest.committables("offsets") == ()
-    assert scene.offsets.taken == []
+    assert job.offsets.taken == []
 
 
-def test_a_row_that_a_sink_refuses_ends_the_pass_by_name_and_its_task_leaves_nothing(scene: Scene) -> None:
-    spark_pass = scene.rows("CASE WHEN id = 1 THEN NULL ELSE id END AS id")
+def test_a_row_that_a_sink_refuses_ends_the_pass_by_name_and_its_task_leaves_nothing(job: Job) -> None:
+    spark_pass = job.rows("CASE WHEN id = 1 THEN NULL ELSE id END AS id")
     with pytest.raises(DataError, match="column id is NULL") as caught:
         spark_pass.write(7, 3)
     assert (caught.value.pipeline, caught.value.epoch, caught.value.sink) == (str(JOB), 7, "rest")
-    left = [Handle.parse(name) for name in scene.rest.leftovers() + scene.small.leftovers()]
+    left = [Handle.parse(name) for name in job.rest.leftovers() + job.small.leftovers()]
     assert {handle.partition for handle in left} <= {1}
     assert spark_pass.repeated_tasks  # other tasks may have prepared what is of no use now
 
@@ -165,25 +165,25 @@ def test_a_row_that_a_sink_refuses_ends_the_pass_by_name_and_its_task_leaves_not
 # A replay ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_replay_of_what_is_whole_writes_nothing_and_finds_the_same_digests(scene: Scene) -> None:
-    first = scene.rows()
+def test_a_replay_of_what_is_whole_writes_nothing_and_finds_the_same_digests(job: Job) -> None:
+    first = job.rows()
     manifest = first.write(7, 3)
     commit(first, manifest)
-    replayed = scene.rows().replay(ReplayEpoch(7, 4, manifest, frozenset()))
+    replayed = job.rows().replay(ReplayEpoch(7, 4, manifest, frozenset()))
     assert replayed.digests == {name: part.digest for name, part in manifest.sinks.items()}
     assert replayed.replacements == {}
-    assert scene.leftovers() == [0, 0]
+    assert job.leftovers() == [0, 0]
 
 
-def test_a_replay_writes_the_rows_of_a_lost_branch_again_and_no_others(scene: Scene) -> None:
-    first = scene.rows()
+def test_a_replay_writes_the_rows_of_a_lost_branch_again_and_no_others(job: Job) -> None:
+    first = job.rows()
     manifest = first.write(7, 3)
     [lost] = [c for c in manifest.committables("rest") if c.handle.partition == 1]
     first.context.committers["rest"].abort([lost])
-    spark_pass = scene.rows()
+    spark_pass = job.rows()
     replayed = spark_pass.replay(ReplayEpoch(7, 4, manifest, frozenset([str(lost.handle)])))
     new = replayed.replacements[str(lost.handle)]
     assert (new.committable.handle.generation, new.committable.rows) == (4, lost.rows)
-    assert scene.leftovers() == [1, 2]
+    assert job.leftovers() == [1, 2]
     commit(spark_pass, manifest.repaired(replayed.replacements))
-    assert ids(scene.rest) == [3, 4, 5, 6, 7, 8, 9]
+    assert ids(job.rest) == [3, 4, 5, 6, 7, 8, 9]

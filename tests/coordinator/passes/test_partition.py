@@ -27,7 +27,7 @@ def batch(ids: Sequence[int | None], of_a: Sequence[int | None], of_b: Sequence[
     return pa.RecordBatch.from_arrays(columns, names=["column_0_0", "digest_a", "digest_b"])
 
 
-class Scene:
+class Job:
     """Sinks `a` and `b`, one column each."""
 
     def __init__(self, root: Path) -> None:
@@ -51,74 +51,74 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
 
 
-def test_rows_go_where_they_are_routed_and_every_branch_is_prepared(scene: Scene) -> None:
-    report = scene.run(batch([1, 2], [10, None], [None, 20]), batch([3], [30], [None]))
+def test_rows_go_where_they_are_routed_and_every_branch_is_prepared(job: Job) -> None:
+    report = job.run(batch([1, 2], [10, None], [None, 20]), batch([3], [30], [None]))
     assert {name: branch.rows for name, branch in report.branches.items()} == {"a": 2, "b": 1}
     handles = [branch.committable.handle for branch in report.branches.values() if branch.committable]
     assert [(h.sink, h.epoch, h.generation, h.partition, h.attempt) for h in handles] == [
         ("a", 7, 3, 5, 11),
         ("b", 7, 3, 5, 11),
     ]
-    assert scene.leftovers() == [1, 1]
+    assert job.leftovers() == [1, 1]
 
 
-def test_digests_are_added_up_over_the_batches_whatever_their_order(scene: Scene) -> None:
+def test_digests_are_added_up_over_the_batches_whatever_their_order(job: Job) -> None:
     first, second = batch([1, 2], [10, -1], [None, 20]), batch([3], [30], [None])
     digests = [
-        {name: branch.digest for name, branch in scene.run(*batches).branches.items()}
+        {name: branch.digest for name, branch in job.run(*batches).branches.items()}
         for batches in ([first, second], [second, first])
     ]
     assert digests == [{"a": 39, "b": 20}] * 2
 
 
-def test_a_sink_without_rows_prepares_nothing(scene: Scene) -> None:
-    report = scene.run(batch([1], [10], [None]))
+def test_a_sink_without_rows_prepares_nothing(job: Job) -> None:
+    report = job.run(batch([1], [10], [None]))
     assert report.branches["b"].committable is None
-    assert scene.leftovers() == [1, 0]
+    assert job.leftovers() == [1, 0]
 
 
-def test_a_row_that_one_sink_refuses_undoes_the_branches_of_all(scene: Scene) -> None:
+def test_a_row_that_one_sink_refuses_undoes_the_branches_of_all(job: Job) -> None:
     with pytest.raises(DataError, match="column id is NULL") as caught:
-        scene.run(batch([1, None], [10, None], [None, 20]))
+        job.run(batch([1, None], [10, None], [None, 20]))
     assert (caught.value.pipeline, caught.value.epoch, caught.value.sink) == (str(JOB), 7, "b")
-    assert scene.leftovers() == [0, 0]
+    assert job.leftovers() == [0, 0]
 
 
-def test_rows_that_no_sink_takes_are_counted(scene: Scene) -> None:
-    report = scene.run(batch([1, 2, 3], [10, None, None], [None, None, 30]))
+def test_rows_that_no_sink_takes_are_counted(job: Job) -> None:
+    report = job.run(batch([1, 2, 3], [10, None, None], [None, None, 30]))
     assert (report.rows, report.unrouted) == (3, 1)
 
 
-def test_a_row_that_no_sink_takes_is_named_where_it_is_an_error(scene: Scene) -> None:
-    scene.unrouted_is_error = True
+def test_a_row_that_no_sink_takes_is_named_where_it_is_an_error(job: Job) -> None:
+    job.unrouted_is_error = True
     with pytest.raises(DataError, match="no sink takes the row id=2"):
-        scene.run(batch([1, 2, 3], [10, None, None], [None, None, 30]))
-    assert scene.leftovers() == [0, 0]
+        job.run(batch([1, 2, 3], [10, None, None], [None, None, 30]))
+    assert job.leftovers() == [0, 0]
 
 
-def test_a_digest_alone_writes_nothing(scene: Scene) -> None:
-    scene.mode = Mode.DIGEST
-    report = scene.run(batch([1, 2], [10, None], [None, 20]))
+def test_a_digest_alone_writes_nothing(job: Job) -> None:
+    job.mode = Mode.DIGEST
+    report = job.run(batch([1, 2], [10, None], [None, 20]))
     assert [branch.digest for branch in report.branches.values()] == [10, 20]
-    assert scene.leftovers() == [0, 0]
+    assert job.leftovers() == [0, 0]
 
 
-def test_a_repair_writes_only_branches_whose_rows_have_a_lost_digest(scene: Scene) -> None:
-    scene.only_digests = frozenset({f"{10 + 30:016x}"})
-    report = scene.run(batch([1, 2], [10, None], [None, 20]), batch([3], [30], [None]))
+def test_a_repair_writes_only_branches_whose_rows_have_a_lost_digest(job: Job) -> None:
+    job.only_digests = frozenset({f"{10 + 30:016x}"})
+    report = job.run(batch([1, 2], [10, None], [None, 20]), batch([3], [30], [None]))
     assert {name: branch.committable is not None for name, branch in report.branches.items()} == {"a": True, "b": False}
-    assert scene.leftovers() == [1, 0]
+    assert job.leftovers() == [1, 0]
 
 
-def test_a_gathered_merge_is_reduced_by_key_and_left_to_the_driver(scene: Scene) -> None:
-    scene.sinks["a"].merge = MergePlan(("id",), {})
-    scene.sinks.pop("b")
-    scene.mode = Mode.GATHER
-    report = scene.run(batch([1, 1, 2], [10, 11, 12], [None, None, None]))
+def test_a_gathered_merge_is_reduced_by_key_and_left_to_the_driver(job: Job) -> None:
+    job.sinks["a"].merge = MergePlan(("id",), {})
+    job.sinks.pop("b")
+    job.mode = Mode.GATHER
+    report = job.run(batch([1, 1, 2], [10, 11, 12], [None, None, None]))
     assert sorted(deserialize(report.gathered["a"]).column("id").to_pylist()) == [1, 2]
     assert report.branches["a"].rows == 3
-    assert scene.leftovers() == [0]
+    assert job.leftovers() == [0]
