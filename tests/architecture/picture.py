@@ -35,15 +35,13 @@ def drawn(what: str, tree: Tree) -> str:
         case ["phases"]:
             return _mermaid(state_diagram())
         case ["inside", package]:
-            flat = {name for name in _members(tree, package) if name not in tree.packages()}
-            lumped = package.rpartition(".")[2] if len(flat) > 4 else None
-            return _mermaid(flowchart(arrows(tree, package, lumped=lumped)))
+            return _mermaid(flowchart(arrows(tree, package)))
         case ["members", package]:
             return "\n".join(_line(tree, name) for name in sorted(_members(tree, package)))
     raise ValueError(f"nothing is drawn as {what!r}")
 
 
-def arrows(tree: Tree, package: str, *, lumped: str | None) -> set[tuple[str, str]]:
+def arrows(tree: Tree, package: str, *, lumped: str | None = None) -> set[tuple[str, str]]:
     """Who imports whom among the members of `package`, by their last names; imports for types only are left out.
 
     With `lumped` the modules that are no packages are one node of that name. An arrow that follows from others (a to c,

@@ -20,12 +20,12 @@ def test_the_page_is_what_the_source_draws() -> None:
 def test_an_arrow_is_drawn_between_the_rooms_of_two_modules(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, a__x="from tpc.b import y", b__y="import tpc.flat", flat="", other="import tpc.flat")
     assert arrows(tree, "tpc", lumped="core") == {("a", "b"), ("b", "core")}
-    assert arrows(tree, "tpc", lumped=None) == {("a", "b"), ("b", "flat"), ("other", "flat")}
+    assert arrows(tree, "tpc") == {("a", "b"), ("b", "flat"), ("other", "flat")}
 
 
 def test_what_only_a_type_checker_imports_is_not_drawn(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, a="from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tpc.b", b="")
-    assert arrows(tree, "tpc", lumped=None) == set()
+    assert arrows(tree, "tpc") == set()
 
 
 @pytest.mark.parametrize(
