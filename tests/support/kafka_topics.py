@@ -13,6 +13,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tpc.support.deadlines import patiently
+
 DEADLINE_S = 20.0
 # librdkafka's complaints about a broker that a test killed belong nowhere.
 SILENT = logging.Logger("tests.silent", level=logging.CRITICAL + 1)
@@ -86,12 +88,17 @@ class KafkaTopics:
             consumer.close()
 
     def ongoing(self, prefix: str) -> list[str]:
-        """Transactional ids beginning with `prefix` whose transaction is still open."""
+        """Transactional ids beginning with `prefix` of open transactions. A broker that still loads is asked again."""
         from kafka.admin import KafkaAdminClient
+        from kafka.errors import CoordinatorLoadInProgressError
 
         admin = KafkaAdminClient(bootstrap_servers=self.bootstrap, client_id="tests")
         try:
-            listed = admin.list_transactions(state_filters=["Ongoing"])
+            listed = patiently(
+                lambda: admin.list_transactions(state_filters=["Ongoing"]),
+                DEADLINE_S,
+                again_on=CoordinatorLoadInProgressError,
+            )
         finally:
             admin.close()
         ids = (one.transactional_id for of_broker in listed.values() for one in of_broker)
