@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
-.PHONY: demo test quick lint architecture prove chaos bench clients clean
+.PHONY: demo test quick lint architecture prove chaos bench clients compat clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
@@ -31,6 +31,11 @@ clients: $(VENV)/.dev
 	  $(BIN)/python -m pip install --quiet --upgrade --no-deps --target build/kafka-client "kafka-python$$range" || exit 1; \
 	  PYTHONPATH=build/kafka-client $(BIN)/python -m pytest tests/sinks/kafka $(ARGS) || exit 1; \
 	done
+
+# The built wheel with the lowest and the newest of all it depends on, in every Python and PySpark that can be had: writes
+# the table of docs/reference/versions.md. ARGS='--only 3.12' for some rows.
+compat: $(VENV)/.dev
+	$(BIN)/python -m tests.compat $(ARGS)
 
 # Draws what docs/ARCHITECTURE.md shows of the source.
 architecture: $(VENV)/.dev

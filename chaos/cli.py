@@ -7,16 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from tpc.coordinator.cli import AsJson, Target
+from tpc.chaos.authoring.cli import sink
+from tpc.coordinator.arguments import AsJson, Target
 
 chaos = typer.Typer(no_args_is_help=True, help="Faults, simulated and real.")
 
 
 def mount(app: typer.Typer) -> None:
-    """Add the demo's commands and the group `chaos` to `app`."""
+    """Add the demo's commands and the groups `chaos` and `sink` to `app`."""
     app.command()(demo)
     app.command()(verify)
     app.add_typer(chaos, name="chaos")
+    app.add_typer(sink, name="sink")
 
 
 DemoDirectory = Annotated[Path, typer.Option("--dir", help="where the demo keeps servers, data and results")]
@@ -97,7 +99,9 @@ def matrix(
     ] = None,
     suite: Annotated[
         list[str] | None,
-        typer.Option(help="matrix, pairs, processes, disk or load; may be given again", show_default="all but pairs"),
+        typer.Option(
+            help="matrix, pairs, processes, disk, power or load; may be given again", show_default="all but pairs"
+        ),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="test benches side by side, each with servers of its own")] = 2,
     directory: ChaosDirectory = Path("tpc-chaos"),

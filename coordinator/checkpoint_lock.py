@@ -1,17 +1,37 @@
 """An advisory lock on a checkpoint, so that two starts on one machine are noticed before they fight.
 
-Advisory only: what keeps two coordinators apart is the log (`coordinator/log/journal.py`), wherever they run.
+Advisory only: what keeps two coordinators apart is the log (`coordinator/log/journal.py`), wherever they run. A
+takeover leaves word beside the lock, so that a process that began before it, and has not come to the log, ends fenced.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
+import uuid
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 
-from tpc.errors import CheckpointInUseError
+from tpc.errors import CheckpointInUseError, FencedError
+from tpc.support import since_boot
 from tpc.support.durable_files import make_directories
+
+_TICK_S = 0.02
+"""A process's beginning is told in hundredths, rounded down: within one of them nobody can say what was first."""
+
+
+@dataclass(frozen=True)
+class _Takeover:
+    """The word that a takeover leaves: which process, and when."""
+
+    process: int
+    began: float
+    """When that process began; as `at` in seconds since the machine was booted, which nobody sets back."""
+    at: float
+    boot: str
+    """Which boot of the machine: a takeover before it fences nobody."""
 
 
 class CheckpointLock:
@@ -19,24 +39,81 @@ class CheckpointLock:
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "lock"
+        self._word = directory / "takeover"
         self._descriptor: int | None = None
+        self._found: _Takeover | None = None
+        """The newest takeover when the lock was taken."""
 
     def acquire(self, *, takeover: bool = False) -> None:
-        """Take the lock. Raises `CheckpointInUseError` naming the holder, unless `takeover`."""
+        """Take the lock, with `takeover` past another holder.
+
+        Without it, raises `FencedError` when somebody has taken the checkpoint over since this process began, and
+        `CheckpointInUseError` naming the holder.
+        """
         make_directories(self.path.parent)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
+            self._lock(descriptor, takeover=takeover)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _lock(self, descriptor: int, *, takeover: bool) -> None:
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.read(descriptor, 64).decode(errors="replace").strip()
-            if not takeover:
-                os.close(descriptor)
-                raise CheckpointInUseError(
-                    f"the checkpoint {self.path.parent.parent} is in use by process {holder}"
-                ) from error
+            is_free = True
+        except BlockingIOError:
+            is_free = False
+        if takeover:
+            self._leave_word()
+        self._found = self._read_word()
+        if not takeover:
+            self._require_younger(self._found)
+            if not is_free:
+                holder = os.read(descriptor, 64).decode(errors="replace").strip()
+                raise CheckpointInUseError(f"{self._where()} is in use by process {holder}")
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        self._descriptor = descriptor
+
+    def require_not_taken_over(self) -> None:
+        """Raises `FencedError` when the lock is held here and somebody has taken the checkpoint over since."""
+        if self._descriptor is None:
+            return
+        found = self._read_word()
+        if found is not None and found != self._found:
+            raise self._fenced(found)
+
+    def _require_younger(self, takeover: _Takeover | None) -> None:
+        """A process that began before a takeover was taken over, unless it is the one that did it."""
+        if takeover is None or takeover.boot != since_boot.which():
+            return
+        began = since_boot.process_began()
+        if began + _TICK_S < takeover.at and (os.getpid(), began) != (takeover.process, takeover.began):
+            raise self._fenced(takeover)
+
+    def _fenced(self, takeover: _Takeover) -> FencedError:
+        return FencedError(
+            f"{self._where()} was taken over by process {takeover.process} after this process began",
+            remedy="leave the new coordinator alone; a process that begins now may start again, and so may "
+            "start(takeover=True), which takes the checkpoint back.",
+        )
+
+    def _where(self) -> str:
+        return f"the checkpoint {self.path.parent.parent}"
+
+    def _leave_word(self) -> None:
+        """Whole or not at all. Not durable: a power cut ends everybody whom it fences."""
+        word = _Takeover(os.getpid(), since_boot.process_began(), since_boot.now(), since_boot.which())
+        temporary = self._word.with_name(f".{self._word.name}-{uuid.uuid4().hex}")
+        temporary.write_text(json.dumps(asdict(word)))
+        temporary.replace(self._word)
+
+    def _read_word(self) -> _Takeover | None:
+        try:
+            return _Takeover(**json.loads(self._word.read_text()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None  # none, or one that a power cut has left empty: it would be of an earlier boot
 
     def release(self) -> None:
         """Let go of the lock; idempotent."""

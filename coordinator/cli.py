@@ -14,27 +14,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tpc.coordinator import epoch_cli, log_cli
+from tpc.coordinator.arguments import AsJson, Checkpoint, LogPlace, Target
 from tpc.coordinator.listing import print_listing
 from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tpc.coordinator.pipeline import Pipeline
 
-Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline, e.g. my_job:pipeline")]
-Checkpoint = Annotated[Path, typer.Argument(help="the pipeline's checkpoint directory")]
-LogPlace = Annotated[
-    str | None,
-    typer.Option("--log", envvar="TPC_LOG", help="the intent log, if not in the checkpoint: a directory or a URL"),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
-
 
 def mount(app: typer.Typer) -> None:
     """Add the operator's commands to `app`."""
     app.command()(status)
     app.command("in-doubt")(in_doubt)
+    app.command("accept-schema")(accept_schema)
     for command in (recover, sweep, resolve, remove, orphans):
         app.command()(command)
+    epoch_cli.mount(app)
+    log_cli.mount(app)
 
 
 def _load(target: str) -> Pipeline:
@@ -64,38 +61,19 @@ def _print_json(value: Any) -> None:
 def status(checkpoint: Checkpoint, *, log: LogPlace = None, as_json: AsJson = False) -> None:
     """Who leads, what is decided, what is pending."""
     from tpc.coordinator import operations
+    from tpc.coordinator.status_lines import status_lines
 
-    state = operations.status(operations.log_of(checkpoint, log))
+    state = operations.status(operations.log_of(checkpoint, log), checkpoint)
     if as_json:
         _print_json(state)
         return
-    for line in _status_lines(state):
+    for line in status_lines(state):
         typer.echo(line)
     if state["epochs"]:
         print_listing(
             ("epoch", "status", "rows", "ms"),
             [(e["epoch"], e["status"], e["rows"], round(1000 * sum(e["seconds"].values()))) for e in state["epochs"]],
         )
-
-
-def _status_lines(state: dict[str, Any]) -> list[str]:
-    lines = [
-        f"pipeline {state['pipeline']}, generation {state['generation']}",
-        f"last decided epoch {state['last_decided']}, last complete epoch {state['last_complete']}",
-    ]
-    if state["pending"] is None:
-        lines.append("nothing is pending")
-    else:
-        branches = ", ".join(f"{name}: {count}" for name, count in state["pending_branches"].items() if count)
-        lines.append(f"epoch {state['pending']} is decided and not complete; branches: {branches or 'none'}")
-    lines += [
-        f"slot {slot} at the end of the log is damaged. Safe: nothing was changed. To do: start the pipeline; it voids "
-        "the record and repeats its epoch unless a sink shows something that it decided, and then says what to restore."
-        for slot in state["damaged_slots"]
-    ]
-    lines += [f"sink {sink} was removed after epoch {epoch}" for sink, epoch in state["removed_sinks"].items()]
-    lines += [f"resolved: epoch {r['epoch']} {r['sink']} {r['action']} ({r['reason']})" for r in state["resolutions"]]
-    return lines
 
 
 def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
@@ -115,12 +93,15 @@ def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
 def recover(target: Target, *, as_json: AsJson = False) -> None:
     """Finish what is decided, abort what is not, then stop."""
     from tpc.coordinator import operations
+    from tpc.coordinator.status_lines import resolution_line
 
     done = operations.recover(_load(target))
     if as_json:
         _print_json(done)
         return
     typer.echo(f"generation {done['generation']}: complete up to epoch {done['last_complete']}")
+    for resolution in done["given_up"]:
+        typer.echo(resolution_line(resolution))
     if done["waiting_for_repair"]:
         typer.echo(f"{len(done['waiting_for_repair'])} lost branches are repaired when the pipeline starts")
 
@@ -164,7 +145,10 @@ def resolve(
         raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
     resolution = Resolution(epoch, sink, chosen[0], reason, operations.operator_name())
     operations.resolve(operations.log_of(checkpoint, log), checkpoint, resolution)
-    typer.echo(f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`.")
+    typer.echo(
+        f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`: it ends "
+        "what the sink still holds of the epoch, and `tpc status` then tells what became of each branch."
+    )
 
 
 def remove(
@@ -188,17 +172,55 @@ def remove(
         typer.echo(f"recorded: sink {sink} is removed; {swept} branches were aborted. Take it out of the pipeline now.")
 
 
+def accept_schema(
+    job: Annotated[str, typer.Argument(help="the checkpoint directory, or module:function that returns the pipeline")],
+    *,
+    sink: Annotated[str, typer.Option(help="the sink whose rows have other columns now")],
+    reason: Annotated[str, typer.Option(help="why, for the record")],
+    log: LogPlace = None,
+) -> None:
+    """Put on the record that a sink's rows may have other columns; with a pipeline, exactly those that it has now."""
+    from tpc.coordinator import operations
+    from tpc.coordinator.acceptance import accept_schema as accept
+
+    if ":" not in job or Path(job).is_dir():
+        accept(operations.log_of(Path(job), log), Path(job), sink, None, reason)
+        typer.echo(f"recorded: the next start may write any columns to sink {sink}.")
+        return
+    pipeline = _load(job)
+    columns = pipeline.columns().get(sink)
+    if columns is None:
+        raise ConfigurationError(f"the pipeline writes no rows to a sink {sink!r}")
+    accept(pipeline.log, pipeline.checkpoint, sink, columns, reason)
+    told = ", ".join(f"{name} {kind}" for name, kind in columns)
+    typer.echo(f"recorded: the rows for sink {sink} have the columns {told}.")
+
+
 def orphans(
     target: Target,
     *,
     silent_hours: Annotated[float, typer.Option(min=7.0, help="how long the other pipeline must be silent")] = 24.0,
-    abort: Annotated[bool, typer.Option("--abort", help="abort the orphans")] = False,
+    abort: Annotated[bool, typer.Option("--abort", help="abort those of --log and --lost")] = False,
+    log: Annotated[
+        list[str] | None, typer.Option(help="the log of an orphan's pipeline: what it has not decided is aborted")
+    ] = None,
+    lost: Annotated[list[str] | None, typer.Option(help="a branch that is given up, decided or not")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Branches that other pipelines have left in this pipeline's systems, and whether anybody still owns them."""
+    from tpc.coordinator import operations
+    from tpc.coordinator.log.journal import Journal
     from tpc.coordinator.orphans import orphans_beside
 
-    branches = orphans_beside(_load(target), silent_for_s=3600 * silent_hours, now_s=time.time(), abort=abort)
+    pipeline = _load(target)
+    branches = orphans_beside(
+        pipeline,
+        silent_for_s=3600 * silent_hours,
+        now_s=time.time(),
+        abort=abort,
+        logs=[Journal(operations.log_of(pipeline.checkpoint, place)).open() for place in log or ()],
+        lost=lost or (),
+    )
     if as_json:
         _print_json(branches)
     elif branches:

@@ -19,23 +19,27 @@ from tpc import failpoints
 from tpc.belonging import (
     check_bound_sinks,
     check_damage,
+    check_moved_sinks,
     check_pipeline,
     check_removed_sinks,
     check_unknown_to_sinks,
-    oldest_generation,
+    joins_again,
 )
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.clock import Clock, SystemClock
 from tpc.coordinator.engine import Engine, EngineSettings
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
+from tpc.coordinator.spark.lineage import Lineage
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_decided, check_identity, check_undecided, reconcile
-from tpc.errors import FencedError, HistoryMismatchError
+from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.manifest import Barrier
+from tpc.schemas import Columns, check_schemas
 from tpc.sink import CheckContext, Sink
 
 logger = logging.getLogger(__name__)
@@ -63,14 +67,20 @@ class Coordinator:
         self.pipeline = pipeline
         self.checkpoint = checkpoint
         self.spark_log = spark_log or SparkLog(checkpoint)
+        self.lineage = Lineage(checkpoint)
         self.journal = journal or Journal(log)
         self.participants = Participants(pipeline, sinks, pool)
-        self.engine = Engine(self.journal, self.participants, clock or SystemClock(), settings)
+        self.engine = Engine(
+            self.journal, self.participants, clock or SystemClock(), settings, ParkedNote(checkpoint / "tpc")
+        )
         self._lock = CheckpointLock(checkpoint / "tpc")
+        self._schemas: Mapping[str, Columns] | None = None
+        """The columns that this start wants; None: it writes no rows, and what is on record stays there."""
 
     def lock(self, *, takeover: bool = False) -> None:
         """Take the checkpoint's advisory lock."""
-        self._lock.acquire(takeover=takeover)
+        with self.engine.stating():
+            self._lock.acquire(takeover=takeover)
 
     def read(self) -> History:
         """The log's history, with nothing asked or changed."""
@@ -78,34 +88,46 @@ class Coordinator:
         check_pipeline(history, self.pipeline, self.journal.log.describe())
         return history
 
-    def take_over(self, contexts: Mapping[str, CheckContext]) -> None:
-        """Check everything, then claim a new generation, finish what is decided and sweep what is not."""
-        history = self.read()
-        check_identity(history, self.spark_log)
-        self.participants.check(contexts)
-        self._claim(self.engine.recover)
+    def take_over(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
+        """Check everything, then claim a new generation, finish what is decided and sweep what is not.
+
+        `schemas` are the columns of the rows for each sink; they go on record with the generation.
+        """
+        self._schemas = schemas
+        with self.engine.stating():
+            history = self.read()
+            check_identity(history, self.spark_log)
+            check_schemas(history.schemas, schemas, str(self.pipeline))
+            self.participants.check(contexts)
+            self._claim(self.engine.recover)
 
     def finish(self) -> int:
         """Finish what is decided and sweep what is not; no epoch will follow. Sinks are not checked for one.
 
         Returns how many branches were aborted.
         """
-        return self._claim(self.engine.recover)
+        with self.engine.stating():
+            self.read()  # before the sinks are asked, so that an error of theirs can say what is decided
+            return self._claim(self.engine.recover)
 
     def sweep_only(self) -> int:
         """Abort what no intent names, under a new generation; the decided epoch stays as it is."""
-        return self._claim(self.engine.claim_and_sweep)
+        with self.engine.stating():
+            self.read()
+            return self._claim(self.engine.claim_and_sweep)
 
     def _claim(self, begin: Callable[[], int]) -> int:
-        self._prepare_claim()
+        again = self._prepare_claim()
         try:
             swept = begin()
         except FencedError:
             if not self._may_claim_again():
                 raise
             logger.warning("a late record took the slot of the claim, and nobody leads: claiming again")
-            self._prepare_claim()
+            again = self._prepare_claim()
             swept = begin()
+        for name in again:
+            logger.warning("sink %s was removed on the record; it joins again from the next epoch on", name)
         # Only now: somebody who lost the claim must not leave an id of his own behind.
         check_identity(self.journal.history, self.spark_log)
         return swept
@@ -114,17 +136,21 @@ class Coordinator:
         """Whether the slot of the claim holds no newer term: a dead coordinator's put may arrive late."""
         return self.read().generation < self.engine.state.generation and self.engine.begin_again()
 
-    def _prepare_claim(self) -> None:
-        """Do log and sinks belong together? Sinks are asked after the log was read, so it may have gone on."""
+    def _prepare_claim(self) -> list[str]:
+        """Do log and sinks belong together? Sinks are asked after the log was read, so it may have gone on.
+
+        Returns the names of those that were removed before, and join again with this claim.
+        """
         identities = self.participants.identities()
         while True:
             history = self.read()
             try:
                 check_bound_sinks(history, identities)
                 check_removed_sinks(history, identities)
-                self._check_sinks(history)
+                check_schemas(history.schemas, self._schemas or {}, str(self.pipeline))
+                self._check_sinks(history, identities)
                 break
-            except HistoryMismatchError:
+            except (HistoryMismatchError, ConfigurationError):
                 if max(self.journal.log.slots(), default=0) == history.next_slot - 1:
                     raise
                 logger.info("the log has gone on while the sinks were asked: reading it again")
@@ -134,18 +160,23 @@ class Coordinator:
             "host": socket.gethostname(),
             "process": os.getpid(),
         }
+        self._lock.require_not_taken_over()  # who took over while the sinks were asked must not be fenced by this claim
+        if self._schemas is not None:
+            self.engine.claim["schemas"] = self._schemas
+        return joins_again(history, identities)
 
-    def _check_sinks(self, history: History) -> None:
+    def _check_sinks(self, history: History, identities: Mapping[str, str]) -> None:
         """What the sinks show must be what the log says; where markers expire, a missing one proves nothing."""
         participants = self.participants
-        markers = participants.newest_markers(oldest_generation(history))
+        markers = participants.newest_markers(history)
         if history.damaged:
             where = self.journal.log.where(history.damaged[0].slot)
             check_damage(history, markers, participants.owners(), where)
         if history.pipeline is None:
             check_unknown_to_sinks(self.pipeline, markers, participants.owners(), participants.in_doubt())
             return
-        participants.check_shown(history, markers)
+        check_moved_sinks(history, markers, identities)
+        participants.shown.check(history, markers)
 
     # Spark's log -----------------------------------------------------------------------------------------------
 
@@ -176,14 +207,16 @@ class Coordinator:
     @contextmanager
     def _fenced_first(self) -> Iterator[None]:
         """What looks like a contradiction to a fenced coordinator is the work of the one that leads."""
-        try:
-            yield
-        except HistoryMismatchError:
-            self.journal.require_leading()
-            raise
+        with self.engine.stating():
+            try:
+                yield
+            except HistoryMismatchError:
+                self.journal.require_leading()
+                raise
 
     def close(self) -> None:
         """Let go of connections, and of the checkpoint's lock whatever the sinks say. Idempotent."""
+        self.lineage.close()
         try:
             self.participants.close()
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpc.history import History
@@ -12,19 +13,22 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-def epoch_rows(history: History) -> list[dict[str, Any]]:
+def epoch_rows(history: History, durations: Mapping[int, dict[str, float]] | None = None) -> list[dict[str, Any]]:
     """Every epoch that the log still holds, oldest first.
 
     Keys: `epoch`, `status` ("complete" or "decided"), `generation`, `rows`, `late`, `unrouted`, `start` and `end`
     (offsets per source), `sinks` (name -> rows, size_bytes, branches), `seconds` (phase -> seconds; "complete" is known
     once the next epoch is complete), `sink_seconds` (sink -> "write", "flush" and "prepare" of its slowest
-    task), `commit_seconds` (sink -> seconds), `started_at`, `completed_at` (seconds since 1970).
+    task), `commit_seconds` (sink -> seconds), `started_at`, `completed_at` (seconds since 1970); with Spark's own
+    `durations` of epochs also `spark_seconds`.
     """
     rows = [_row(manifest, history.completed.get(epoch)) for epoch, manifest in sorted(history.manifests.items())]
     for row in rows:
         previous = history.completed.get(row["epoch"] + 1, {}).get("previous_complete")
         if previous is not None and previous["epoch"] == row["epoch"]:
             row["seconds"]["complete"] = previous["seconds"]
+        if durations is not None:
+            row["spark_seconds"] = durations.get(row["epoch"], {})
     return rows
 
 
@@ -55,10 +59,12 @@ def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:
     }
 
 
-def spark_seconds(query: StreamingQuery) -> dict[int, dict[str, float]]:
+def spark_seconds(query: StreamingQuery | None) -> dict[int, dict[str, float]]:
     """By batch, as long as Spark keeps its progress (`spark.sql.streaming.numRecentProgressUpdates`)."""
     from py4j.protocol import Py4JError
 
+    if query is None:
+        return {}
     try:
         reports = query.recentProgress
     except (Py4JError, OSError):  # its JVM has ended; the history itself is ours

@@ -18,11 +18,13 @@ from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.places import open_log
+from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
 from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
-from tpc.history import Action, History, Resolution
+from tpc.history import Action, History, Removal, Resolution
 from tpc.json import JSONObject
 from tpc.records import RecordKind
+from tpc.safety import holds_for_reader, holds_for_record, stated
 from tpc.sink import InDoubt
 
 
@@ -37,9 +39,10 @@ def log_of(checkpoint: Path, place: str | None = None) -> Log:
     return log
 
 
-def status(log: Log) -> dict[str, Any]:
-    """Who leads, which epoch is decided and complete, what is pending; and the newest epochs."""
-    history = Journal(log).open()
+def status(log: Log, checkpoint: Path) -> dict[str, Any]:
+    """Who leads, which epoch is decided and complete, what is pending and who refuses it; and the newest epochs."""
+    with stated(holds_for_reader):
+        history = Journal(log).open()
     pending = history.pending
     return {
         "pipeline": str(history.pipeline),
@@ -48,8 +51,9 @@ def status(log: Log) -> dict[str, Any]:
         "last_complete": history.last_complete,
         "pending": None if pending is None else pending.epoch,
         "pending_branches": {} if pending is None else {n: len(p.branches) for n, p in pending.sinks.items()},
+        "parked": ParkedNote(checkpoint / "tpc").of(history),
         "damaged_slots": [damaged.slot for damaged in history.damaged],
-        "removed_sinks": dict(history.removed),
+        "removed_sinks": {name: removal.marker for name, removal in history.removed.items()},
         "resolutions": [resolution.to_json() for resolution in history.resolutions],
         "epochs": epoch_rows(history)[-10:],
     }
@@ -69,7 +73,9 @@ def in_doubt(pipeline: Pipeline) -> list[dict[str, Any]]:
     """Every branch that a sink holds prepared for the pipeline, and what becomes of it. Changes nothing."""
     coordinator = pipeline.coordinator()
     try:
-        history = coordinator.read()
+        with stated(holds_for_reader):
+            history = coordinator.read()
+            listed = coordinator.participants.in_doubt()
         return [
             {
                 "sink": doubt.sink,
@@ -78,7 +84,7 @@ def in_doubt(pipeline: Pipeline) -> list[dict[str, Any]]:
                 "epoch": doubt.epoch,
                 "fate": _fate(history, doubt),
             }
-            for doubts in coordinator.participants.in_doubt().values()
+            for doubts in listed.values()
             for doubt in doubts
         ]
     finally:
@@ -94,7 +100,7 @@ def _fate(history: History, doubt: InDoubt) -> str:
     if pending is None or doubt.resource not in named:
         return "abort: no intent names it"
     if history.resolution(pending.epoch, named[doubt.resource]) is not None:
-        return "abort: an operator has given it up"
+        return "end: an operator has given it up; if it is committed meanwhile it stays"
     return "commit: the intent names it"
 
 
@@ -107,6 +113,7 @@ def recover(pipeline: Pipeline) -> dict[str, Any]:
             "generation": state.generation,
             "last_complete": state.last_complete,
             "waiting_for_repair": sorted(state.lost),
+            "given_up": [r.to_json() for r in state.resolutions if r.epoch == state.last_complete and r.ends],
         }
 
 
@@ -121,9 +128,9 @@ def resolve(log: Log, checkpoint: Path, resolution: Resolution) -> History:
 
     Raises `ConfigurationError` when there is nothing to decide: the epoch is not pending, the sink has no branches.
     """
-    with CheckpointLock(checkpoint / "tpc"):
+    with stated(holds_for_record), CheckpointLock(checkpoint / "tpc"):
         journal = Journal(log)
-        _check_resolution(_undamaged(journal), resolution)
+        _check_resolution(undamaged(journal), resolution)
         journal.append(RecordKind.RESOLUTION, resolution.to_json())
         return journal.history
 
@@ -136,7 +143,7 @@ def remove_sink(pipeline: Pipeline, sink: str, reason: str) -> int:
     """
     if sink not in {part.name for part in pipeline.sinks}:
         raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy="name the sink with the old settings.")
-    with _held(pipeline) as coordinator:
+    with _held(pipeline) as coordinator, coordinator.engine.stating():
         swept = coordinator.finish()
         history = coordinator.journal.history
         if history.pending is not None:
@@ -145,15 +152,15 @@ def remove_sink(pipeline: Pipeline, sink: str, reason: str) -> int:
                 epoch=history.pending.epoch,
                 remedy="start the pipeline once with the old settings; then remove the sink.",
             )
-        coordinator.journal.append(RecordKind.REMOVAL, _removal(history, sink, swept, reason))
+        coordinator.journal.append(RecordKind.REMOVAL, removal_of(history, sink, swept, reason))
         return swept
 
 
 def remove_lost_sink(log: Log, checkpoint: Path, sink: str, reason: str) -> None:
     """Put on the record that `sink` leaves the pipeline, although nobody could sweep it: its system is gone."""
-    with CheckpointLock(checkpoint / "tpc"):
+    with stated(holds_for_record), CheckpointLock(checkpoint / "tpc"):
         journal = Journal(log)
-        history = _undamaged(journal)
+        history = undamaged(journal)
         if sink not in history.sinks:
             names = ", ".join(sorted(history.sinks)) or "none"
             raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy=f"its sinks are: {names}.")
@@ -165,20 +172,22 @@ def remove_lost_sink(log: Log, checkpoint: Path, sink: str, reason: str) -> None
                 sink=sink,
                 remedy="record a decision about that epoch first: `tpc resolve`.",
             )
-        journal.append(RecordKind.REMOVAL, _removal(history, sink, None, reason))
+        journal.append(RecordKind.REMOVAL, removal_of(history, sink, None, reason))
 
 
-def _removal(history: History, sink: str, swept: int | None, reason: str) -> JSONObject:
+def removal_of(history: History, sink: str, swept: int | None, reason: str) -> JSONObject:
+    """The body of the record by which `sink` leaves; `swept` is None where nobody could sweep it."""
     return {
         "sink": sink,
-        "marker": history.last_epoch_of(sink),
+        **Removal(history.last_epoch_of(sink), history.last_owners).to_json(),
         "swept": swept,
         "reason": reason,
         "operator": operator_name(),
     }
 
 
-def _undamaged(journal: Journal) -> History:
+def undamaged(journal: Journal) -> History:
+    """The history of a log that may be added to by hand. Raises `CorruptionError` when its end cannot be read."""
     history = journal.open()
     if history.damaged:
         raise CorruptionError(

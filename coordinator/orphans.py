@@ -1,29 +1,49 @@
-"""Branches that dead pipelines have left prepared in the systems of this one: listed, and aborted on order."""
+"""Branches that dead pipelines have left prepared in the systems of this one: listed, and aborted on order.
+
+A silent pipeline may be parked with a decided epoch, whose branches hold rows that nobody may drop. So only what its
+own log has not decided is aborted, or what is given up by name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from contextlib import closing
 from typing import Any
 
+from tpc.belonging import knows_owner
 from tpc.coordinator.pipeline import Pipeline
+from tpc.history import History
+from tpc.safety import holds_for_abort, holds_for_reader, stated
 from tpc.sink import Committer, InDoubt, Owner
 
 
-def orphans_beside(pipeline: Pipeline, *, silent_for_s: float, now_s: float, abort: bool) -> list[dict[str, Any]]:
+def orphans_beside(
+    pipeline: Pipeline,
+    *,
+    silent_for_s: float,
+    now_s: float,
+    abort: bool,
+    logs: Sequence[History] = (),
+    lost: Collection[str] = (),
+) -> list[dict[str, Any]]:
     """Branches that other pipelines have left in this pipeline's systems, and abort them if told to.
 
     An orphan's pipeline has an owner entry in that sink which nobody has changed for `silent_for_s`; a pipeline that
-    runs changes it at least every six hours. Branches without an owner entry are listed and never aborted. Keys:
+    runs changes it at least every six hours. Branches without an owner entry are listed and never aborted. Of orphans
+    those are aborted that the log of their pipeline, one of `logs`, has not decided, and the resources in `lost`. Keys:
     `sink`, `pipeline`, `resource`, `silent_for_s` (None without an owner entry), `fate`.
     """
     coordinator = pipeline.coordinator()
-    try:
+    with stated(holds_for_abort if abort else holds_for_reader), closing(coordinator):
         rows = []
         for name, committer in coordinator.participants.committers.items():
             doomed = []
             for doubt, owner in _of_others(committer, pipeline):
                 silence_s = None if owner is None else now_s - owner.since
-                is_orphan = silence_s is not None and silence_s >= silent_for_s
-                if is_orphan:
+                spared = _alive(silence_s, silent_for_s)
+                if spared is None and abort and doubt.resource not in lost:
+                    spared = _may_be_decided(doubt, owner, logs)
+                if spared is None:
                     doomed.append(doubt)
                 rows.append(
                     {
@@ -31,23 +51,36 @@ def orphans_beside(pipeline: Pipeline, *, silent_for_s: float, now_s: float, abo
                         "pipeline": str(doubt.pipeline),
                         "resource": doubt.resource,
                         "silent_for_s": silence_s,
-                        "fate": _fate(is_orphan, silence_s, abort=abort),
+                        "fate": f"left alone: {spared}" if spared else "aborted" if abort else "orphan",
                     }
                 )
             if abort and doomed:
                 committer.abort(doomed)
         return rows
-    finally:
-        coordinator.close()
 
 
 def _of_others(committer: Committer, pipeline: Pipeline) -> list[tuple[InDoubt, Owner | None]]:
     return [(doubt, owner) for doubt, owner in committer.all_in_doubt() if doubt.pipeline != pipeline.id]
 
 
-def _fate(is_orphan: bool, silence_s: float | None, *, abort: bool) -> str:
+def _alive(silence_s: float | None, silent_for_s: float) -> str | None:
     if silence_s is None:
-        return "left alone: it has no owner entry"
-    if not is_orphan:
-        return "left alone: its pipeline is alive"
-    return "aborted" if abort else "orphan"
+        return "it has no owner entry"
+    return None if silence_s >= silent_for_s else "its pipeline is alive"
+
+
+def _may_be_decided(doubt: InDoubt, owner: Owner | None, logs: Sequence[History]) -> str | None:
+    """Why the branch may belong to a decided epoch, as far as the logs given can tell; None when it does not."""
+    history = next((history for history in logs if history.pipeline == doubt.pipeline), None)
+    if history is None:
+        return "it may be decided: give the log of its pipeline (--log), or give it up by name (--lost)"
+    if history.damaged:
+        return "the end of its pipeline's log is damaged, and may have decided it"
+    if doubt.generation > history.generation or not knows_owner(history, doubt.sink, owner):
+        return "its pipeline has run on another log than the one given"
+    pending = history.pending
+    if pending is not None and any(
+        (sink, branch.committable.resource) == (doubt.sink, doubt.resource) for sink, branch in pending.branches()
+    ):
+        return f"its pipeline has decided it, in epoch {pending.epoch}: finish that (tpc recover)"
+    return None

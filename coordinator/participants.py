@@ -8,17 +8,32 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from tpc import failpoints
-from tpc.belonging import check_markers, knows_owner, oldest_generation, unknown_owner
+from tpc.belonging import knows_owner, unknown_owner
+from tpc.coordinator.shown import Shown
+from tpc.coordinator.waiting import tell_late
 from tpc.errors import TpcError, TransientError
 from tpc.handles import PipelineId
-from tpc.history import History
+from tpc.history import History, given_up_in_words
 from tpc.manifest import Manifest
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Limit, Marker, Outcome, Owner, Sink, Verdict
+from tpc.shown_epochs import since_generation
+from tpc.sink import (
+    CheckContext,
+    Committable,
+    Committer,
+    GivenUp,
+    InDoubt,
+    Marker,
+    Outcome,
+    Owner,
+    Sink,
+    Verdict,
+)
 from tpc.sweeping import Sweeper
 
 logger = logging.getLogger(__name__)
@@ -34,6 +49,7 @@ class Participants:
         self.sinks: dict[str, Sink] = {sink.name: sink for sink in sinks}
         self.committers: dict[str, Committer] = {name: sink.committer(pipeline) for name, sink in self.sinks.items()}
         self.commit_seconds: dict[str, float] = {}
+        self.shown = Shown(self.sinks)
         self._pool = pool or ThreadPoolExecutor(max_workers=max(1, len(self.sinks)), thread_name_prefix="tpc-sink")
 
     def close(self) -> None:
@@ -56,16 +72,10 @@ class Participants:
         """Which system each sink points at."""
         return self._each(self.sinks, lambda name: self.committers[name].identity())
 
-    def newest_markers(self, since_generation: int, names: Iterable[str] | None = None) -> dict[str, Marker | None]:
-        """What each sink (or each of `names`) shows as its newest committed epoch."""
+    def newest_markers(self, history: History, names: Iterable[str] | None = None) -> dict[str, Marker | None]:
+        """What each sink (or each of `names`) shows as its newest committed epoch; `history` is the log's."""
         asked = self.sinks if names is None else names
-        return self._each(asked, lambda name: self.committers[name].newest_marker(since_generation))
-
-    def check_shown(self, history: History, markers: Mapping[str, Marker | None]) -> None:
-        """What sinks show must be what the log says. Raises `HistoryMismatchError`."""
-        expiring = [name for name, sink in self.sinks.items() if Limit.MARKERS_EXPIRE in sink.limits]
-        for name in check_markers(history, markers, expiring):
-            logger.warning("sink %s shows no epoch any more; its markers expire, so this proves nothing", name)
+        return self._each(asked, lambda name: self.committers[name].newest_marker(since_generation(history, name)))
 
     def in_doubt(self) -> dict[str, list[InDoubt]]:
         """What each sink holds prepared under this pipeline's name, each branch listed for one sink only."""
@@ -90,7 +100,7 @@ class Participants:
     def _own(self, name: str, owner: Owner, history: History, still_leading: Callable[[], None]) -> None:
         for _ in range(_OWNER_ATTEMPTS):
             before = self.committers[name].owner()
-            if before is not None and not knows_owner(history, before):
+            if before is not None and not knows_owner(history, name, before):
                 still_leading()
                 raise unknown_owner(history, name, before)
             if self.committers[name].take_ownership(owner, before):
@@ -99,25 +109,39 @@ class Participants:
 
     # An epoch --------------------------------------------------------------------------------------------------
 
-    def verify(self, manifest: Manifest) -> None:
-        """A last look before the intent. Raises `TransientError` for the first sink that is not sure."""
-        parts = {name: manifest.committables(name) for name in manifest.sinks if manifest.committables(name)}
-        self._each(parts, lambda name: self.committers[name].verify(parts[name]))
+    def verify(self, manifest: Manifest, history: History, still_leading: Callable[[], None]) -> None:
+        """A last look before the intent, at every sink, also at those without rows in the epoch.
 
-    def commit(self, manifest: Manifest, handles: frozenset[str], abandoned: frozenset[str]) -> dict[str, Outcome]:
+        Raises `TransientError` for the first one that is not sure of its branches, `HistoryMismatchError` for one that
+        does not show what `history` says, and before that whatever `still_leading` raises.
+        """
+        branches = {name: manifest.committables(name) if name in manifest.sinks else () for name in self.sinks}
+        since = {name: since_generation(history, name) for name in branches}
+        markers = self._each(branches, lambda name: self.committers[name].verify(branches[name], since[name]))
+        self.shown.check_last_look(history, markers, still_leading)
+
+    def give_up(self, manifest: Manifest, handles: frozenset[str], identities: Mapping[str, str]) -> dict[str, GivenUp]:
+        """End branches that an operator has given up; what became of each. `identities` are those of the sinks now.
+
+        A sink that has left the pipeline, or points at another system than the one that holds the branches, is not
+        asked: an operator's decision lets it go.
+        """
+        wanted = _by_sink(manifest, handles)
+        ends = {str(c.handle): GivenUp.NOT_KNOWN for committables in wanted.values() for c in committables}
+        there = [n for n in wanted if n in self.sinks and identities.get(n) == manifest.sinks[n].identity]
+        for name in wanted.keys() - set(there):
+            logger.warning("sink %s is another now, or gone: what it holds of what was given up stays there", name)
+        for name, found in self._each(there, lambda name: self.committers[name].give_up(wanted[name])).items():
+            ends |= {str(c.handle): end for c, end in zip(wanted[name], found, strict=True)}
+            logger.warning("sink %s, epoch %d: %s", name, manifest.epoch, given_up_in_words(Counter(found)))
+        return ends
+
+    def commit(self, manifest: Manifest, handles: frozenset[str]) -> dict[str, Outcome]:
         """Commit branches of a decided epoch; those that can expire are sent first, nobody waits for them."""
-        given_up = self._present(_by_sink(manifest, abandoned))
-        self._each(given_up, lambda name: self.committers[name].abort(given_up[name]))
         wanted = _by_sink(manifest, handles)
         order = sorted(wanted, key=lambda name: not self.sinks[name].commits_first)
-        answers = self._each(order, lambda name: self._commit_one(name, manifest.epoch, wanted[name]))
+        answers = self._each(order, lambda name: self._commit_one(name, manifest.epoch, wanted[name]), at_work=True)
         return {handle: outcome for outcomes in answers.values() for handle, outcome in outcomes.items()}
-
-    def _present(self, wanted: dict[str, list[Committable]]) -> dict[str, list[Committable]]:
-        """Without the sinks that are no part of the pipeline any more; an operator's decision lets them go."""
-        for name in wanted.keys() - self.sinks.keys():
-            logger.warning("sink %s is gone from the pipeline: its given-up branches stay in doubt there", name)
-        return {name: committables for name, committables in wanted.items() if name in self.sinks}
 
     def _commit_one(self, name: str, epoch: int, committables: Sequence[Committable]) -> dict[str, Outcome]:
         failpoints.hit("sink.commit", sink=name, epoch=epoch)
@@ -132,10 +156,14 @@ class Participants:
         failpoints.hit("sink.committed", sink=name, epoch=epoch)
         return {str(c.handle): outcome for c, outcome in zip(committables, outcomes, strict=True)}
 
-    def release(self, manifest: Manifest) -> None:
-        """Tell the sinks that an epoch is complete."""
-        present = [name for name in manifest.sinks if name in self.sinks]
-        self._each(present, lambda name: self.committers[name].released(manifest.committables(name), manifest.epoch))
+    def release(self, manifest: Manifest, undone: frozenset[str]) -> None:
+        """Tell the sinks that an epoch is complete, and which branches are committed: all but those that are undone."""
+        winners = {
+            name: [c for c in manifest.committables(name) if str(c.handle) not in undone]
+            for name in manifest.sinks
+            if name in self.sinks
+        }
+        self._each(winners, lambda name: self.committers[name].released(winners[name], manifest.epoch))
 
     # What nobody decided ---------------------------------------------------------------------------------------
 
@@ -146,26 +174,52 @@ class Participants:
         and the first abort. A sink that does not show what `history` says is not swept, nor is any other: what it has
         lost may be the very thing by which it tells a committed branch from one in doubt (`HistoryMismatchError`).
         """
+        return self._swept(self.in_doubt(), sweeper, history, still_leading)
+
+    def clear_the_way(self, sweeper: Sweeper, history: History, still_leading: Callable[[], None]) -> int:
+        """As `sweep`, in those sinks alone in which something waits for what a prepared branch holds."""
+        held_up = self._each(self.sinks, lambda name: self.committers[name].is_held_up())
+        waiting = [name for name in self.sinks if held_up[name]]
+        listed = self._each(waiting, lambda name: self.committers[name].in_doubt())
+        return self._swept(listed, sweeper, history, still_leading)
+
+    def undo_own_epoch(self, sweeper: Sweeper) -> None:
+        """Abort what a fenced coordinator has prepared for its undecided epoch, in every sink that answers."""
         listed = self.in_doubt()
+        doomed = {name: own for name, doubts in listed.items() if (own := sweeper.doomed(doubts))}
+        self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))
+
+    def _swept(
+        self,
+        listed: Mapping[str, Sequence[InDoubt]],
+        sweeper: Sweeper,
+        history: History,
+        still_leading: Callable[[], None],
+    ) -> int:
         for doubts in listed.values():
             for stranger in sweeper.strangers(doubts):
                 logger.warning("%s holds a branch of %s; it is left alone", stranger.sink, stranger.pipeline)
         doomed = {name: own for name, doubts in listed.items() if (own := sweeper.doomed(doubts))}
         if not doomed:
             return 0
-        markers = self.newest_markers(oldest_generation(history), doomed)
+        markers = self.newest_markers(history, doomed)
         still_leading()
-        self.check_shown(history, markers)
+        self.shown.check_before_sweep(history, markers)
         for name, doubts in doomed.items():
             logger.info("sink %s: aborting %d branches that no intent names", name, len(doubts))
         self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))
         return sum(map(len, doomed.values()))
 
-    def _each(self, names: Iterable[str], ask: Callable[[str], Result]) -> dict[str, Result]:
-        """`ask` every sink in a thread of its own; raises the first error in order, after all have answered."""
+    def _each(self, names: Iterable[str], ask: Callable[[str], Result], *, at_work: bool = False) -> dict[str, Result]:
+        """`ask` every sink in a thread of its own; raises the first error in order, after all have answered.
+
+        One that is silent is told of, unless it is `at_work` on the rows of an epoch.
+        """
         futures: dict[str, Future[Result]] = {name: self._pool.submit(ask, name) for name in names}
         results: dict[str, Result] = {}
         first_error: Exception | None = None
+        if not at_work:
+            tell_late(futures, self.sinks)
         for name, future in futures.items():
             try:
                 results[name] = future.result()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,10 @@ from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.passes.plan import PassPlan, compile_plan
-from tpc.coordinator.passes.routes import Writing
+from tpc.coordinator.passes.routes import Writing, names_of
 from tpc.coordinator.query import PipelineQuery
 from tpc.coordinator.spark.plan_checks import is_stateful, refuse_data_loss, refuse_nondeterminism
+from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
     local_checkpoint,
     refuse_connect,
@@ -29,7 +31,10 @@ from tpc.coordinator.spark.settings import (
 )
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
+from tpc.safety import holds, stated
+from tpc.schemas import Columns
 from tpc.sink import CheckContext, OffsetsCommitter, Sink
+from tpc.states import State
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,17 +71,19 @@ class Pipeline:
 
     # What the user says ----------------------------------------------------------------------------------------
 
-    def write(self, frame: DataFrame, *, partition_by: str | Sequence[str] = ()) -> Writing:
+    def write(
+        self, frame: DataFrame, *, partition_by: str | Sequence[str] = (), order_by: str | Sequence[str] = ()
+    ) -> Writing:
         """Begin the routes of a streaming DataFrame; a second one joins the same unit (a union in one query).
 
         `partition_by` repartitions the epoch by columns, so that keyed merges with that key are written by the
-        executors instead of being gathered on the driver (for more than 200,000 keys per epoch).
+        executors instead of being gathered on the driver (for more than 200,000 keys per epoch). With `order_by` the
+        rows that are equal in those columns reach every sink in the order of these, smallest first.
         """
         refuse_connect(frame.sparkSession)
         if not frame.isStreaming:
             raise ConfigurationError("the DataFrame is not a streaming one", remedy="read it with spark.readStream.")
-        columns = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
-        writing = Writing(frame, columns)
+        writing = Writing(frame, names_of(partition_by), names_of(order_by))
         self._writings.append(writing)
         return writing
 
@@ -138,6 +145,10 @@ class Pipeline:
         settings = replace(self.settings, keep_epochs=max(keep_epochs, self.settings.keep_epochs))
         return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings)
 
+    def columns(self) -> Mapping[str, Columns]:
+        """Name and type of the columns that each sink's rows have. Starts nothing."""
+        return compile_plan(self._writings).columns
+
     # Start -----------------------------------------------------------------------------------------------------
 
     def start(self, *, trigger: Mapping[str, Any] | None = None, takeover: bool = False) -> PipelineQuery:
@@ -147,9 +158,25 @@ class Pipeline:
         the lock of another process on this machine and fences it. Raises `ConfigurationError` before anything is
         written, `ParkedError` and other `DecidedError`s when a decided epoch cannot be finished.
         """
-        trigger = trigger or {}
+        trigger = {} if trigger is None else trigger
+        with stated(partial(holds, State(self.id))):
+            coordinator, query, contexts, columns = self._checked(trigger)
+        coordinator.lock(takeover=takeover)
+        try:
+            coordinator.take_over(contexts, columns)
+            query.start(trigger)
+        except BaseException:
+            coordinator.close()
+            raise
+        return query
+
+    def _checked(
+        self, trigger: Mapping[str, Any]
+    ) -> tuple[Coordinator, PipelineQuery, dict[str, CheckContext], Mapping[str, Columns]]:
+        """What a start needs, after all was refused that can be told without a log or a sink."""
         refuse_trigger(trigger)
         refuse_options(self._options)
+        self.log.require_lasting()
         if not self._writings:
             raise ConfigurationError("the pipeline writes nothing", remedy="pipeline.write(df).to(sink)")
         session = self._writings[0].frame.sparkSession
@@ -162,7 +189,7 @@ class Pipeline:
             for frame in plan.unguarded:
                 refuse_nondeterminism(frame)
         refuse_speculation(session, coordinator.participants.sinks)
-        contexts = self._contexts(plan, session, stateful=stateful)
+        warn_of_logged_secrets(session, {**coordinator.participants.sinks, "its log": self.log})
         query = PipelineQuery(
             coordinator,
             plan,
@@ -171,21 +198,13 @@ class Pipeline:
             unrouted_is_error=self.unrouted_is_error,
             options=self._options,
         )
-        coordinator.lock(takeover=takeover)
-        try:
-            coordinator.take_over(contexts)
-            query.start(trigger)
-        except BaseException:
-            coordinator.close()
-            raise
-        return query
+        return coordinator, query, self._contexts(plan, session, stateful=stateful), plan.columns
 
     def _contexts(self, plan: PassPlan, session: SparkSession, *, stateful: bool) -> dict[str, CheckContext]:
         shuffles = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
         parallel = session.sparkContext.defaultParallelism
         partitions = shuffles if stateful or plan.partitioned else parallel
-        sinks = self.sinks
-        contexts = {}
+        contexts, sinks = dict[str, CheckContext](), self.sinks
         for sink in sinks:
             peers = tuple(peer for peer in sinks if peer is not sink)
             gathered = sink is self._offsets_sink or (sink.merge is not None and not plan.partitioned)

@@ -17,6 +17,8 @@ from tpc.coordinator.epochs import epoch_rows, spark_seconds
 from tpc.coordinator.passes.context import PassContext
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
+from tpc.coordinator.spark.java_errors import in_words, raise_alone
+from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.plan_checks import LateRows
 from tpc.coordinator.spark.settings import stateful_settings
 from tpc.manifest import Barrier
@@ -67,9 +69,11 @@ class PipelineQuery:
     def start(self, trigger: Mapping[str, Any]) -> None:
         """Bring Spark's log up to the intent log and start the query."""
         coordinator = self._coordinator
-        query_id = coordinator.engine.claim["query_id"]
-        self._late_rows = LateRows(self._session, query_id, stateful=self._stateful)
-        coordinator.reconcile(self._run_one_batch)
+        self._late_rows = LateRows(self._session, coordinator.engine.claim["query_id"], stateful=self._stateful)
+        with parallelism_to_repair(coordinator.engine.state, self._session) as is_another:
+            coordinator.reconcile(self._run_one_batch)
+            if is_another and coordinator.engine.state.lost:
+                self._run_one_batch()
         self._query = self._start_spark(trigger)
         threading.Thread(target=self._watch, name=f"tpc-{coordinator.pipeline.name}", daemon=True).start()
 
@@ -92,8 +96,8 @@ class PipelineQuery:
         query = self._start_spark({"once": True})
         try:
             query.awaitTermination()
-        except Exception as error:
-            raise (self._failure or error) from error
+        except Exception as error:  # noqa: BLE001  raised again
+            raise_alone(self._failure or error)
 
     def _watch(self) -> None:
         """Keep the query company until its end. Whatever happens here, callers are told and connections closed."""
@@ -138,7 +142,7 @@ class PipelineQuery:
 
     def _fail(self, error: BaseException) -> None:
         """The first failure is the one that users are told."""
-        self._failure = self._failure or error
+        self._failure = self._failure or in_words(error)
 
     # One epoch -------------------------------------------------------------------------------------------------
 
@@ -161,17 +165,17 @@ class PipelineQuery:
     def _context(self, barrier: Barrier) -> PassContext:
         assert self._late_rows is not None
         engine, participants = self._coordinator.engine, self._coordinator.participants
-        history = engine.journal.history
         return PassContext(
             pipeline=participants.pipeline,
             barrier=barrier,
             sinks=participants.sinks,
             committers=participants.committers,
             identities=engine.claim["sinks"],
-            previous_epochs={name: history.last_epoch_of(name) for name in participants.sinks},
+            previous_epochs={n: engine.journal.history.last_epoch_of(n) for n in participants.sinks},
             offsets_sink=self._offsets_sink,
             unrouted_is_error=self._unrouted_is_error,
             late_rows=self._late_rows,
+            await_durable=self._coordinator.lineage.begin(),
             end_phase=engine.clock_phase,
         )
 
@@ -224,8 +228,8 @@ class PipelineQuery:
         """Wait until everything that the sources hold now is committed in every sink."""
         try:
             self._running.processAllAvailable()
-        except Exception as error:
-            raise (self._failure or error) from error
+        except Exception as error:  # noqa: BLE001  raised again
+            raise_alone(self._failure or error)
 
     def stop(self) -> None:
         """Stop after the current epoch. A decided epoch that cannot be committed now is finished by the next start."""
@@ -243,8 +247,4 @@ class PipelineQuery:
 
         `spark_seconds` of an epoch are the durations that Spark tells of it (`commitOffsets`: its own commit).
         """
-        rows = epoch_rows(self._coordinator.journal.history)
-        durations = {} if self._query is None else spark_seconds(self._query)
-        for row in rows:
-            row["spark_seconds"] = durations.get(row["epoch"], {})
-        return rows + self._failed_epochs
+        return epoch_rows(self._coordinator.journal.history, spark_seconds(self._query)) + self._failed_epochs

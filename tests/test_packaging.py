@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,44 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.compat.environment import CannotBeHadError, Environment, build_wheel, pip
+from tests.compat.first_pipeline import first_pipeline
+from tpc.chaos.servers.java import find_java
+from tpc.errors import JavaNotFoundError
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("tpc", "sinks", "coordinator", "chaos", "pyproject.toml", "README.md", "LICENSE")
-DEADLINE_S = 300.0
-SETUPTOOLS_MIN = 77
-"""What pyproject.toml asks of the build; an older one here is left alone and a new one fetched for the build."""
-
-
-def pip(*arguments: object) -> None:
-    call = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
-    done = subprocess.run(call, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def setuptools_version() -> int:
-    try:
-        return int(importlib.metadata.version("setuptools").split(".")[0])
-    except importlib.metadata.PackageNotFoundError:
-        return 0
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, since a build leaves its own files among the sources."""
-    place = tmp_path_factory.mktemp("wheel")
-    source = place / "source"
-    source.mkdir()
-    without_caches = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for name in SOURCES:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=without_caches)
-        else:
-            shutil.copy(ROOT / name, source / name)
-    isolation = ["--no-build-isolation"] if setuptools_version() >= SETUPTOOLS_MIN else []
-    pip("wheel", "--no-deps", *isolation, "--wheel-dir", place, source)
-    [built] = place.glob("*.whl")
-    return built
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +46,8 @@ def test_the_wheel_holds_the_files_behind_every_link(wheel: Path, folder: str) -
 
 
 def test_the_wheel_holds_the_core_and_what_is_not_python(wheel: Path) -> None:
-    templates = {f"tpc/{path.relative_to(ROOT)}" for path in (ROOT / "chaos").rglob("*.j2")}
+    of_chaos = [path for path in (ROOT / "chaos").rglob("*") if path.name.endswith((".j2", ".py.txt"))]
+    templates = {f"tpc/{path.relative_to(ROOT)}" for path in of_chaos}
     core = {f"tpc/{path.name}" for path in (ROOT / "tpc").glob("*.py")}
     assert templates
     assert (core | templates) - names(wheel) == set()
@@ -109,3 +83,13 @@ def test_import_tpc_loads_the_core_and_the_standard_library_only(installed: Path
 
 def test_the_command_line_is_there(installed: Path) -> None:
     assert (installed / "bin" / "tpc").is_file()
+
+
+def test_the_newest_of_all_it_depends_on_runs_the_first_pipeline_of_the_reference(wheel: Path, tmp_path: Path) -> None:
+    environment = Environment(tmp_path / "environment", Path(sys.executable))
+    try:
+        find_java()
+        environment.install(wheel)
+    except (JavaNotFoundError, CannotBeHadError) as error:
+        pytest.skip(str(error))
+    assert int(environment.run(first_pipeline(tmp_path))) > 0

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from tpc import errors
 from tpc.errors import TpcError
-from tpc.settings import Env, env
+from tpc.settings import Env, SecretFile, env, secret_file
 
 if TYPE_CHECKING:
     from tpc.coordinator.pipeline import Pipeline, pipeline
 
-__all__ = ["Env", "Pipeline", "TpcError", "env", "errors", "pipeline"]
+__all__ = ["Env", "Pipeline", "SecretFile", "TpcError", "env", "errors", "pipeline", "secret_file"]
 
 _LAZY = {"Pipeline", "pipeline"}
 

@@ -15,7 +15,7 @@ from tpc.chaos import cli as chaos
 from tpc.coordinator import cli as coordinator
 from tpc.errors import TpcError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 coordinator.mount(app)
 chaos.mount(app)
 

@@ -2,23 +2,19 @@
 
 A log that is lost or damaged, a backup restored in one system, a checkpoint copied, a sink pointed elsewhere or left
 out: each is told apart from an ordinary start here, and stops it with nothing changed. What to ask the sinks, and
-when, is the shell's business.
+when, is the shell's business; which epochs they must show stands in `shown_epochs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
-from tpc.errors import ConfigurationError, HistoryMismatchError
+from tpc.errors import START_ANEW, ConfigurationError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.manifest import Manifest
+from tpc.shown_epochs import allowed_epochs
 from tpc.sink import InDoubt, Marker, Owner
-
-_RESTORED = (
-    "the sink or the log was restored from a backup: bring both to one moment, "
-    "or start a new incarnation on a new checkpoint."
-)
 
 
 def check_pipeline(history: History, pipeline: PipelineId, where: str) -> None:
@@ -27,7 +23,7 @@ def check_pipeline(history: History, pipeline: PipelineId, where: str) -> None:
         raise ConfigurationError(
             f"the checkpoint's log at {where} belongs to pipeline {history.pipeline}, not to {pipeline}",
             pipeline=str(pipeline),
-            remedy="give every pipeline a checkpoint of its own; a new incarnation starts on a new checkpoint.",
+            remedy="give every pipeline a checkpoint of its own.",
         )
 
 
@@ -39,10 +35,13 @@ def check_bound_sinks(history: History, identities: Mapping[str, str]) -> None:
     for name, part in pending.sinks.items():
         if not part.branches or history.resolution(pending.epoch, name) is not None:
             continue
+        remedy = "finish it with the old settings (`tpc recover`), or record a decision (`tpc resolve`)."
         if name not in identities:
             what = "is not part of the pipeline any more"
+            remedy = _if_renamed(history, name, part.identity, identities) + remedy
         elif identities[name] != part.identity:
             what = f"points at another system ({identities[name]}, the intent names {part.identity})"
+            remedy += f" After a decision: {_taken_out(name)}"
         else:
             continue
         raise ConfigurationError(
@@ -50,8 +49,7 @@ def check_bound_sinks(history: History, identities: Mapping[str, str]) -> None:
             pipeline=str(pending.pipeline),
             epoch=pending.epoch,
             sink=name,
-            safe="the epoch's intent is durable; nothing was changed.",
-            remedy="finish it with the old settings (`tpc recover`), or record a decision (`tpc resolve`).",
+            remedy=remedy,
         )
 
 
@@ -62,50 +60,50 @@ def check_removed_sinks(history: History, identities: Mapping[str, str]) -> None
             f"sink {name!r} is not part of the pipeline any more, and branches may be left behind in it",
             pipeline=str(history.pipeline),
             sink=name,
-            remedy=f"with the old settings run `tpc remove MODULE:PIPELINE {name} --reason TEXT`, which sweeps it and "
+            remedy=_if_renamed(history, name, history.sinks[name], identities)
+            + f"with the old settings run `tpc remove MODULE:PIPELINE {name} --reason TEXT`, which sweeps it and "
             "puts that on the record; for a system that is gone for good add --without-sweep.",
         )
 
 
-def check_markers(history: History, markers: Mapping[str, Marker | None], expiring: Collection[str] = ()) -> list[str]:
-    """Every sink's newest marker must be the last epoch in which the log says it had branches.
-
-    In `expiring` sinks a missing marker proves nothing; those are returned, for a warning. Raises
-    `HistoryMismatchError` for all else.
-    """
-    pending = history.pending
-    forgotten = []
-    for name, marker in markers.items():
-        expected = history.last_epoch_of(name, before=None if pending is None else pending.epoch)
-        # Some of a resolved epoch's branches may have been committed before an operator gave the others up.
-        allowed = {expected, *(r.epoch for r in history.resolutions if r.sink == name)}
-        if pending is not None and pending.waits_for(name):
-            allowed.add(pending.epoch)
-        if name in history.removed and history.removed[name] == expected:
-            allowed.add(None)  # it came back, and may point at another place
+def check_moved_sinks(history: History, markers: Mapping[str, Marker | None], identities: Mapping[str, str]) -> None:
+    """A sink that points at another system than in the last term must find its epochs there: it was moved with them."""
+    for name in sorted(history.sinks.keys() & identities.keys() & markers.keys()):
+        marker = markers[name]
         shown = None if marker is None else marker.epoch
-        if shown in allowed:
+        if identities[name] == history.sinks[name] or shown in allowed_epochs(history, name):
             continue
-        if shown is not None or name not in expiring:
-            raise _marker_mismatch(history, name, shown, expected)
-        forgotten.append(name)
-    return forgotten
+        said = "none of its epochs" if shown is None else f"epoch {shown} as its newest"
+        raise ConfigurationError(
+            f"sink {name!r} points at another system ({identities[name]}) than in the last term "
+            f"({history.sinks[name]}), and that one shows {said}",
+            pipeline=str(history.pipeline),
+            sink=name,
+            remedy=f"point it at the old system again; or, to go on in the new one without the old rows, "
+            f"{_taken_out(name)}",
+        )
 
 
-def oldest_generation(history: History) -> int:
-    """The oldest term that decided an epoch which the log still holds: what it says of markers needs none older."""
-    return min((manifest.generation for manifest in history.manifests.values()), default=0)
-
-
-def _marker_mismatch(history: History, sink: str, shown: int | None, expected: int | None) -> HistoryMismatchError:
-    said = "no epoch" if shown is None else f"epoch {shown}"
-    return HistoryMismatchError(
-        f"the sink shows {said} as its newest, the log says {'none' if expected is None else f'epoch {expected}'}",
-        pipeline=str(history.pipeline),
-        epoch=expected,
-        sink=sink,
-        remedy=_RESTORED,
+def _taken_out(name: str) -> str:
+    """How a sink begins anew in another place."""
+    return (
+        f"take the sink out on the record (with the old settings `tpc remove MODULE:PIPELINE {name} --reason TEXT`, "
+        "with --without-sweep if the old system is gone), and start with the new settings: it begins there with the "
+        "next epoch."
     )
+
+
+def _if_renamed(history: History, name: str, identity: str, identities: Mapping[str, str]) -> str:
+    """What to do if the missing sink is there under a new name: its branches and markers carry the old one."""
+    new = sorted(repr(other) for other in identities.keys() - history.sinks.keys() if identities[other] == identity)
+    if not new:
+        return ""
+    return f"you renamed it? its old name was {name!r}: give it to {' or '.join(new)} again (same system). Otherwise "
+
+
+def joins_again(history: History, identities: Mapping[str, str]) -> list[str]:
+    """The sinks that were removed on the record and are part of the pipeline once more."""
+    return sorted((identities.keys() & history.removed.keys()) - history.sinks.keys())
 
 
 def check_damage(
@@ -119,7 +117,7 @@ def check_damage(
     if not history.damaged:
         return
     for name, owner in owners.items():
-        if owner is not None and not knows_owner(history, owner):
+        if owner is not None and not knows_owner(history, name, owner):
             raise _needed(history, name, where, f"was owned by generation {owner.generation}, which it may have begun")
     pending = history.pending
     last = -1 if history.last_intent is None else history.last_intent
@@ -129,7 +127,7 @@ def check_damage(
         repaired = (
             pending is not None
             and marker.epoch == pending.epoch
-            and marker.handle.generation > _newest_generation(pending, name)
+            and (marker.handle is None or marker.handle.generation > _newest_generation(pending, name))
         )
         if marker.epoch > last or repaired:
             raise _needed(history, name, where, f"shows epoch {marker.epoch}, which it may have decided", marker.epoch)
@@ -174,14 +172,20 @@ def _lost_log(pipeline: PipelineId, sink: str, what: str) -> HistoryMismatchErro
         f"the intent log is empty, but the sink {what} for this pipeline",
         pipeline=str(pipeline),
         sink=sink,
-        remedy="restore the checkpoint with its log; for a deliberate new history on a new checkpoint use "
+        remedy=f"restore the checkpoint with its log; else {START_ANEW}: "
         f"tpc.pipeline(..., incarnation={pipeline.incarnation + 1}).",
     )
 
 
-def knows_owner(history: History, found: Owner | None) -> bool:
-    """Whether the owner entry found in a sink is of a term of this log (or there is none)."""
-    return found is None or history.owners.get(found.generation) == found.nonce
+def knows_owner(history: History, sink: str, found: Owner | None) -> bool:
+    """Whether the owner entry found in a sink is of a term of this log (or there is none).
+
+    In a sink that was removed once it may be of a term that is long forgotten elsewhere.
+    """
+    if found is None or history.owners.get(found.generation) == found.nonce:
+        return True
+    removal = history.removed.get(sink)
+    return removal is not None and removal.owners.get(found.generation) == found.nonce
 
 
 def unknown_owner(history: History, sink: str, found: Owner) -> HistoryMismatchError:
@@ -191,7 +195,6 @@ def unknown_owner(history: History, sink: str, found: Owner) -> HistoryMismatchE
         "copied, or restored from a backup, and the pipeline has run elsewhere since",
         pipeline=str(history.pipeline),
         sink=sink,
-        safe="nothing was committed or aborted; this copy of the log has one generation record more.",
-        remedy="go on with the checkpoint that ran last; to go on from here although its epochs are committed, start "
-        "a new incarnation on a new checkpoint.",
+        remedy="go on with the checkpoint that ran last; to go on from here although its epochs are committed, "
+        f"{START_ANEW}.",
     )

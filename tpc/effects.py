@@ -5,7 +5,8 @@ The rules of order that make the protocol safe stand on the effects they bind:
 - `Commit` is asked for only after the `Stored` that answers an intent or repair `PutRecord` (or after a durable
   intent was read from the log and a generation record was stored).
 - `PutRecord` of a complete record is asked for only when every branch of the epoch is settled.
-- `AbortEpoch` is asked for only while no put of that epoch's intent was attempted.
+- `AbortEpoch` is asked for only while no put of that epoch's intent was attempted, or when another's record was read in
+  the slot of that put.
 - `TakeOwnership` is asked for right after the `Stored` of a generation record, before any `Commit` or `Sweep`.
 - `Sweep` is asked for only when every sink has taken this coordinator for its owner, and while no pass runs.
 - `Return` is asked for only when the epoch is complete, so Spark's own commit is always behind the log.
@@ -44,8 +45,8 @@ class TakeOwnership:
 class Commit:
     """Commit these branches (by handle) of the decided epoch. Answered by `Answered`.
 
-    `attempt` counts from 0; the shell waits longer before a later one. `abandoned` branches are aborted first:
-    an operator has given them up on the record.
+    `attempt` counts from 0; the shell waits longer before a later one. `abandoned` branches are ended first: an
+    operator has given them up on the record.
     """
 
     manifest: Manifest
@@ -92,18 +93,27 @@ class Verify:
 
 @dataclass(frozen=True)
 class AbortEpoch:
-    """Undo what this generation prepared for an epoch and `spare` does not name. Answered by `Aborted`."""
+    """Undo what this generation prepared for an epoch and `spare` does not name.
+
+    Answered by `Aborted`, or by `Superseded` when another leads. `fenced`: that is known, and nothing but the branches
+    of this very epoch and generation is undone, so that their locks do not hold up the one that leads.
+    """
 
     epoch: int
     generation: int
     spare: Manifest | None = None
+    fenced: bool = False
 
 
 @dataclass(frozen=True)
 class Release:
-    """The epoch is complete: tell the sinks. Not answered."""
+    """The epoch is complete: tell the sinks. Not answered.
+
+    `undone`: the branches (by handle) that were given up and are not committed; they are no winners.
+    """
 
     manifest: Manifest
+    undone: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,15 @@
 One root, `TpcError`. The first level says who has to act:
 
 - `ConfigurationError`: the user, before anything was written. Nothing is at risk.
-- `DataError`: the user, about a row. The epoch was undone everywhere and will be repeated.
-- `TransientError`: nobody; a restart repeats the epoch.
+- `DataError`: the user, about a row that a sink can never take.
+- `TransientError`: nobody; a restart goes on.
 - `DecidedError`: an operator. An epoch is decided and could not be finished; no row may be dropped.
+- `LogGoneError`: an operator. The log is not where it was; a restart looks again.
 - `FencedError`: nobody; another coordinator has taken over and this process must end.
 - `CorruptionError`: an operator. What is stored contradicts itself; nothing was changed.
 - `StateMachineError`: us. The protocol was asked for something impossible.
+
+What holds for the rows is not in the class but in the phase: `tpc.safety` says it when an error leaves.
 
 All errors are picklable with all their fields, since Spark carries them from executors to the driver.
 """
@@ -17,11 +20,16 @@ from __future__ import annotations
 
 from typing import Any
 
+START_ANEW = (
+    "start a new incarnation on a new checkpoint (it writes everything again that its sources still hold, beside the "
+    "rows that are there: appended rows are then twice in the sinks)"
+)
+"""The last of all remedies, said with its price wherever it is named."""
+
 
 class TpcError(Exception):
     """Root of all errors: `what` happened, to which `pipeline`, `epoch` and `sink`, what is `safe`, the `remedy`."""
 
-    safe_by_default = ""
     remedy_by_default = ""
 
     def __init__(
@@ -31,7 +39,7 @@ class TpcError(Exception):
         pipeline: str | None = None,
         epoch: int | None = None,
         sink: str | None = None,
-        safe: str | None = None,
+        safe: str = "",
         remedy: str | None = None,
         **details: Any,
     ) -> None:
@@ -40,7 +48,8 @@ class TpcError(Exception):
         self.pipeline = pipeline
         self.epoch = epoch
         self.sink = sink
-        self.safe = self.safe_by_default if safe is None else safe
+        self.safe = safe
+        """What holds now for the user's rows. Not the raiser's to know: `tpc.safety` sets it where the error leaves."""
         self.remedy = self.remedy_by_default if remedy is None else remedy
         self.details = details
 
@@ -78,7 +87,15 @@ def _rebuild(kind: type[TpcError], what: str, fields: dict[str, Any]) -> TpcErro
 class ConfigurationError(TpcError):
     """A setting, a missing table, a server's limit: found by a check, before the first epoch."""
 
-    safe_by_default = "nothing was written."
+
+class SchemaChangedError(ConfigurationError):
+    """A sink's rows have other columns than at the last start; `details` hold both as `before` and `after`."""
+
+    remedy_by_default = (
+        "write the columns that it had, or give the new rows a sink of another name and target; if all who read this "
+        "one can take the change, put that on the record and start again: "
+        "`tpc accept-schema CHECKPOINT --sink S --reason ...`."
+    )
 
 
 class CheckpointInUseError(ConfigurationError):
@@ -90,7 +107,6 @@ class CheckpointInUseError(ConfigurationError):
 class DataError(TpcError):
     """A row that a sink can never take, found before the decision. `column` and `key` name the first one."""
 
-    safe_by_default = "the epoch was aborted in every sink; nothing of it is visible, nothing is lost."
     remedy_by_default = "mend the row or route it elsewhere (where=), then restart: the epoch is repeated whole."
 
     def __init__(self, what: str, *, column: str | None = None, key: Any = None, **where: Any) -> None:
@@ -100,16 +116,13 @@ class DataError(TpcError):
 
 
 class TransientError(TpcError):
-    """Something outside failed before the decision (server down, deadline passed, lock held)."""
+    """Something outside failed (server down, deadline passed, lock held), and trying again later may help."""
 
-    safe_by_default = "the epoch is undecided and is aborted everywhere; nothing of it is visible."
-    remedy_by_default = "restart the pipeline (a supervisor does it): the epoch is repeated whole."
+    remedy_by_default = "restart the pipeline (a supervisor does it)."
 
 
 class DecidedError(TpcError):
     """An epoch is decided and cannot be finished without help."""
-
-    safe_by_default = "the epoch's intent is durable; no row is lost, nothing is written twice."
 
 
 class ParkedError(DecidedError):
@@ -145,7 +158,6 @@ class DeterminismError(DecidedError):
 class DecisionUnknownError(DecidedError):
     """The log did not say whether a record is durable. The process must end; a restart reads the log back."""
 
-    safe_by_default = "nothing was committed or aborted after the unknown answer."
     remedy_by_default = "mend the log's disk or server, then restart."
 
 
@@ -153,21 +165,51 @@ class PutUnknownError(DecisionUnknownError):
     """As its parent, but the very same record may be put again, and the answer to that will be definite."""
 
 
+class LogGoneError(TpcError):
+    """The log is gone, or not the one that this process knows (an older copy). Not fenced: a restart looks again."""
+
+    remedy_by_default = "bring the whole log back to its place, not an older copy of it, then restart the pipeline."
+
+
 class FencedError(TpcError):
     """Another coordinator has taken over this pipeline. Final: do not restart this process."""
 
-    safe_by_default = "the new coordinator owns every decision; this one changed nothing after it was fenced."
     remedy_by_default = "leave the new coordinator alone; find out why two were started."
+
+
+class SlotTakenError(FencedError):
+    """As its parent, seen in the log itself: the slot of a put holds another coordinator's whole record."""
+
+
+class OvertakenError(FencedError):
+    """As its parent, seen after a put: the record is in the log, and another coordinator has gone on after it."""
 
 
 class CorruptionError(TpcError):
     """Stored records contradict each other or themselves; nothing was changed."""
 
-    safe_by_default = "nothing was changed."
+
+class LogFormatError(CorruptionError):
+    """The log was written in another format, by another version of tpc."""
+
+    remedy_by_default = (
+        "finish the pipeline with the version of tpc that wrote the log (`tpc recover`), or use a newer version of "
+        f"tpc; else {START_ANEW}."
+    )
 
 
 class HistoryMismatchError(CorruptionError):
     """The intent log, Spark's checkpoint and the sinks do not belong together."""
+
+
+class StateLostError(HistoryMismatchError):
+    """State or a source's log that decided epochs rest on is lost, and cannot be made again from what is left."""
+
+    remedy_by_default = (
+        "put the folders `state` and `sources` of this checkpoint back from a backup (it may be older than the log, by "
+        "epochs that the log still holds), or "
+        f"{START_ANEW}; its state begins empty."
+    )
 
 
 class StateMachineError(TpcError):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from tpc.history import History
 from tpc.manifest import Branch, Manifest
-from tpc.sink import Outcome
+from tpc.sink import GivenUp, Outcome
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,14 @@ class Stored:
 
 @dataclass(frozen=True)
 class Superseded:
-    """The slot belongs to somebody else, or higher slots exist: this coordinator is fenced."""
+    """The slot belongs to somebody else, or the log goes on: this coordinator is fenced.
+
+    `taken`: another's whole record was read in the slot of a put, of which no answer was lost before. Then what was
+    being put is in no log, and never will be.
+    """
 
     evidence: str = ""
+    taken: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,10 @@ class Aborted:
 
 @dataclass(frozen=True)
 class Answered:
-    """The sinks' answers to commits, by handle."""
+    """The sinks' answers to commits, by handle; and what became of the branches that were given up."""
 
     outcomes: Mapping[str, Outcome]
+    given_up: Mapping[str, GivenUp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from tpc.errors import CorruptionError
 from tpc.handles import PipelineId
-from tpc.history import DamagedSlot, History, Resolution
+from tpc.history import DamagedSlot, History, Removal, Resolution, with_ends
 from tpc.json import JSONObject
 from tpc.manifest import Branch, Manifest
 from tpc.records import Record, RecordKind
+from tpc.schemas import columns_from_json
+from tpc.sink import GivenUp
 
 
 def fold(records: Iterable[Record], damaged: Sequence[DamagedSlot] = ()) -> History:
@@ -35,6 +37,22 @@ def fold(records: Iterable[Record], damaged: Sequence[DamagedSlot] = ()) -> Hist
     return replace(history, damaged=tuple(damaged))
 
 
+def beginning(records: list[Record]) -> list[Record]:
+    """`records` from where they begin a log on: a generation record stands for all that lies below it.
+
+    So what an interrupted pruning has left below one is no part of the log, and a slot that is missing right below one
+    is no gap. Where no generation record stands above them, they are left as they are, for `fold` to refuse.
+    """
+    start = 0
+    for index, record in enumerate(records):
+        if record.kind is not RecordKind.GENERATION or index == 0:
+            continue
+        missing = range(records[index - 1].slot + 1, record.slot)
+        if records[start].kind is not RecordKind.GENERATION or any(slot not in _voids(record) for slot in missing):
+            start = index
+    return records[start:]
+
+
 def advanced(history: History, record: Record) -> History:
     """`history` with one more record. Raises `CorruptionError` when the record contradicts it."""
     return _FOLDS[record.kind](_placed(history, record), record)
@@ -43,6 +61,8 @@ def advanced(history: History, record: Record) -> History:
 def _placed(history: History, record: Record) -> History:
     if not history.last_slot and record.kind is not RecordKind.GENERATION:
         raise _contradiction(record, "a log begins with a generation record")
+    if history.moved_to is not None:
+        raise _contradiction(record, f"the log was moved to {history.moved_to}")
     voids = _voids(record) if record.kind is RecordKind.GENERATION else {}
     if history.last_slot and any(slot not in voids for slot in range(history.last_slot + 1, record.slot)):
         raise _gap(record.slot, history.last_slot)
@@ -85,7 +105,8 @@ def _generation(history: History, record: Record) -> History:
         generation_slots=(*history.generation_slots, (record.slot, body["last_complete"])),
         owners={**_owners(body), body["generation"]: record.nonce},
         owning_generation=max(history.owning_generation, body["owning_generation"]),
-        removed=body["removed"],
+        removed={sink: Removal.from_json(removal) for sink, removal in body["removed"].items()},
+        schemas={sink: columns_from_json(columns) for sink, columns in body["schemas"].items()},
     )
 
 
@@ -133,10 +154,12 @@ def _complete(history: History, record: Record) -> History:
     epoch = record.body["epoch"]
     if epoch != history.last_intent:
         raise _contradiction(record, f"epoch {epoch} is complete, the last decided one is {history.last_intent}")
+    given_up = {handle: GivenUp(end) for handle, end in record.body.get("given_up", {}).items()}
     return replace(
         _owning(history, record.body["generation"]),
         last_complete=epoch,
         completed={**history.completed, epoch: record.body},
+        resolutions=with_ends(history.resolutions, epoch, given_up),
     )
 
 
@@ -150,7 +173,17 @@ def _removal(history: History, record: Record) -> History:
     if pending is not None and pending.waits_for(name) and history.resolution(pending.epoch, name) is None:
         raise _contradiction(record, f"it removes sink {name}, which decided epoch {pending.epoch} waits for")
     sinks = {sink: identity for sink, identity in history.sinks.items() if sink != name}
-    return replace(history, sinks=sinks, removed={**history.removed, name: record.body["marker"]})
+    return replace(history, sinks=sinks, removed={**history.removed, name: Removal.from_json(record.body)})
+
+
+def _acceptance(history: History, record: Record) -> History:
+    name, columns = record.body["sink"], record.body["columns"]
+    others = {sink: known for sink, known in history.schemas.items() if sink != name}
+    return replace(history, schemas=others if columns is None else {**others, name: columns_from_json(columns)})
+
+
+def _moved(history: History, record: Record) -> History:
+    return replace(history, moved_to=record.body["to"])
 
 
 def _contradiction(record: Record, what: str) -> CorruptionError:
@@ -167,4 +200,6 @@ _FOLDS: Mapping[RecordKind, Callable[[History, Record], History]] = {
     RecordKind.COMPLETE: _complete,
     RecordKind.RESOLUTION: _resolution,
     RecordKind.REMOVAL: _removal,
+    RecordKind.ACCEPTANCE: _acceptance,
+    RecordKind.MOVED: _moved,
 }

@@ -6,13 +6,16 @@ anybody, the coordinator at start as much as `tpc status`, learns the state of a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from tpc.handles import PipelineId
+from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.manifest import Manifest
+from tpc.schemas import Columns
+from tpc.sink import GivenUp
 
 OWNERS_KEPT = 8
 """How many terms before the last one that is known to own every sink are remembered as owners.
@@ -25,22 +28,26 @@ class Action(str, Enum):
     """What an operator may decide about an epoch."""
 
     ACCEPT_LOSS = "accept-loss"
-    """The sink's branches of the epoch are given up; they are aborted."""
+    """The sink's branches of the epoch are given up: those that are not committed are undone."""
     MARK_COMMITTED = "mark-committed"
-    """The operator has put the rows there by hand; the sink's branches of the epoch are aborted."""
+    """The operator has put the rows there by hand; the branches are given up in the same way."""
     ACCEPT_STATE = "accept-state"
     """A replay that made other rows is accepted: the state stores go on from it."""
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """An operator's recorded decision; `sink` is empty for `ACCEPT_STATE`."""
+    """An operator's recorded decision; `sink` is empty for `ACCEPT_STATE`.
+
+    `ends` is known when the epoch is complete: how many of the sink's branches ended how.
+    """
 
     epoch: int
     sink: str
     action: Action
     reason: str
     operator: str
+    ends: Mapping[GivenUp, int] = field(default_factory=dict)
 
     def to_json(self) -> JSONObject:
         """The body of a resolution record."""
@@ -50,12 +57,57 @@ class Resolution:
             "action": self.action.value,
             "reason": self.reason,
             "operator": self.operator,
+            "ends": {end.value: count for end, count in sorted(self.ends.items())},
         }
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Resolution:
         """The inverse of `to_json`."""
-        return cls(value["epoch"], value["sink"], Action(value["action"]), value["reason"], value["operator"])
+        ends = {GivenUp(end): count for end, count in value["ends"].items()}
+        return cls(value["epoch"], value["sink"], Action(value["action"]), value["reason"], value["operator"], ends)
+
+
+def with_ends(
+    resolutions: tuple[Resolution, ...], epoch: int, given_up: Mapping[str, GivenUp]
+) -> tuple[Resolution, ...]:
+    """`resolutions` with what became of the branches (by handle) that those about `epoch` have given up."""
+    counts: dict[str, Counter[GivenUp]] = {}
+    for handle, end in given_up.items():
+        counts.setdefault(Handle.parse(handle).sink, Counter())[end] += 1
+    return tuple(
+        replace(r, ends=dict(counts[r.sink])) if r.epoch == epoch and r.sink in counts else r for r in resolutions
+    )
+
+
+def given_up_in_words(ends: Mapping[GivenUp, int]) -> str:
+    """What became of given-up branches, for people."""
+    words = {
+        GivenUp.COMMITTED: "{} had been committed before and stay so",
+        GivenUp.UNDONE: "{} are undone",
+        GivenUp.NOT_KNOWN: "of {} it is not known: look whether their rows are there",
+    }
+    told = [words[end].format(ends[end]) for end in words if ends.get(end)]
+    return f"of the branches that were given up {', '.join(told)}"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A sink taken out of the pipeline: the epoch that its marker shows, and the terms that may have owned it last.
+
+    The terms are kept here for as long as the log: the sink may be added again after any number of others.
+    """
+
+    marker: int | None
+    owners: Mapping[int, str]
+
+    def to_json(self) -> JSONObject:
+        """What a removal record says of it, and each generation record after that."""
+        return {"marker": self.marker, "owners": {str(generation): nonce for generation, nonce in self.owners.items()}}
+
+    @classmethod
+    def from_json(cls, value: JSONObject) -> Removal:
+        """The inverse of `to_json`."""
+        return cls(value["marker"], {int(generation): nonce for generation, nonce in value["owners"].items()})
 
 
 @dataclass(frozen=True)
@@ -93,8 +145,12 @@ class History:
     """The end of the log that cannot be read; the next generation record voids it, or the start is refused."""
     voids: Mapping[int, str] = field(default_factory=dict)
     """Damaged slots that a generation record has voided, with the digest of their bytes: they never were."""
-    removed: Mapping[str, int | None] = field(default_factory=dict)
-    """Sinks taken out of the pipeline after a sweep of them, with the epoch that their marker shows."""
+    schemas: Mapping[str, Columns] = field(default_factory=dict)
+    """Sink -> the columns that its rows must have: those of the last start, or what an operator has accepted."""
+    removed: Mapping[str, Removal] = field(default_factory=dict)
+    """Sinks taken out of the pipeline on the record."""
+    moved_to: str | None = None
+    """Where the log went; nothing follows here."""
 
     @property
     def next_slot(self) -> int:
@@ -119,19 +175,25 @@ class History:
         return found[-1] if found else None
 
     def last_epoch_of(self, sink: str, *, before: int | None = None) -> int | None:
-        """The newest decided epoch (below `before`) in which `sink` has branches that were not given up.
+        """The newest decided epoch (below `before`) of which `sink` shows a branch, or will when it is finished.
 
-        This is what the sink's newest marker must show. None when the sink never had a branch.
+        This is what the sink's newest marker must show. None when the sink never had a branch. An epoch that was given
+        up counts if one of its branches was committed before that.
         """
         for epoch in sorted(self.manifests, reverse=True):
             part = self.manifests[epoch].sinks.get(sink)
             if part is None or (before is not None and epoch >= before):
                 continue
-            if part.branches and self.resolution(epoch, sink) is None:
+            resolution = self.resolution(epoch, sink)
+            if part.branches and (resolution is None or GivenUp.COMMITTED in resolution.ends):
                 return epoch
-            if not part.branches:
-                return part.previous_epoch
+            return part.previous_epoch
         return self.markers.get(sink)
+
+    @property
+    def last_owners(self) -> Mapping[int, str]:
+        """Those of `owners` that the owner entry of a sink may name from now on."""
+        return {g: nonce for g, nonce in self.owners.items() if g >= self.owning_generation - OWNERS_KEPT}
 
     def carried(self, sinks: Iterable[str], keep_epochs: int) -> JSONObject:
         """What a generation record takes along from the records before it, which may be pruned then."""
@@ -143,10 +205,11 @@ class History:
         return {
             "floor": floor,
             "markers": {name: self.last_epoch_of(name, before=before) for name in names},
-            "owners": {str(g): n for g, n in self.owners.items() if g >= self.owning_generation - OWNERS_KEPT},
+            "owners": {str(generation): nonce for generation, nonce in self.last_owners.items()},
             "owning_generation": self.owning_generation,
             "voids": {str(slot): digest for slot, digest in voids.items() if slot >= floor},
-            "removed": dict(self.removed),
+            "removed": {sink: removal.to_json() for sink, removal in self.removed.items()},
+            "schemas": dict(self.schemas),
         }
 
     def cut(self, keep_epochs: int) -> int:

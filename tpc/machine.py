@@ -27,6 +27,7 @@ from tpc.effects import (
     WriteEpoch,
 )
 from tpc.errors import (
+    START_ANEW,
     DeterminismError,
     FencedError,
     HistoryMismatchError,
@@ -53,10 +54,10 @@ from tpc.events import (
     Swept,
     Verified,
 )
-from tpc.history import Action, History
+from tpc.history import Action, History, with_ends
 from tpc.manifest import Branch, Manifest
 from tpc.records import RecordKind
-from tpc.sink import Verdict
+from tpc.sink import GivenUp, Verdict
 from tpc.states import Phase, State
 
 CONTRADICTION_ATTEMPTS = 6
@@ -177,7 +178,7 @@ def _out_of_step(state: State, epoch: int, expected: int) -> TpcError:
         pipeline=str(state.pipeline),
         epoch=epoch,
         remedy="Spark's checkpoint and the intent log do not belong together: restore both from one moment, "
-        "or start a new incarnation on a new checkpoint.",
+        f"or {START_ANEW}.",
     )
 
 
@@ -195,6 +196,19 @@ def _undo(state: State, event: Failed) -> Step:
     assert epoch is not None
     state = replace(state, phase=Phase.ABORTING, proposed=None, failure=event.error)
     return state, (AbortEpoch(epoch, state.generation, state.pending),)
+
+
+def _undo_fenced(state: State, event: Superseded) -> Step:
+    """No put of the epoch's intent was attempted: nobody can decide it, and its locks hold up the one that leads."""
+    epoch = state.epoch
+    assert epoch is not None
+    state = replace(state, phase=Phase.ABORTING, proposed=None, failure=_overtaken(state, event))
+    return state, (AbortEpoch(epoch, state.generation, state.pending, fenced=True),)
+
+
+def _not_decided(state: State, event: Superseded) -> Step:
+    """Only another's record in the slot of the intent shows that it is in no log; else it may be decided already."""
+    return _undo_fenced(state, event) if event.taken else _fenced(state, event)
 
 
 def _undone(state: State, _: Aborted) -> Step:
@@ -230,6 +244,7 @@ def _answered(state: State, event: Answered) -> Step:
         unsettled=state.unsettled - lost - refused.keys() - settled,
         lost=state.lost | lost,
         refused={**state.refused, **refused},
+        given_up={**state.given_up, **event.given_up},
     )
     if state.unsettled:
         doubts = {h: o.evidence for h, o in found.items() if h in state.unsettled and o.contradiction}
@@ -286,18 +301,23 @@ def _sink_of(manifest: Manifest, handle: str) -> str | None:
 
 def _complete(state: State) -> Step:
     assert state.pending is not None
-    body = {"epoch": state.pending.epoch, "generation": state.generation}
+    body: dict[str, Any] = {"epoch": state.pending.epoch, "generation": state.generation}
+    if state.given_up:
+        body["given_up"] = {handle: end.value for handle, end in sorted(state.given_up.items())}
     return replace(state, phase=Phase.COMPLETING), (PutRecord(RecordKind.COMPLETE, body),)
 
 
 def _completed(state: State, _: Stored) -> Step:
     manifest, epoch = state.pending, state.epoch
     assert manifest is not None
+    release = Release(manifest, frozenset(h for h, end in state.given_up.items() if end is not GivenUp.COMMITTED))
+    resolutions = with_ends(state.resolutions, manifest.epoch, state.given_up)
     state = replace(state, pending=None, last_complete=manifest.epoch, attempt=0, epoch=None)
+    state = replace(state, resolutions=resolutions, given_up={})
     if epoch is None:
         state, effects = _sweep(state)
-        return state, (Release(manifest), *effects)
-    return replace(state, phase=Phase.READY), (Release(manifest), Return(epoch))
+        return state, (release, *effects)
+    return replace(state, phase=Phase.READY), (release, Return(epoch))
 
 
 # A replay ------------------------------------------------------------------------------------------------------
@@ -329,7 +349,8 @@ def _difference(state: State, manifest: Manifest, event: Replayed) -> TpcError |
     for sink, branch in manifest.branches():
         handle = str(branch.committable.handle)
         if handle in state.lost and _digest(event.replacements.get(handle)) != branch.digest:
-            return _other_rows(state, manifest, sink)
+            same = event.digests.get(sink) == manifest.sinks[sink].digest
+            return (_other_partitions if same else _other_rows)(state, manifest, sink)
     differing = sorted(name for name, part in manifest.sinks.items() if event.digests.get(name) != part.digest)
     accepted = {r.epoch for r in state.resolutions if r.action is Action.ACCEPT_STATE}
     if not differing or manifest.epoch in accepted:
@@ -355,6 +376,20 @@ def _other_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
     )
 
 
+def _other_partitions(state: State, manifest: Manifest, sink: str) -> TpcError:
+    cut_by, count = manifest.counts.get("parallelism"), manifest.counts.get("partitions")
+    return DeterminismError(
+        "the replay of a decided epoch made the same rows in other partitions: those of a lost branch cannot be told "
+        f"from those that are there (then: {count} partitions, by a parallelism of {cut_by})",
+        pipeline=str(state.pipeline),
+        epoch=manifest.epoch,
+        sink=sink,
+        remedy=f"start once with what cut the rows then: `--conf spark.default.parallelism={cut_by}` in place of other "
+        "cores, the source's settings and files as they were; or write the missing rows by hand and record that: "
+        f"`tpc resolve CHECKPOINT --epoch {manifest.epoch} --sink {sink} --mark-committed --reason ...`.",
+    )
+
+
 def _repair_stored(state: State, _: Stored) -> Step:
     before, after = state.pending, state.proposed
     assert before is not None
@@ -376,10 +411,12 @@ def _failed(state: State, event: Failed) -> Step:
 
 
 def _fenced(state: State, event: Superseded) -> Step:
-    error = FencedError(
-        f"another coordinator has taken over: {event.evidence}", pipeline=str(state.pipeline), epoch=state.epoch
-    )
-    return _stopped(state, error)
+    return _stopped(state, _overtaken(state, event))
+
+
+def _overtaken(state: State, event: Superseded) -> TpcError:
+    what = f"another coordinator has taken over: {event.evidence}"
+    return FencedError(what, pipeline=str(state.pipeline), epoch=state.epoch)
 
 
 TRANSITIONS: Mapping[tuple[Phase, type[Any]], Callable[[State, Any], Step]] = {
@@ -396,13 +433,14 @@ TRANSITIONS: Mapping[tuple[Phase, type[Any]], Callable[[State, Any], Step]] = {
     (Phase.READY, SweepDue): lambda state, _: _sweep(state),
     (Phase.READY, RenewalDue): _renewed,
     (Phase.WRITING, Prepared): _prepared,
+    (Phase.WRITING, Superseded): _undo_fenced,
     (Phase.WRITING, Failed): _undo,
     (Phase.VERIFYING, Verified): _verified,
     (Phase.VERIFYING, Failed): _undo,
     (Phase.ABORTING, Aborted): _undone,
-    (Phase.ABORTING, Failed): _failed,
+    (Phase.ABORTING, Superseded): _undo_fenced,
     (Phase.DECIDING, Stored): _decided,
-    (Phase.DECIDING, Superseded): _fenced,
+    (Phase.DECIDING, Superseded): _not_decided,
     (Phase.DECIDING, Failed): _failed,
     (Phase.FINISHING, Answered): _answered,
     (Phase.FINISHING, Superseded): _fenced,
@@ -411,6 +449,7 @@ TRANSITIONS: Mapping[tuple[Phase, type[Any]], Callable[[State, Any], Step]] = {
     (Phase.COMPLETING, Superseded): _fenced,
     (Phase.COMPLETING, Failed): _failed,
     (Phase.REPLAYING, Replayed): _replayed,
+    (Phase.REPLAYING, Superseded): _undo_fenced,
     (Phase.REPLAYING, Failed): _undo,
     (Phase.REPAIRING, Stored): _repair_stored,
     (Phase.REPAIRING, Superseded): _fenced,

@@ -1,8 +1,9 @@
 """The records of the log: what kinds there are, and their bytes.
 
-One record is one slot. Its bytes are canonical JSON of an envelope (format version, slot, kind, nonce, body) and
-the SHA-256 over it, so that a torn or damaged record is told from a whole one, and a record that came back from
-an unknown put can be recognised by its nonce. What the records mean together stands in `history.py`.
+One record is one slot. Its bytes are canonical JSON of an envelope (format version, slot, kind, nonce, body, and the
+SHA-256 of the bytes in the slot before) and the SHA-256 over it. So a torn or damaged record is told from a whole one,
+a record that came back from an unknown put is recognised by its nonce, and records of two logs never make one: they are
+a chain. What the records mean together stands in `history.py`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import hashlib
 from dataclasses import dataclass
 from enum import Enum
 
-from tpc.errors import CorruptionError
+from tpc.errors import CorruptionError, LogFormatError
 from tpc.json import JSONObject, canonical, parse
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class RecordKind(str, Enum):
@@ -28,33 +29,47 @@ class RecordKind(str, Enum):
     REPAIR = "repair"
     """Lost branches are replaced: {epoch, generation, replacements: {old handle: branch}}."""
     COMPLETE = "complete"
-    """Every branch of an epoch is committed: {epoch, generation, floor, seconds}."""
+    """Every branch of an epoch is committed, or ended: {epoch, generation, floor, seconds, given_up: {handle: end}}."""
     RESOLUTION = "resolution"
-    """An operator's decision: {epoch, sink, action, reason, operator}."""
+    """An operator's decision: {epoch, sink, action, reason, operator, ends}."""
     REMOVAL = "removal"
     """A sink leaves the pipeline, swept: {sink, marker, swept, reason, operator}."""
+    ACCEPTANCE = "acceptance"
+    """A sink's rows may have other columns: {sink, columns, reason, operator}; columns null: any at the next start."""
+    MOVED = "moved"
+    """The log goes on at another place, this is its last record here: {to}."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One slot of the log. `nonce` tells two otherwise equal records of two writers apart."""
+    """One slot of the log. `nonce` tells two otherwise equal records of two writers apart.
+
+    `after` is the SHA-256, in hexadecimal, of the bytes in the slot before; empty in the first record of a log.
+    """
 
     slot: int
     kind: RecordKind
     nonce: str
     body: JSONObject
+    after: str = ""
 
     def encode(self) -> bytes:
         """The record's bytes, one line of JSON."""
         envelope = {
             "format": FORMAT_VERSION,
             "slot": self.slot,
+            "after": self.after,
             "kind": self.kind.value,
             "nonce": self.nonce,
             "body": self.body,
         }
-        checksum = hashlib.sha256(canonical(envelope)).hexdigest()
+        checksum = digest(canonical(envelope))
         return canonical({**envelope, "checksum": checksum}) + b"\n"
+
+
+def digest(data: bytes) -> str:
+    """The SHA-256 of a slot's bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
 
 
 class DamagedRecordError(CorruptionError):
@@ -64,25 +79,24 @@ class DamagedRecordError(CorruptionError):
 def decode(data: bytes, slot: int) -> Record:
     """The inverse of `Record.encode`.
 
-    Raises `DamagedRecordError` when the bytes are no whole record, and `CorruptionError` when they are whole but
-    were written by a newer format or for another slot.
+    Raises `DamagedRecordError` when the bytes are no whole record, `LogFormatError` when they are whole and of another
+    format, and `CorruptionError` when they were written for another slot.
     """
     try:
         envelope = parse(data)
         checksum = envelope.pop("checksum")
-        whole = hashlib.sha256(canonical(envelope)).hexdigest() == checksum
+        whole = digest(canonical(envelope)) == checksum
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise DamagedRecordError(f"slot {slot} of the log holds no whole record") from error
     if not whole:
         raise DamagedRecordError(f"the checksum of slot {slot} of the log does not match its bytes")
     if envelope["format"] != FORMAT_VERSION:
-        raise CorruptionError(
-            f"slot {slot} of the log has format {envelope['format']}, this version reads {FORMAT_VERSION}",
-            remedy="use the version of tpc that wrote it, or a newer one.",
+        raise LogFormatError(
+            f"slot {slot} of the log has format {envelope['format']}, this version of tpc reads {FORMAT_VERSION}",
         )
     if envelope["slot"] != slot:
         raise CorruptionError(
             f"slot {slot} of the log holds the record of slot {envelope['slot']}",
             remedy="a file was renamed or copied by hand: put the log's files back as they were.",
         )
-    return Record(slot, RecordKind(envelope["kind"]), envelope["nonce"], envelope["body"])
+    return Record(slot, RecordKind(envelope["kind"]), envelope["nonce"], envelope["body"], envelope["after"])

@@ -1,25 +1,77 @@
-"""Settings that are read from the environment of whichever process needs them.
+"""Settings that each process reads where they are kept: in its environment, or in a file of its machine.
 
-`tpc.env("PG_DSN")` stands for the value of that variable without holding it, so that no secret is pickled,
-logged or stored. Sinks take `str | Env` for every address that may carry a credential.
+`tpc.env("PG_DSN")` and `tpc.secret_file("/run/secrets/pg")` stand for a value without holding it, so that no secret is
+pickled, logged or stored. Sinks take `str | Elsewhere` for every address that may carry a credential.
 """
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 from tpc.errors import ConfigurationError
 
 
+class Elsewhere(ABC):
+    """A value that is kept elsewhere. What is shown, compared and pickled is where."""
+
+    @abstractmethod
+    def read(self) -> str:
+        """The value, as this process finds it. Raises `ConfigurationError` when it cannot be had."""
+
+
 @dataclass(frozen=True)
-class Env:
-    """The name of an environment variable; resolved by `resolve` in the process that uses it."""
+class Env(Elsewhere):
+    """The name of an environment variable."""
 
     variable: str
 
+    def read(self) -> str:
+        """See `Elsewhere.read`."""
+        value = os.environ.get(self.variable)
+        if value is None:
+            raise ConfigurationError(
+                f"environment variable {self.variable} is not set in process {os.getpid()}",
+                remedy=f"export it for the driver and for the executors (spark.executorEnv.{self.variable}, which "
+                "Spark logs unless spark.redaction.regex covers it), or keep the value in a file: tpc.secret_file().",
+            )
+        return value
+
     def __repr__(self) -> str:
         return f"env({self.variable!r})"
+
+
+@dataclass(frozen=True)
+class SecretFile(Elsewhere):
+    """The path of a file that holds one value, on every machine of the pipeline."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        if not Path(self.path).is_absolute():
+            raise ConfigurationError(
+                f"the path of a secret file must be absolute, not {self.path!r}",
+                remedy="executors run in other directories: name it from the root, as in /run/secrets/pg.",
+            )
+
+    def read(self) -> str:
+        """See `Elsewhere.read`. The file's content, without the line's end that editors put there."""
+        try:
+            value = Path(self.path).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise ConfigurationError(
+                f"the secret file {self.path} cannot be read in process {os.getpid()}: {why}",
+                remedy="put it there on the driver's machine and on every executor's, readable for Spark's user.",
+            ) from None
+        if not value:
+            raise ConfigurationError(f"the secret file {self.path} is empty", remedy="put the value into it.")
+        return value
+
+    def __repr__(self) -> str:
+        return f"secret_file({self.path!r})"
 
 
 def env(variable: str) -> Env:
@@ -27,14 +79,11 @@ def env(variable: str) -> Env:
     return Env(variable)
 
 
-def resolve(setting: str | Env) -> str:
-    """The value of a setting. Raises `ConfigurationError` when its variable is not set in this process."""
-    if isinstance(setting, str):
-        return setting
-    value = os.environ.get(setting.variable)
-    if value is None:
-        raise ConfigurationError(
-            f"environment variable {setting.variable} is not set in process {os.getpid()}",
-            remedy=f"export it for the driver and for the executors (spark.executorEnv.{setting.variable}).",
-        )
-    return value
+def secret_file(path: str) -> SecretFile:
+    """A setting that each process reads from a file of its machine, e.g. a mounted secret; `path` is absolute."""
+    return SecretFile(path)
+
+
+def resolve(setting: str | Elsewhere) -> str:
+    """The value of a setting. Raises `ConfigurationError` when it cannot be had in this process."""
+    return setting if isinstance(setting, str) else setting.read()

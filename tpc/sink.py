@@ -12,7 +12,8 @@ What a sink must promise:
    process that holds the committable and the sink's settings can commit or abort it, also when the process
    that wrote it is gone.
 2. *Commit is idempotent* and says what it found, per branch (`Verdict`). Absence is never proof: every branch
-   carries a marker that tells committed from never prepared.
+   carries a marker that tells committed from never prepared. A decided branch that an operator gives up is ended
+   too, with an answer of its own (`GivenUp`).
 3. *Prepare promises commit.* All that can be refused is refused by `check`, `write` or `prepare`.
 4. A branch without rows prepares nothing (`prepare` returns None).
 5. Every call has a deadline and ends in an error of `tpc.errors`. Secrets are in no repr, committable or error.
@@ -105,6 +106,17 @@ class Outcome:
         return self.verdict in (Verdict.COMMITTED, Verdict.ALREADY)
 
 
+class GivenUp(str, Enum):
+    """What became of a decided branch that an operator has given up. Nothing of it is prepared or open any more."""
+
+    UNDONE = "undone"
+    """It is not visible and never will be: undone by this call, or gone before."""
+    COMMITTED = "committed"
+    """It was committed before; its rows stay."""
+    NOT_KNOWN = "not known"
+    """The system cannot tell any more: its rows, all or some, may be there."""
+
+
 @dataclass(frozen=True)
 class InDoubt:
     """A branch that a system holds prepared (or open, where the system cannot tell the difference).
@@ -123,10 +135,13 @@ class InDoubt:
 
 @dataclass(frozen=True)
 class Marker:
-    """The newest epoch that a sink shows as committed for a pipeline, and the handle of the branch that says so."""
+    """The newest epoch that a sink shows as committed for a pipeline, and the handle of the branch that says so.
+
+    `handle` is None where the system has forgotten which branch it was, and still knows the epoch.
+    """
 
     epoch: int
-    handle: Handle
+    handle: Handle | None
 
 
 @dataclass(frozen=True)
@@ -146,7 +161,9 @@ class Limit(str, Enum):
     """A part of the contract that a system cannot keep, declared by its sink."""
 
     MARKERS_EXPIRE = "markers-expire"
-    """The system forgets markers by itself, so that a missing one proves nothing."""
+    """The system forgets markers by itself, the newest too, so that a missing one proves nothing."""
+    OLD_MARKERS_EXPIRE = "old-markers-expire"
+    """The system forgets markers of older epochs by itself, and keeps the newest."""
     OWNER_NOT_FENCED = "owner-not-fenced"
     """The owner entry cannot be compared and set: of two coordinators at one moment the later writer stays."""
     LOSS_IS_UNKNOWN = "loss-is-unknown"
@@ -229,8 +246,15 @@ class Committer(ABC):
     def identity(self) -> str:
         """Which system this is, stable over restarts, without credentials; what a pending intent is bound to."""
 
-    def verify(self, committables: Sequence[Committable]) -> None:
-        """A last look right before the intent where prepared branches can expire. Raises `TransientError`."""
+    def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
+        """A last look right before the intent: what `newest_marker` says, asked of the system now, never remembered.
+
+        `committables` are the sink's branches of the epoch, none where it has no rows. Raises `TransientError` when one
+        of them is not prepared any more. A sink that can ask both in one question overrides this. Where the system
+        shows less than when the branches were begun it has gone back: that is answered, not raised; see
+        `tpc.shown_epochs`.
+        """
+        return self.newest_marker(since_generation)
 
     @abstractmethod
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
@@ -245,6 +269,23 @@ class Committer(ABC):
         """Undo branches that nobody decided; gone already is fine. Raises `TransientError` when it cannot."""
 
     @abstractmethod
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        """End decided branches that an operator has given up; what became of each, in order.
+
+        They may be prepared, committed, or gone, each another. What is committed stays. When this returns no commit
+        that is still on its way can make one visible that is said to be undone. Called again it says the same. Raises
+        `TransientError` when the system does not answer.
+        """
+
+    def is_held_up(self) -> bool:
+        """Whether something here waits at this moment for what a prepared branch holds: a lock, say. False by default.
+
+        Asked every few seconds while a pass runs, from a thread of its own, in which `in_doubt`, `newest_marker` and
+        `abort` follow if it is so.
+        """
+        return False
+
+    @abstractmethod
     def in_doubt(self) -> list[InDoubt]:
         """Every branch that the system holds prepared or open under any incarnation of this pipeline's name."""
 
@@ -252,9 +293,8 @@ class Committer(ABC):
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest epoch this sink shows as committed for this pipeline and incarnation; None if it shows none.
 
-        Of several branches of that epoch it is one of the highest generation: a repair shows. `since_generation` is
-        the generation that decided the newest epoch with branches in this sink; a sink may leave out markers of
-        older ones.
+        Of several branches of that epoch it is one of the highest generation: a repair shows. No epoch that
+        the log expects here is of a generation before `since_generation`; a sink may leave out older markers.
         """
 
     @abstractmethod
@@ -276,7 +316,10 @@ class Committer(ABC):
         return []
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
-        """The epoch is complete and these were its winners: names may be used again, old markers pruned."""
+        """The epoch is complete and these are committed: their names may be used again, older markers pruned.
+
+        Branches that an operator has given up are not among them, unless they turned out to be committed.
+        """
 
     def hint(self) -> JSONObject:
         """Small JSON that every writer of the next epoch, or of a repair in a replay, gets."""

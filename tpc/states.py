@@ -18,6 +18,7 @@ from enum import Enum
 from tpc.handles import PipelineId
 from tpc.history import Resolution
 from tpc.manifest import Manifest
+from tpc.sink import GivenUp
 
 
 class Phase(str, Enum):
@@ -81,6 +82,8 @@ class State:
     """How often the commits of the pending epoch were sent."""
     resolutions: tuple[Resolution, ...] = ()
     """What operators have decided."""
+    given_up: Mapping[str, GivenUp] = field(default_factory=dict)
+    """What became of the pending epoch's branches that an operator has given up, by handle."""
     failure: Exception | None = None
     """Why an epoch is being aborted."""
 

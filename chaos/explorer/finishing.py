@@ -11,7 +11,7 @@ from tpc.chaos.explorer.invariants import check_abort, check_commit
 from tpc.chaos.explorer.world import ExploredWorld, Stray
 from tpc.errors import UnknownOutcomeError
 from tpc.events import Answered, Failed, Superseded
-from tpc.sink import Outcome, Verdict
+from tpc.sink import GivenUp, Outcome, Verdict
 
 
 def commit(acting: Acting) -> Iterator[Happened]:
@@ -24,15 +24,18 @@ def commit(acting: Acting) -> Iterator[Happened]:
     if not progress:
         progress = fresh_progress()
         if effect.abandoned:
-            yield acting.goes_on("aborts what was given up", _aborted(world, effect.abandoned), progress)
+            after, progress = _ended(world, effect.abandoned, progress)
+            yield acting.goes_on("ends what was given up", after, progress)
             if world.faults:
                 yield acting.crash("before", under_way=_under_way(acting))
+                yield acting.crash("after", world=after, under_way=_under_way(acting))
             return
     wanted = dict(map(branch_of, effect.handles))
     open_sinks = _open_sinks(acting, wanted)
     if not open_sinks:
         answers = {str(handle_of(sink, wanted[sink])): Outcome(progress[1 + sink]) for sink in wanted}
-        yield acting.says("has heard every sink", Answered(answers))
+        given_up = {h: progress[1 + sink] for h in effect.abandoned for sink, _ in [branch_of(h)]}
+        yield acting.says("has heard every sink", Answered(answers, given_up))
     for sink in open_sinks:
         yield from _one(acting, progress, sink, wanted[sink])
     if world.faults:
@@ -85,13 +88,18 @@ def _one(acting: Acting, progress: tuple[object, ...], sink: int, branch: Branch
         yield answer(Verdict.UNKNOWN, "gets nothing yet", world.with_stray(sink, Stray("commit", branch)))
 
 
-def _aborted(world: ExploredWorld, handles: frozenset[str]) -> ExploredWorld:
+def _ended(
+    world: ExploredWorld, handles: frozenset[str], progress: tuple[object, ...]
+) -> tuple[ExploredWorld, tuple[object, ...]]:
+    """The world and the progress after what was given up has been ended, but for what is committed."""
     for sink, branch in sorted(map(branch_of, handles)):
         participant = world.sinks[sink]
         if branch in participant.prepared:
             check_abort(world, sink, branch)
             world = world.with_sink(sink, replace(participant, prepared=participant.prepared - {branch}))
-    return world
+        end = GivenUp.COMMITTED if branch in participant.committed else GivenUp.UNDONE
+        progress = set_progress(progress, sink, end)
+    return world, progress
 
 
 def _under_way(acting: Acting) -> list[tuple[int, Stray]]:

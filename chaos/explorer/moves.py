@@ -58,6 +58,7 @@ def moves(world: ExploredWorld, coverage: Coverage) -> Iterator[Move]:
     if silent is None:
         yield from (move._replace(world=_aged(world, move.world, was_silent=False)) for move in _late_messages(world))
         yield from (move._replace(world=_aged(world, move.world, was_silent=False)) for move in _starts(world))
+        yield from (move._replace(world=_aged(world, move.world, was_silent=False)) for move in _losses(world))
 
 
 def _aged(before: ExploredWorld, after: ExploredWorld, was_silent: bool) -> ExploredWorld:
@@ -193,6 +194,15 @@ def arrive(world: ExploredWorld, sink: int, stray: Stray) -> ExploredWorld:
     return world.with_sink(sink, replace(left, committed=left.committed | {stray.branch}))
 
 
+def _losses(world: ExploredWorld) -> Iterator[Move]:
+    """A clean-up job takes the markers of a sink."""
+    for sink, participant in enumerate(world.sinks):
+        if world.losses and participant.committed:
+            lost = world.with_sink(sink, replace(participant, unmarked=participant.committed))
+            what = f"sink {SINKS[sink]} loses its markers"
+            yield Move(what, replace(lost, losses=world.losses - 1), is_fault=True)
+
+
 def _starts(world: ExploredWorld) -> Iterator[Move]:
     leads = any(
         actor.state.phase in (Phase.NEW, Phase.CLAIMING) or actor.state.generation == world.history.generation
@@ -200,8 +210,7 @@ def _starts(world: ExploredWorld) -> Iterator[Move]:
     )
     if not leads:
         yield Move("a coordinator is started", started(world))
-        if world.parked is not None and isinstance(world.log[-1], Record):
-            yield Move("an operator accepts the loss", _resolved(world))
+        yield from _resolutions(world)
     elif world.rivals and world.is_new_to_readers and len(world.actors) == 1:
         yield Move("a rival is started", started(replace(world, rivals=world.rivals - 1)), is_fault=True)
 
@@ -215,11 +224,22 @@ def started(world: ExploredWorld) -> ExploredWorld:
     return replace(world, actors=(*world.actors, actor), started=number)
 
 
-def _resolved(world: ExploredWorld) -> ExploredWorld:
-    assert world.parked is not None
-    epoch, sink = world.parked
-    assert sink in SINKS
+def _resolutions(world: ExploredWorld) -> Iterator[Move]:
+    """An operator gives up what is parked; or, while `give_ups` are left, any sink of the pending epoch."""
+    pending = world.history.pending
+    if pending is None or not isinstance(world.log[-1], Record):
+        return
+    if world.parked is not None and world.parked[0] == pending.epoch:
+        resolved = replace(_resolved(world, *world.parked), parked=None)
+        yield Move("an operator accepts the loss", resolved)
+    if world.give_ups:
+        for sink in SINKS:
+            if world.history.resolution(pending.epoch, sink) is None:
+                resolved = replace(_resolved(world, pending.epoch, sink), give_ups=world.give_ups - 1)
+                yield Move(f"an operator gives up sink {sink}", resolved, is_fault=True)
+
+
+def _resolved(world: ExploredWorld, epoch: int, sink: str) -> ExploredWorld:
     resolution = Resolution(epoch, sink, Action.ACCEPT_LOSS, "explored", "operator")
     record = taking_over.record(taking_over.read(world), RecordKind.RESOLUTION, resolution.to_json(), "operator")
-    landed, _ = taking_over.land(world, record)
-    return replace(landed, parked=None)
+    return taking_over.land(world, record)[0]

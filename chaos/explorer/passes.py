@@ -9,7 +9,7 @@ from tpc.chaos.explorer.acting import Acting, Happened
 from tpc.chaos.explorer.branches import SINKS, BranchKey, branch_of, committable, manifest_of
 from tpc.chaos.explorer.world import ExploredWorld, Stray
 from tpc.errors import TransientError
-from tpc.events import Failed, Prepared, Replayed, Verified
+from tpc.events import Failed, Prepared, Replayed, Superseded, Verified
 from tpc.manifest import Branch
 
 _LOSER = 2
@@ -30,11 +30,18 @@ def write(acting: Acting) -> Iterator[Happened]:
     prepared = Prepared(manifest_of(effect.epoch, effect.generation, actor.history))
     whole = _with_prepared(world, branches)
     yield acting.says(f"the pass of epoch {effect.epoch} is prepared", prepared, world=whole)
+    yield from _ended_by_the_watch(acting, whole)
     if world.faults:
         repeated = _with_prepared(whole, [(0, BranchKey(effect.epoch, effect.generation, _LOSER))])
         label = f"the pass of epoch {effect.epoch} is prepared, a task was repeated"
         yield acting.says(label, prepared, world=repeated, fault=True, repeated_tasks=True)
         yield from _ends_early(acting, branches)
+
+
+def _ended_by_the_watch(acting: Acting, whole: ExploredWorld) -> Iterator[Happened]:
+    """Another leads: the tasks are ended, as late as can be."""
+    if len(acting.world.log) > acting.actor.history.last_slot:
+        yield acting.says("sees that another leads, and ends its pass", Superseded("explored"), world=whole)
 
 
 def _ends_early(acting: Acting, branches: list[tuple[int, BranchKey]]) -> Iterator[Happened]:
@@ -70,6 +77,7 @@ def replay(acting: Acting) -> Iterator[Happened]:
     same = Replayed(dict.fromkeys(SINKS, "d"), replacements)
     whole = _with_prepared(world, written)
     yield acting.says(f"batch {effect.epoch} is replayed", same, world=whole)
+    yield from _ended_by_the_watch(acting, whole)
     if world.faults:
         yield from _ends_early(acting, written)
         others = {old: replace(branch, digest="other rows") for old, branch in replacements.items()}

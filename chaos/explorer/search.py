@@ -49,8 +49,18 @@ class Exploration:
 class Search:
     """One search. `run` may be called once."""
 
-    def __init__(self, *, faults: int = 2, rivals: int = 1, renewals: int = 0, max_states: int | None = None) -> None:
-        self._first = started(ExploredWorld(faults=faults, rivals=rivals, renewals=renewals))
+    def __init__(
+        self,
+        *,
+        faults: int = 2,
+        rivals: int = 1,
+        renewals: int = 0,
+        give_ups: int = 0,
+        losses: int = 0,
+        max_states: int | None = None,
+    ) -> None:
+        world = ExploredWorld(faults=faults, rivals=rivals, renewals=renewals, give_ups=give_ups, losses=losses)
+        self._first = started(world)
         self._max_states = max_states
         self._numbers: dict[tuple[int, ...], int] = {}
         self._parents = array("q")

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
-from tpc.chaos.explorer.branches import PIPELINE, SINKS, BranchKey, branch_of
-from tpc.chaos.explorer.invariants import check_abort
+from tpc.chaos.explorer.branches import PIPELINE, SINKS, BranchKey, branch_of, handle_of
+from tpc.chaos.explorer.invariants import Violation, check_abort
 from tpc.chaos.explorer.world import ExploredWorld, Stray
 from tpc.effects import AbortEpoch, Sweep
-from tpc.errors import FencedError, TransientError
-from tpc.events import Aborted, Event, Failed, Swept
-from tpc.sweeping import Sweeper
+from tpc.errors import FencedError, HistoryMismatchError, TransientError
+from tpc.events import Aborted, Event, Failed, Superseded, Swept
+from tpc.shown_epochs import check_swept
+from tpc.sweeping import Reach, Sweeper
 
 
 def is_due(acting: Acting) -> bool:
@@ -27,7 +28,8 @@ def is_due(acting: Acting) -> bool:
 def _sweeper(acting: Acting) -> Sweeper:
     effect, state = acting.effect, acting.actor.state
     if isinstance(effect, AbortEpoch):
-        return Sweeper(PIPELINE, state.generation, state.last_complete, effect.spare, effect.epoch)
+        reach = Reach.OWN_EPOCH if effect.fenced else Reach.ALL
+        return Sweeper(PIPELINE, state.generation, state.last_complete, effect.spare, effect.epoch, reach)
     assert isinstance(effect, Sweep)
     return Sweeper(PIPELINE, state.generation, state.last_complete, effect.manifest)
 
@@ -58,17 +60,28 @@ def _list(acting: Acting) -> Happened:
     try:
         doomed = [_sweeper(acting).doomed(sink.in_doubt(i)) for i, sink in enumerate(acting.world.sinks)]
     except FencedError as error:
-        return acting.says("finds a branch of a later term", Failed(error), sweeps_later=False)
+        event = Superseded("explored") if isinstance(acting.effect, AbortEpoch) else Failed(error)
+        return acting.says("finds a branch of a later term", event, sweeps_later=False)
     if not any(doomed):
         return _end(acting, "finds nothing to abort")
     branches = tuple(tuple(branch_of(doubt.resource)[1] for doubt in of_sink) for of_sink in doomed)
-    return acting.goes_on("lists what is in doubt", acting.world, ("listed", *branches))
+    knows_more = isinstance(acting.effect, AbortEpoch) and acting.effect.fenced
+    return acting.goes_on("lists what is in doubt", acting.world, ("leading" if knows_more else "listed", *branches))
 
 
 def _look(acting: Acting) -> Happened:
     if len(acting.world.log) > acting.actor.history.last_slot:
-        return acting.says("finds that the log has gone on", Failed(FencedError("explored")), sweeps_later=False)
+        fenced = isinstance(acting.effect, AbortEpoch)
+        seen: Event = Superseded("explored") if fenced else Failed(FencedError("explored"))
+        return acting.says("finds that the log has gone on", seen, sweeps_later=False)
     progress = ("leading", *acting.actor.progress[1:])
+    markers = {SINKS[i]: sink.marker(i) for i, sink in enumerate(acting.world.sinks) if progress[1 + i]}
+    try:
+        check_swept(acting.actor.history, markers)
+    except HistoryMismatchError as error:
+        event = _over(acting) if isinstance(acting.effect, AbortEpoch) else Failed(error)
+        label = "finds that a sink has lost its markers, and an operator puts them back"
+        return acting.says(label, event, world=acting.world.with_markers_back(), sweeps_later=False)
     return acting.goes_on("sees that it still leads", acting.world, progress)
 
 
@@ -86,6 +99,8 @@ def abort_all(world: ExploredWorld, sink: int, branches: tuple[BranchKey, ...]) 
     for branch in branches:
         if branch in participant.prepared:
             check_abort(world, sink, branch)
+        elif branch in participant.unmarked:
+            raise Violation("durable", f"{handle_of(sink, branch)} is committed, and a sweep takes it")
     return world.with_sink(sink, replace(participant, prepared=participant.prepared - frozenset(branches)))
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from tpc.belonging import (
     check_bound_sinks,
     check_damage,
-    check_markers,
     check_pipeline,
     check_removed_sinks,
     knows_owner,
@@ -24,8 +23,11 @@ from tpc.fold import advanced, fold
 from tpc.history import DamagedSlot, History
 from tpc.json import JSONObject
 from tpc.records import Record, RecordKind
+from tpc.shown_epochs import check_markers
 from tpc.sink import Owner
 
+_UNKNOWN = fresh_progress("an answer was lost")
+"""The progress of a put after which nobody knows whether the record is in the log."""
 IDENTITIES = {name: f"id-{name}" for name in SINKS}
 
 
@@ -49,6 +51,10 @@ def opened(acting: Acting) -> Iterator[Happened]:
             check_damage(actor.history, markers, owners, "explored")
             check_markers(actor.history, markers)
     except HistoryMismatchError as error:
+        if any(sink.unmarked for sink in world.sinks):
+            left = world.with_actor(acting.index, None).with_markers_back()
+            yield f"{acting.name}: stops, and an operator puts the markers back", left, False
+            return
         if actor.history.next_slot - 1 == len(world.log):
             raise Violation("legal", f"a start is refused: {error}") from error
         again = replace(actor, history=read(world))
@@ -104,7 +110,8 @@ def put(acting: Acting) -> Iterator[Happened]:
     if stored and wanted.slot == len(landed.log):
         yield acting.says(f"puts {what}", Stored(), world=landed, history=advanced(actor.history, wanted))
     else:
-        yield acting.says(f"finds {what} taken", Superseded("explored"), world=landed)
+        taken = not stored and not actor.progress and isinstance(world.log[wanted.slot - 1], Record)
+        yield acting.says(f"finds {what} taken", Superseded("explored", taken), world=landed)
     if not world.faults:
         return
     yield acting.crash("before")
@@ -115,11 +122,11 @@ def put(acting: Acting) -> Iterator[Happened]:
         torn, _ = land(world, wanted, torn=True)
         yield acting.crash("after", world=torn)
         yield acting.says(f"puts {what} and is told that it failed", refused, world=landed, fault=True)
-        yield acting.goes_on(f"puts {what}, the answer is lost", landed, actor.progress, fault=True)
+        yield acting.goes_on(f"puts {what}, the answer is lost", landed, _UNKNOWN, fault=True)
         late = replace(world, stray_puts=(*world.stray_puts, wanted))
         yield acting.crash("before", world=late)
         if wanted not in world.stray_puts:
-            yield acting.goes_on(f"puts {what}, nothing arrives yet", late, actor.progress, fault=True)
+            yield acting.goes_on(f"puts {what}, nothing arrives yet", late, _UNKNOWN, fault=True)
 
 
 def take_ownership(acting: Acting) -> Iterator[Happened]:
@@ -136,7 +143,7 @@ def take_ownership(acting: Acting) -> Iterator[Happened]:
         return
     for sink in left:
         seen = world.sinks[sink].owner
-        if not knows_owner(actor.history, seen):
+        if not knows_owner(actor.history, SINKS[sink], seen):
             if len(world.log) == actor.history.last_slot:
                 raise Violation("legal", f"sink {SINKS[sink]} has an owner that the log does not know: {seen}")
             yield acting.says(f"finds another owner in sink {SINKS[sink]}", Superseded("explored"))
@@ -154,7 +161,7 @@ def _own_alone(acting: Acting, owner: Owner) -> Iterator[Happened]:
     """All sinks at once, or a death after some of them."""
     world = acting.world
     for sink in range(len(SINKS)):
-        if not knows_owner(acting.actor.history, world.sinks[sink].owner):
+        if not knows_owner(acting.actor.history, SINKS[sink], world.sinks[sink].owner):
             raise Violation("legal", f"sink {SINKS[sink]} has an owner that the log does not know")
         world = world.with_sink(sink, replace(world.sinks[sink], owner=owner))
         if world.faults:

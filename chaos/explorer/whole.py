@@ -12,17 +12,22 @@ from tpc.chaos.explorer.search import Exploration, Search
 
 @dataclass(frozen=True)
 class Scope:
-    """How much may happen in one search, beside everything that must: faults, rival coordinators, renewals."""
+    """How much may happen in one search beside what must: faults, rivals, renewals, give-ups, losses of markers."""
 
     faults: int
     rivals: int
     renewals: int = 0
+    give_ups: int = 0
+    losses: int = 0
 
 
-WHOLE = (Scope(faults=2, rivals=1), Scope(faults=2, rivals=0, renewals=1))
-"""Two faults and a zombie; renewed terms apart, since they double every state."""
+GIVE_UPS = Scope(faults=1, rivals=0, give_ups=1, losses=1)
+"""An operator gives up any sink of a decided epoch, whatever has become of it; and a sink loses its markers."""
 
-QUICK = (Scope(faults=2, rivals=0, renewals=1), Scope(faults=1, rivals=1))
+WHOLE = (Scope(faults=2, rivals=1), Scope(faults=2, rivals=0, renewals=1), GIVE_UPS)
+"""Two faults and a zombie; renewed terms apart, since they double every state; and what an operator gives up."""
+
+QUICK = (Scope(faults=2, rivals=0, renewals=1), Scope(faults=1, rivals=1), GIVE_UPS)
 """Seconds instead of minutes; what only two faults beside a rival can show is left out."""
 
 
@@ -63,7 +68,7 @@ def explore(scopes: Sequence[Scope] = WHOLE, report: Callable[[str], None] = lam
     whole = Whole()
     for scope in scopes:
         started = time.monotonic()
-        exploration = Search(faults=scope.faults, rivals=scope.rivals, renewals=scope.renewals).run()
+        exploration = Search(**asdict(scope)).run()
         seconds = time.monotonic() - started
         whole.searches.append((scope, exploration, seconds))
         report(f"{scope}: {exploration.states} states, {exploration.moves} moves, {seconds:.0f} s")

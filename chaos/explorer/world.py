@@ -28,30 +28,39 @@ def _code(part: Any) -> int:
 
 @dataclass(frozen=True)
 class Participant:
-    """A sink: its prepared and committed branches, those it lost on its own, and its owner entry."""
+    """A sink: its prepared and committed branches, those it lost on its own, and its owner entry.
+
+    `unmarked`: committed branches whose marker it has lost. It takes them for branches in doubt, as files do.
+    """
 
     prepared: frozenset[BranchKey] = frozenset()
     committed: frozenset[BranchKey] = frozenset()
     expired: frozenset[BranchKey] = frozenset()
     owner: Owner | None = None
+    unmarked: frozenset[BranchKey] = frozenset()
 
     @cached_property
     def code(self) -> int:
         """Stands for what distinguishes this sink."""
         owner = None if self.owner is None else self.owner.generation
-        return _code((self.prepared, self.committed, self.expired, owner))
+        return _code((self.prepared, self.committed, self.expired, owner, self.unmarked))
 
     def marker(self, sink: int) -> Marker | None:
         """What the sink shows as its newest epoch."""
-        newest = max(self.committed, default=None)
+        newest = max(self.committed - self.unmarked, default=None)
         return None if newest is None else Marker(newest.epoch, handle_of(sink, newest))
 
     def in_doubt(self, sink: int) -> list[InDoubt]:
         """What the sink lists as prepared."""
         return [
             InDoubt(str(handle_of(sink, b)), PIPELINE, b.generation, SINKS[sink], b.epoch)
-            for b in sorted(self.prepared)
+            for b in sorted(self.prepared | self._unsettled())
         ]
+
+    def _unsettled(self) -> frozenset[BranchKey]:
+        """What it takes for undecided: it is in no marker, and no marker of a later epoch settles it."""
+        newest = max((branch.epoch for branch in self.committed - self.unmarked), default=-1)
+        return frozenset(branch for branch in self.unmarked if branch.epoch >= newest)
 
 
 @dataclass(frozen=True)
@@ -90,7 +99,7 @@ class Stray(NamedTuple):
 
 @dataclass(frozen=True)
 class ExploredWorld:
-    """Everything. `faults` and `rivals` are how many more of them may happen."""
+    """Everything. `faults`, `rivals`, `renewals`, `give_ups` and `losses` are how many more of them may happen."""
 
     log: tuple[Record | DamagedSlot, ...] = ()
     history: History = field(default_factory=History)
@@ -106,6 +115,10 @@ class ExploredWorld:
     faults: int = 2
     rivals: int = 1
     renewals: int = 1
+    give_ups: int = 0
+    """How often an operator may give up a sink that nothing has parked."""
+    losses: int = 0
+    """How often a sink may lose its markers."""
     started: int = 0
     is_new_to_readers: bool = True
     """Whether the last step that others can see changed what a coordinator reads at its start."""
@@ -117,7 +130,15 @@ class ExploredWorld:
             tuple((slot.kind, _renamed(names, slot.nonce)) if isinstance(slot, Record) else None for slot in self.log),
             tuple((_renamed(names, str(actor.number)), actor.code) for actor in self.actors),
             tuple((record.slot, record.kind, _renamed(names, record.nonce)) for record in self.stray_puts),
-            (self.next_batch, self.faults, self.rivals, self.renewals, self.is_new_to_readers),
+            (
+                self.next_batch,
+                self.faults,
+                self.rivals,
+                self.renewals,
+                self.give_ups,
+                self.losses,
+                self.is_new_to_readers,
+            ),
             None if self.parked is None else self.parked[0],
         )
         return (_code(whole), *sorted(self._sink_code(sink) for sink in range(len(SINKS))))
@@ -128,12 +149,16 @@ class ExploredWorld:
                 self.sinks[sink].code,
                 self.strays[sink],
                 tuple(named[sink] for named in self.decided),
-                tuple(r.epoch for r in self.history.resolutions if r.sink == SINKS[sink]),
+                tuple((r.epoch, *r.ends) for r in self.history.resolutions if r.sink == SINKS[sink]),
                 self.parked is not None and self.parked[1] == SINKS[sink],
                 tuple(actor.sink_codes[sink] for actor in self.actors),
                 tuple(sink in _repaired_sinks(record) for record in self.stray_puts),
             )
         )
+
+    def with_markers_back(self) -> ExploredWorld:
+        """This world after an operator has put back what sinks have lost of their markers."""
+        return replace(self, sinks=tuple(replace(sink, unmarked=frozenset()) for sink in self.sinks))
 
     def with_sink(self, sink: int, participant: Participant) -> ExploredWorld:
         """This world with one sink changed."""

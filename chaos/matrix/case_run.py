@@ -23,6 +23,7 @@ from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.lost_replies import LostReplies
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
 from tpc.chaos.matrix.records import CaseRecord
+from tpc.chaos.matrix.set_ups import NotSetUpError, never_made, setting_up
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 from tpc.chaos.running.owned_processes import read_from
 
@@ -44,7 +45,7 @@ class CaseRun:
         self.bench = bench
         self.case = case
         number = zlib.crc32(f"{seed}:{case.name}".encode())
-        name = f"case-{number:08x}-{int(time.time() * 1000) % 10**8}"
+        name = f"case-{number:08x}-{time.time_ns() // 1000 % 10**11}"
         self.directory = bench.directory / "cases" / name
         self.pipeline = self._make_pipeline(name)
         self.feed = RowFeed(number)
@@ -75,6 +76,7 @@ class CaseRun:
             record.outcome = PASSED
         except CaseFailedError as failure:
             record.reason = str(failure)
+            record.not_set_up = isinstance(failure, NotSetUpError)
         except Exception as error:  # noqa: BLE001  a run of cases goes on; the record tells
             record.reason = f"the case could not be run: {type(error).__name__}: {error}"
         finally:
@@ -93,7 +95,8 @@ class CaseRun:
         )
 
     def _carry_out(self) -> None:
-        self._prepare()
+        with setting_up():
+            self._prepare()
         try:
             with self._watching():
                 self._strike()
@@ -146,7 +149,8 @@ class CaseRun:
             stopped = self.drivers.wait(life, stoppable=fault.kind == ZOMBIE, meanwhile=self._arm)
             if number not in injector.fired(self.directory):
                 end = f"life {life.number} ended with exit code {life.exit_code}"
-                raise CaseFailedError(f"the fault was never made: {fault.kind} at {fault.step}; {end} without it")
+                what = f"the fault was never made: {fault.kind} at {fault.step}; {end} without it"
+                raise never_made(what, read_from(self.drivers.log, 0), is_first=number == 0)
             if not stopped and life.exit_code == 0 and number + 1 < len(self.case.faults):
                 raise CaseFailedError(f"life {life.number} came to its end before the next fault could strike")
 

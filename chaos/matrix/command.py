@@ -99,4 +99,5 @@ def _line(record: CaseRecord) -> str:
     colour = _COLOURS.get(record.outcome, "yellow")
     recovered = "" if record.recovery_s is None else f", back in {record.recovery_s:.1f} s"
     reason = f"\n    {record.reason}".replace("[", r"\[") if record.reason else ""
-    return f"[{colour}]{record.outcome:<8}[/] {record.name} ({record.seconds:.1f} s{recovered}){reason}"
+    again = f", set up again ({len(record.set_up_again)} x)" if record.set_up_again else ""
+    return f"[{colour}]{record.outcome:<8}[/] {record.name} ({record.seconds:.1f} s{recovered}{again}){reason}"

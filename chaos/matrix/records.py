@@ -24,7 +24,8 @@ class CaseRecord:
     """One case. `fired` are its faults as they were made, the setup's not among them.
 
     `epoch` is what the step of the first one told; the steps of a recovery tell none, then it is the epoch that was in
-    doubt, as the setup's step told it. `recovery_s` is of a restart; null when none was needed.
+    doubt, as the setup's step told it. `not_set_up`: it timed out before its first fault; `set_up_again`: why the runs
+    before this one did, see `set_ups`. `recovery_s` is of a restart; null when none was needed.
     """
 
     name: str
@@ -40,6 +41,8 @@ class CaseRecord:
     fired: list[dict[str, Any]] = field(default_factory=list)
     outcome: str = FAILED
     reason: str = ""
+    not_set_up: bool = False
+    set_up_again: list[str] = field(default_factory=list)
     recovery_s: float | None = None
     seconds: float = 0.0
     checks: list[Check] = field(default_factory=list)

@@ -104,6 +104,7 @@ def _work(
     todo: Queue[int | None],
     told: Queue[tuple[str, Any]],
 ) -> None:
+    from tpc.chaos.matrix import set_ups
     from tpc.chaos.matrix.bench import proxied_stack, started_bench
 
     def say(line: str) -> None:
@@ -120,7 +121,7 @@ def _work(
         ):
             say("running")
             while (index := todo.get()) is not None:
-                told.put((_CASE, cases[index].run(bench, seed)))
+                told.put((_CASE, set_ups.run(cases[index], bench, seed)))
     except KeyboardInterrupt:
         told.cancel_join_thread()
     except (ConfigurationError, LocalStackError) as error:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tpc.chaos.explorer.whole import Scope
+from tpc.chaos.explorer.whole import GIVE_UPS, Scope
 
-SMALL = (Scope(faults=1, rivals=0, renewals=1), Scope(faults=2, rivals=0), Scope(faults=1, rivals=1))
+SMALL = (Scope(faults=1, rivals=0, renewals=1), Scope(faults=2, rivals=0), GIVE_UPS, Scope(faults=1, rivals=1))
 """What is explored of a mutant: seconds instead of the minutes of the whole search."""
 SEEDS = 3_000
 """How many simulations a mutant must survive: always those of the seeds from 0 on."""
@@ -36,6 +36,8 @@ class Check:
 _SQL_LOG = ("coordinator/log/sql",)
 _OBJECT_LOG = ("coordinator/log/object",)
 _LOG_BACKENDS = ("coordinator/log/local.py", *_SQL_LOG, *_OBJECT_LOG)
+_LINEAGE = ("coordinator/spark/lineage.py",)
+"""The simulated Spark keeps no files of state: what is fsynced of them is seen by these tests alone."""
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
@@ -51,10 +53,11 @@ def _sink_kit(system: str, deadline_s: float, *also: str, not_at: tuple[str, ...
 
 
 CHECKS = (
-    Check("log kit", 120.0, ("coordinator/log/local.py",), tests=_LOGS.format("local")),
+    Check("durability kit", 120.0, _LINEAGE, tests="tests/coordinator/spark/test_lineage.py"),
+    Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
     Check("explorer", 240.0, ("tpc/",)),
     _sink_kit("files", 240.0, *_SHARED),
-    Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), _LOG_BACKENDS),
+    Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE)),
     Check("sql log kit", 240.0, _SQL_LOG, tests=_LOGS.format("sql")),
     Check("object log kit", 240.0, _OBJECT_LOG, tests=_LOGS.format("object")),
     _sink_kit("postgres", 420.0),

@@ -109,7 +109,7 @@ def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
     try:
         with copied(mutant) as copy:
             for check in checks_of(mutant.files):
-                results.append((check.name, _judged(copy, check, controls)))
+                results.append((check.name, _judged(copy, check, controls, mutant.expected)))
                 if results[-1][1]["outcome"] == VIOLATED:
                     break
     except PatchError as error:
@@ -139,11 +139,12 @@ def _telling(results: list[tuple[str, Found]]) -> tuple[str, Found]:
     return "", found(HELD, "", "no check noticed anything")
 
 
-def _judged(copy: Path, check: Check, controls: Controls) -> Found:
-    """What the check finds in the mutant and not in the code as it is."""
+def _judged(copy: Path, check: Check, controls: Controls, expected: Catch | None) -> Found:
+    """What the check finds in the mutant and not in the code as it is. A kit begins with the `expected` test."""
     if check.name == SIMULATOR and (failing := controls.of(check).get("violations")):
         return _judged_by_other_seeds(copy, check, failing)
-    result = run_in(copy, check)
+    first = ["--first", expected.invariant] if expected is not None and expected.check == check.name else []
+    result = run_in(copy, check, *first)
     if result["outcome"] == VIOLATED and (control := controls.of(check))["outcome"] != HELD:
         why = control["invariant"] or control["outcome"]
         return found(NOT_JUDGED, "", f"the unchanged code does not pass this check either ({why}: {control['what']})")

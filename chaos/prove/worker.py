@@ -24,13 +24,16 @@ _MOST_CRASHES = 5
 """After so many a kit gives up looking for a verdict."""
 
 
-def run_check(name: str, *, every_seed: bool = False, left_out: Collection[int] = ()) -> Found:
-    """Run one check of this copy of the code; the two options are the simulator's (see `seeds.py`)."""
+def run_check(name: str, *, every_seed: bool = False, left_out: Collection[int] = (), first: str = "") -> Found:
+    """Run one check of this copy of the code.
+
+    `every_seed` and `left_out` are the simulator's (see `seeds.py`); `first` names the test of a kit to begin with.
+    """
     from tpc.chaos.prove.checks import SEEDS, SIMULATOR, check_named
 
     check = check_named(name)
     if check.tests:
-        return run_kit(check.tests)
+        return run_kit(check.tests, first)
     if name != SIMULATOR:
         return _explorer()
     return try_every_seed(SEEDS) if every_seed else try_seeds(SEEDS, left_out)
@@ -49,11 +52,16 @@ def _explorer() -> Found:
 class KitPlugin:
     """Listens to pytest: the first verdict, which ends the run, the first crash, and whether any test has passed."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: str = "") -> None:
+        self.first = first
         self.verdict: Found | None = None
         self.crash: Found | None = None
         self.passed = 0
         self.skipped = ""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """The test that is most likely to give a verdict comes first; all others follow in their order."""
+        items.sort(key=lambda item: item.name.partition("[")[0] != self.first)
 
     def pytest_runtest_makereport(self, item: Any, call: Any) -> None:
         """An assertion or a `pytest.fail` in the test itself is a verdict; anything else is not."""
@@ -90,11 +98,11 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def run_kit(tests: str) -> Found:
-    """Run the tests of a file until one of them gives a verdict."""
+def run_kit(tests: str, first: str = "") -> Found:
+    """Run the tests of a file, those named `first` before the others, until one of them gives a verdict."""
     import pytest
 
-    plugin = KitPlugin()
+    plugin = KitPlugin(first)
     options = ["-q", f"--maxfail={_MOST_CRASHES}", "--no-header", "-o", "addopts=", "-p", "no:cacheprovider"]
     code = pytest.main([*options, tests], [plugin])
     if ended := plugin.verdict or plugin.crash:
@@ -110,12 +118,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("check")
     parser.add_argument("report", type=Path)
     parser.add_argument("--every-seed", action="store_true", help="do not end with the first violation")
+    parser.add_argument("--first", default="", metavar="TEST", help="begin with this test of the kit")
     parser.add_argument("--leave-out", type=int, nargs="*", default=[], metavar="SEED")
     given = parser.parse_args(arguments)
     copy = Path.cwd().resolve()
     assert Path(tpc.__file__).resolve().is_relative_to(copy), f"{tpc.__file__} is not the copy's"
     try:
-        result = run_check(given.check, every_seed=given.every_seed, left_out=frozenset(given.leave_out))
+        result = run_check(
+            given.check, every_seed=given.every_seed, left_out=frozenset(given.leave_out), first=given.first
+        )
     except Exception as error:  # noqa: BLE001  whatever a mutant raises is told
         result = found(BROKEN, "", "".join(traceback.format_exception(error)))
     given.report.write_text(json.dumps(result), encoding="utf-8")

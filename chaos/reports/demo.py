@@ -14,9 +14,9 @@ from typing import Any
 
 from tpc.chaos.reports.parts import write_page
 
-PHASES = ("plan", "pass", "gather", "verify", "intent", "commit")
+PHASES = ("plan", "pass", "gather", "durable", "verify", "intent", "commit")
 """The phases of an epoch as the coordinator times them, in their order."""
-AFTER_THE_PASS = ("gather", "verify", "intent", "commit")
+AFTER_THE_PASS = ("gather", "durable", "verify", "intent", "commit")
 """What the protocol adds to a pass; preparing the executors' branches is part of the pass."""
 
 MIN_BAR_PERCENT = 0.15

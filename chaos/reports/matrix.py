@@ -22,6 +22,7 @@ SUITES: Mapping[str, str] = {
     "pairs": "Pairs",
     "processes": "Processes",
     "disk": "Disk",
+    "power": "Power cuts",
     "load": "Load",
 }
 """The suites in their order, with their headings; others follow."""
@@ -109,6 +110,7 @@ def _case_view(case: Mapping[str, Any], letters: Mapping[str, str], taken: Count
     return {
         **case,
         "counts": case.get("counts", True),
+        "set_up_again": case.get("set_up_again", []),
         "anchor": f"case-{slug}" if taken[slug] == 1 else f"case-{slug}--{taken[slug]}",
         "sign": OUTCOMES[case["outcome"]],
         "letter": _letter(case, letters),

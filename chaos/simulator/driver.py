@@ -20,7 +20,10 @@ from tpc.chaos.simulator.world import PIPELINE, World
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.journal import Journal
+from tpc.schemas import Columns
 
+COLUMNS: Columns = (("id", "bigint"),)
+"""What the rows of every sink consist of."""
 QUIET_S = 40.0
 """Longer than the interval of sweeps."""
 _QUIET_ROUNDS = 3
@@ -67,7 +70,7 @@ class Driver:
         """Take over, bring Spark's log up, and run until the source has no more rows."""
         coordinator = self.coordinator
         self.process.runs_query = True
-        coordinator.take_over({})
+        coordinator.take_over({}, dict.fromkeys(self.place.systems, COLUMNS))
         self.process.evidence.got_on()
         self.place.spark.leader = max(self.place.spark.leader, self.process.number)
         self.world.tell(f"leads as generation {self._generation()}")

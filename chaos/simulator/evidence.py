@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class Evidence:
-    """What one process has met since it last got on: records of the log that were damaged, a trampled log of Spark."""
+    """What one process has met since it last got on: damaged or missing records, trampled files, sinks put back."""
 
     def __init__(self) -> None:
         self._damaged: set[int] = set()
@@ -18,6 +18,12 @@ class Evidence:
         self._end_of_log = 0
         """The highest slot when that reading began."""
         self._trampled = False
+        self._gone_back = False
+        self._missing = False
+
+    def looked_at_log(self, *, is_whole: bool) -> None:
+        """The log was looked at; not `is_whole`: some of its records were away."""
+        self._missing = not is_whole
 
     def read_slot(self, slot: int, *, damaged: bool, end_of_log: int) -> None:
         """A slot of the log was read; `damaged`: it does not hold what was put there, and no record voids it."""
@@ -32,10 +38,14 @@ class Evidence:
         """Spark's files were looked at; `trampled`: a fenced process has changed some of them."""
         self._trampled = self._trampled or trampled
 
+    def looked_at_sink(self, *, gone_back: bool) -> None:
+        """A sink has told its newest epoch; `gone_back`: it is not the newest that it has shown."""
+        self._gone_back = self._gone_back or gone_back
+
     def got_on(self) -> None:
         """The process has finished a step, so nothing of what it has met was in its way."""
         self._damaged.clear()
-        self._trampled = False
+        self._trampled = self._gone_back = self._missing = False
 
     def explains_an_alarm(self, end_of_log: int) -> bool:
         """Whether the process has met something that is a reason to stop; `end_of_log` is the highest slot now.
@@ -43,4 +53,5 @@ class Evidence:
         Damage is one only while nobody has put a record since: an operator who puts bytes back leaves no trace in the
         log, but whoever goes on leaves a record, and who sees that the log has gone on has to look again.
         """
-        return self._trampled or (bool(self._damaged) and end_of_log == self._end_of_log)
+        met = self._trampled or self._gone_back or self._missing
+        return met or (bool(self._damaged) and end_of_log == self._end_of_log)

@@ -35,6 +35,12 @@ class Fault(str, Enum):
     """The power fails during a put: the record was readable for a moment and is gone."""
     LOG_DAMAGED = "log-damaged"
     """The power fails and the disk had lied: the newest durable record is damaged."""
+    LOG_GONE = "log-gone"
+    """Under a running coordinator the whole log goes away, and is brought back when somebody has noticed."""
+    LOG_OLDER = "log-older"
+    """Under a running coordinator the log loses its newest record, or several; the whole is brought back later."""
+    LOG_FORKED = "log-forked"
+    """The log loses records without which it is as good, and a second coordinator goes on in what is left of it."""
 
     SINK_ERROR = "sink-error"
     """One call to a sink raises a transient error; it did nothing."""
@@ -66,6 +72,10 @@ class Fault(str, Enum):
     """A prepared branch of a decided epoch is gone, and the sink can tell."""
     MARKERS_EXPIRED = "markers-expired"
     """A sink that may has forgotten its markers."""
+    WENT_BACK = "went-back"
+    """During a pass a sink goes back: it does not show its newest epoch any more, until an operator brings it back."""
+    BOOKS_LOST = "books-lost"
+    """Under a running pipeline a clean-up job takes the manifests of a file sink; an operator puts them back."""
 
     TASK_FAILED = "task-failed"
     """A task fails after a prepare, undoes it and runs again."""

@@ -48,6 +48,8 @@ class Ledger:
         self.bodies: dict[int, tuple[str, dict[str, Any]]] = {}
         self.highest_slot = 0
         self.highest_generation = 0
+        self.went_back: dict[str, int] = {}
+        """Sinks that have gone back -> the generation whose pass it happened in."""
 
     # The log ---------------------------------------------------------------------------------------------------
 
@@ -86,6 +88,8 @@ class Ledger:
         ]
         if unseen:
             raise self._violated(Invariant.LAST_LOOK, f"epoch {epoch} is decided, nobody has looked at {unseen[0]}")
+        if back := [name for name, generation in self.went_back.items() if generation == body["generation"]]:
+            raise self._violated(Invariant.GOING_BACK, f"epoch {epoch} is decided although {back[0]} has gone back")
         if epoch in self.decisions:
             raise self._violated(Invariant.DURABLE, f"epoch {epoch} is decided again in slot {slot}")
         if epoch != len(self.decisions):

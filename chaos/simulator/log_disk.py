@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
+from tpc.chaos.simulator.log_losses import LogLosses
 from tpc.chaos.simulator.world import World
 from tpc.coordinator.log.contract import Log
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
@@ -18,14 +19,18 @@ class LogDisk:
         self.world = world
         self.ledger = ledger
         self.content: dict[int, bytes] = {}
+        self.losses = LogLosses(world, ledger, self.content)
         self.unsynced: set[int] = set()
         self.originals: dict[int, bytes] = {}
         """What a mirror of the log would hold of damaged slots."""
+        self.was_changed = False
+        """Whether somebody has changed what coordinators may know of it."""
 
     def land(self, slot: int, data: bytes, *, synced: bool) -> bool:
         """Put if absent; whether `slot` holds `data` now."""
         found = self.content.get(slot)
         if found is None:
+            self.losses.goes_on()
             self.content[slot] = data
             self.ledger.on_landed(slot, data)
             self.unsynced.add(slot)
@@ -53,6 +58,11 @@ class LogDisk:
         """Whether a record that counts, since none voids it, is not what was put."""
         return slot in self.ledger.bodies and self.content[slot] != self.originals.get(slot, self.content[slot])
 
+    def strike(self, place: str) -> None:
+        """Perhaps the log loses something, where no disk has lied or owes anything: there nobody can tell the two."""
+        if not self.unsynced and not self.originals and not any(map(self.is_damaged, self.content)):
+            self.losses.strike(place)
+
     @property
     def end(self) -> int:
         """The highest slot."""
@@ -63,6 +73,7 @@ class LogDisk:
         for slot, data in self.originals.items():
             if slot in self.content:  # also where it is voided by now
                 self.content[slot] = data
+                self.was_changed = True
         self.originals.clear()
 
     def power_cut(self) -> None:
@@ -88,16 +99,18 @@ class SimulatedLog(Log):
         self.disk = disk
         self.world = disk.world
 
-    def put(self, slot: int, data: bytes) -> bool:
+    def put(self, slot: int, data: bytes, after: bytes | None) -> bool:
         """See `Log.put`; every way in which it may end badly is a fault."""
         world, disk, place = self.world, self.disk, f"log.put.{_kind(data)}"
+        disk.strike(place)
         world.call(place)
+        self._require_before(slot, after)
         if self._strikes(Fault.LOG_FULL, slot, place):
             raise TransientError("the log's disk is full")
         if self._strikes(Fault.LOG_UNKNOWN_LOST, slot, place):
             raise PutUnknownError("no answer to a put")
         if self._strikes(Fault.LOG_UNKNOWN_LATE, slot, place):
-            world.later(f"the put of slot {slot}", lambda: self._arrives(slot, data))
+            world.later(f"the put of slot {slot}", lambda: self._arrives(slot, data, after))
             raise PutUnknownError("no answer to a put")
         if self._strikes(Fault.LOG_FSYNC_LOST, slot, place):
             raise DecisionUnknownError("fsync failed")
@@ -112,14 +125,41 @@ class SimulatedLog(Log):
         if self._strikes(Fault.LOG_UNKNOWN_LANDED, slot, place):
             raise PutUnknownError("no answer to a put")
         world.tell(f"log: slot {slot} {self._what(slot)}{'' if won else ' is taken'}")
+        if won and free:
+            disk.strike(f"{place}.after")
         world.call(place, after=True)
+        self._require_before(slot, after)
         return won
+
+    def _require_before(self, slot: int, after: bytes | None) -> None:
+        if after is None:
+            return
+        held = self.disk.content.get(slot - 1)
+        if held != after:
+            raise self.gone(slot - 1) if held is None else self.another(slot - 1)
+
+    def goes_on(self, slot: int, data: bytes) -> bool:
+        """See `Log.goes_on`."""
+        self.disk.strike("log.goes_on")
+        self.world.call("log.goes_on")
+        self._require_known(slot, data)
+        return slot + 1 in self.disk.content
+
+    def _require_known(self, slot: int, data: bytes) -> None:
+        held = self.disk.content.get(slot)
+        if held is None and slot + 1 not in self.disk.content:
+            raise self.gone(slot)
+        if held not in (None, data):
+            raise self.another(slot)
 
     def _strikes(self, fault: Fault, slot: int, place: str) -> bool:
         return self.world.strikes(fault, f"slot {slot}, {place}", place)
 
-    def _arrives(self, slot: int, data: bytes) -> None:
-        self.disk.land(slot, data, synced=True)
+    def _arrives(self, slot: int, data: bytes, after: bytes | None) -> None:
+        if after is not None and self.disk.content.get(slot - 1, after) != after:
+            return  # it was meant for another log than the one in place
+        if not self.disk.losses.away:
+            self.disk.land(slot, data, synced=True)
 
     def _power_fails(self, slot: int, place: str) -> None:
         """The machine dies while the record is on its way to the disk."""
@@ -139,6 +179,8 @@ class SimulatedLog(Log):
     def slots(self) -> list[int]:
         """See `Log.slots`."""
         self.world.call("log.slots")
+        if self.world.acting is not None:
+            self.world.acting.evidence.looked_at_log(is_whole=not self.disk.losses.away)
         return sorted(self.disk.content)
 
     def read(self, slot: int) -> bytes:

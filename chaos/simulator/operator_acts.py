@@ -19,6 +19,7 @@ from tpc.errors import (
     DecisionUnknownError,
     DeterminismError,
     FencedError,
+    LogGoneError,
     ParkedError,
     RepairNeededError,
     TpcError,
@@ -48,21 +49,37 @@ class Operator:
             return True
         if isinstance(error, DeterminismError):
             return self._accept_state(error)
+        losses = self.place.log.losses
+        if isinstance(error, CorruptionError) or (isinstance(error, LogGoneError) and not losses.may_be_forked):
+            losses.put_back()
         if isinstance(error, CorruptionError):
-            if not evidence.explains_an_alarm(self.place.log.end):
-                return False
-            self._mend()
-            return True
+            explained = evidence.explains_an_alarm(self.place.log.end)
+            if explained:
+                self._mend()
+            return explained or self._puts_books_back(error.sink)
+        return self._a_restart_is_enough(error, overlapped=overlapped)
+
+    def _a_restart_is_enough(self, error: Exception, *, overlapped: bool) -> bool:
+        if isinstance(error, LogGoneError):
+            return self.place.log.losses.ever or self.place.log.was_changed
         if isinstance(error, ConcurrentQueriesError | FencedError):
             return overlapped
         return isinstance(error, _RESTART_IS_ENOUGH)
 
+    def _puts_books_back(self, sink: str | None) -> bool:
+        system = self.place.systems.get(sink or "")
+        return system is not None and system.put_books_back()
+
     def _mend(self) -> None:
-        """The disk had lied, or a fenced process has written into Spark's log: a backup is put back, once."""
+        """The disk had lied, a fenced process has written into Spark's log, or a sink went back: one is put right."""
         log, spark = self.place.log, self.place.spark
         if spark.trampled:
             self.world.tell("operator: puts back Spark's log, which a fenced process has changed")
             spark.put_back()
+        elif self.ledger.went_back:
+            for name in list(self.ledger.went_back):
+                self.world.tell(f"operator: brings {name} back to where it was")
+                self.place.systems[name].come_back()
         elif any(slot in self.ledger.bodies for slot in log.originals):
             self.world.tell("operator: restores the damaged records from the mirror")
             log.restore()

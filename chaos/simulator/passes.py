@@ -60,8 +60,17 @@ class SimulatedPass:
         """Whether this run of the batch makes other rows than another would."""
         self._waiting: list[tuple[System, Handle, Rows]] = []
 
+    def cancel(self) -> None:
+        """Nobody watches from outside."""
+
+    def _watch(self) -> None:
+        """What the watch does beside a pass: now and then it is looked who leads."""
+        if len(self.world.messages) % 3 == 0 and self.world.calls % 4 == 0:
+            self.engine.journal.require_leading()
+
     def write(self, epoch: int, generation: int) -> Manifest:
         """Every task prepares a branch in every sink that gets rows of it."""
+        self._maybe_go_back(generation)
         wanted = {name: frozenset(self._partitions(system)) for name, system in self.systems.items()}
         branches = self._run(epoch, generation, wanted)
         self.engine.clock_phase("pass")
@@ -79,6 +88,13 @@ class SimulatedPass:
         }
         counts = {"rows": self.batch.end - self.batch.start}
         return Manifest(PIPELINE, generation, epoch, self.barrier, parts, counts)
+
+    def _maybe_go_back(self, generation: int) -> None:
+        able = [system for system in self.systems.values() if system.may_go_back()]
+        if able and self.world.strikes(Fault.WENT_BACK):
+            system = self.world.random.choice(able)
+            self.world.tell(f"  {system.name} goes back")
+            system.go_back(generation)
 
     def replay(self, effect: ReplayEpoch) -> Replayed:
         """The same rows again; only lost branches are written."""
@@ -165,6 +181,7 @@ class SimulatedPass:
                 raise TransientError(f"{system.name} is down", sink=system.name)
             system.prepare(handle, rows)
             self._waiting.pop(0)
+            self._watch()
             self.world.call("sink.prepare", after=True)
             digest = self._digest(list(self.systems).index(system.name), partition)
             made[system.name] = Branch(Committable(handle, str(handle), len(rows), 8 * len(rows)), digest)

@@ -54,6 +54,9 @@ _OF_THE_LOG = (
     Fault.LOG_FULL,
     Fault.LOG_TORN,
     Fault.LOG_CUT,
+    Fault.LOG_GONE,
+    Fault.LOG_OLDER,
+    Fault.LOG_FORKED,
 )
 _DURING_REPAIRS = (Fault.CRASH, Fault.FREEZE, Fault.RIVAL, *_OF_THE_LOG)
 """What would hardly meet a repair by chance."""
@@ -61,7 +64,7 @@ _DURING_REPAIRS = (Fault.CRASH, Fault.FREEZE, Fault.RIVAL, *_OF_THE_LOG)
 _OPPORTUNITIES = {
     **dict.fromkeys((Fault.SINK_ERROR, Fault.SINK_DOWN), 120),
     **dict.fromkeys((Fault.TASK_FAILED, Fault.TASK_KILLED, Fault.TASK_SPECULATED, Fault.TASK_LATE), 30),
-    **dict.fromkeys((Fault.PASS_FAILED, Fault.QUIET_HOURS), 6),
+    **dict.fromkeys((Fault.PASS_FAILED, Fault.QUIET_HOURS, Fault.BOOKS_LOST), 6),
     **dict.fromkeys((Fault.OWNER_REPLY_LOST, Fault.OPERATOR_SWEEPS, Fault.OPERATOR_RECOVERS, Fault.WRONG_START), 2),
     **dict.fromkeys((Fault.ABORT_LATE, Fault.ABORT_REPLY_LOST, Fault.ABORT_DUPLICATED), 1),
     **dict.fromkeys((Fault.SPARK_LOG_LOST, Fault.SPARK_PLAN_TORN, Fault.SPARK_COMMIT_EMPTY, Fault.LOG_DAMAGED), 1),

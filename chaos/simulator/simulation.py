@@ -135,6 +135,7 @@ def _settings(random: Random) -> EngineSettings:
         keep_epochs=random.randrange(1, 5),
         renew_after_epochs=random.randrange(1, 6),
         log_timeout_s=random.choice((1.0, 300.0)),
+        watch_interval_s=None,  # a simulated pass looks by itself who leads
     )
 
 

@@ -6,18 +6,30 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tpc.chaos.simulator.faults import Fault
+from tpc.chaos.simulator.sink_commits import commit, short
 from tpc.chaos.simulator.systems import System
 from tpc.errors import TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Limit, Marker, Outcome, Owner, Sink, Verdict, Writer
+from tpc.sink import (
+    CheckContext,
+    Committable,
+    Committer,
+    GivenUp,
+    InDoubt,
+    Limit,
+    Marker,
+    Outcome,
+    Owner,
+    Sink,
+    Verdict,
+    Writer,
+)
 
 if TYPE_CHECKING:
     import pyarrow
 
     from tpc.chaos.simulator.processes import Process
-
-_DEADLINE_S = 10.0
 
 
 class SimulatedSink(Sink):
@@ -84,12 +96,15 @@ class SimulatedCommitter(Committer):
 
     # An epoch --------------------------------------------------------------------------------------------------
 
-    def verify(self, committables: Sequence[Committable]) -> None:
+    def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
         """Branches that can expire must be there and young."""
         self._ask("sink.verify")
         limit_s = self.system.traits.expires_after_s
-        if limit_s is None:
-            return
+        if limit_s is not None:
+            self._require_alive(committables, limit_s)
+        return self._newest()
+
+    def _require_alive(self, committables: Sequence[Committable], limit_s: float) -> None:
         self.system.expire()
         for committable in committables:
             found = self.system.prepared.get(committable.resource)
@@ -102,76 +117,20 @@ class SimulatedCommitter(Committer):
         names = [str(committable.handle) for committable in committables]
         try:
             self._ask("sink.commit")
-            outcomes = self._commit(names)
+            outcomes = commit(self.system, names, self._hang)
         except TransientError as error:
             outcomes = [Outcome(Verdict.UNKNOWN, error.what)] * len(names)
         verdicts = ", ".join(sorted({outcome.verdict.value for outcome in outcomes}))
-        self.world.tell(f"{self.sink.name}: commit of {_short(names)}: {verdicts}")
+        self.world.tell(f"{self.sink.name}: commit of {short(names)}: {verdicts}")
         self.world.call("sink.commit", after=True)
         return outcomes
-
-    def _commit(self, names: list[str]) -> list[Outcome]:
-        world, system, what = self.world, self.system, self.sink.name
-        epoch = Handle.parse(names[0]).epoch
-        self._maybe_lose(names)
-        if world.strikes(Fault.COMMIT_UNKNOWN, what):
-            raise TransientError("no answer to a commit")
-        if world.strikes(Fault.COMMIT_LATE, what):
-            world.later(f"{what}: a commit of {_short(names)}", lambda: system.commit(names))
-            raise TransientError("no answer to a commit")
-        if world.strikes(Fault.COMMIT_HANG, what):
-            self._hang(_DEADLINE_S)
-            raise TransientError("deadline passed")
-        if system.traits.refuses and world.strikes(Fault.COMMIT_REFUSED, what):
-            system.refused_epochs.add(epoch)
-        if epoch in system.refused_epochs:
-            return [Outcome(Verdict.REFUSED, "no such column")] * len(names)
-        if world.strikes(Fault.COMMIT_RAISES, what):
-            system.commit(names if system.traits.one_act else names[:1])
-            raise TransientError("raised instead of answering")
-        if world.strikes(Fault.COMMIT_DUPLICATED, what):
-            world.later(f"{what}: again a commit of {_short(names)}", lambda: system.commit(names))
-        outcomes = self._each(names)
-        if world.strikes(Fault.COMMIT_REPLY_LOST, what):
-            raise TransientError("the answer to a commit is lost")
-        return outcomes
-
-    def _maybe_lose(self, names: list[str]) -> None:
-        there = [name for name in names if name in self.system.prepared]
-        if there and self.world.strikes(Fault.BRANCH_LOST, there[0]):
-            self.system.lose(there[0])
-
-    def _each(self, names: list[str]) -> list[Outcome]:
-        system = self.system
-        if system.traits.one_act:
-            before = set(system.markers)
-            system.commit(names)
-            outcomes = [self._found(name, known=name in before) for name in names]
-            lost = next((outcome for outcome in outcomes if outcome.verdict is Verdict.LOST), None)
-            return outcomes if lost is None else [lost] * len(names)
-        outcomes = []
-        for name in names:
-            known = name in system.markers
-            system.commit([name])
-            outcomes.append(self._found(name, known=known))
-            self.world.call("sink.commit.one")
-        return outcomes
-
-    def _found(self, name: str, *, known: bool) -> Outcome:
-        """The answer for one branch after the attempt to commit it."""
-        system = self.system
-        if name in system.markers:
-            return Outcome(Verdict.ALREADY if known else Verdict.COMMITTED)
-        if name in system.gone and system.traits.tells_loss:
-            return Outcome(Verdict.LOST, "the system says it was undone")
-        system.contradicted.add(name)
-        return Outcome(Verdict.UNKNOWN, "neither prepared nor marked", contradiction=True)
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
         """Older markers are pruned."""
         self._ask("sink.released")
         if committables:
             self.system.forget_markers(epoch)
+            self.system.lose_books()
 
     # What nobody decided ---------------------------------------------------------------------------------------
 
@@ -181,13 +140,13 @@ class SimulatedCommitter(Committer):
         names = [branch.resource for branch in branches]
         generation = self.sink.generation()
         self._ask("sink.abort")
-        world.tell(f"{what}: abort of {_short(names)}")
+        world.tell(f"{what}: abort of {short(names)}")
         if world.strikes(Fault.ABORT_LATE, what):
-            world.later(f"{what}: an abort of {_short(names)}", lambda: system.abort(names, generation))
+            world.later(f"{what}: an abort of {short(names)}", lambda: system.abort(names, generation))
             world.sinks_well_since_s = world.now_s
             raise TransientError("no answer to an abort")
         if world.strikes(Fault.ABORT_DUPLICATED, what):
-            world.later(f"{what}: again an abort of {_short(names)}", lambda: system.abort(names, generation))
+            world.later(f"{what}: again an abort of {short(names)}", lambda: system.abort(names, generation))
         for name in names:
             system.abort([name], generation)
             world.call("sink.abort", after=True)
@@ -195,19 +154,38 @@ class SimulatedCommitter(Committer):
             world.sinks_well_since_s = world.now_s
             raise TransientError("the answer to an abort is lost")
 
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        """End branches; what is committed stays. The answer may be lost."""
+        world, system, what = self.world, self.system, self.sink.name
+        names = [committable.resource for committable in committables]
+        self._ask("sink.give_up")
+        world.tell(f"{what}: gives up {short(names)}")
+        ends = []
+        for name in names:
+            ends.append(system.give_up(name, self.sink.generation()))
+            world.call("sink.give_up", after=True)
+        if world.strikes(Fault.ABORT_REPLY_LOST, what):
+            world.sinks_well_since_s = world.now_s
+            raise TransientError("the answer to what was given up is lost")
+        return ends
+
     def in_doubt(self) -> list[InDoubt]:
         """Everything prepared."""
         self._ask("sink.in_doubt")
         self.system.expire()
         tells = self.system.traits.tells_epoch
-        return [
-            InDoubt(name, handle.pipeline, handle.generation, handle.sink, handle.epoch if tells else None)
-            for name, (handle, _, _) in self.system.prepared.items()
-        ]
+        handles = [handle for handle, _, _ in self.system.prepared.values()] + self.system.unbooked()
+        return [InDoubt(str(h), h.pipeline, h.generation, h.sink, h.epoch if tells else None) for h in handles]
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest epoch it shows."""
         self._ask("sink.marker")
+        return self._newest()
+
+    def _newest(self) -> Marker | None:
+        process = self.sink.process
+        if process is not None:
+            process.evidence.looked_at_sink(gone_back=self.system.before is not None)
         if self.system.traits.markers_expire and self.world.strikes(Fault.MARKERS_EXPIRED, self.sink.name):
             self.system.markers.clear()
         return self.system.newest()
@@ -230,9 +208,3 @@ class SimulatedCommitter(Committer):
             raise TransientError("the answer to an owner entry is lost")
         self.world.call("sink.owner", after=True)
         return True
-
-
-def _short(names: Sequence[str]) -> str:
-    """Branches for people: epoch, partition and generation."""
-    handles = [Handle.parse(name) for name in names]
-    return ", ".join(f"e{h.epoch}p{h.partition}g{h.generation}a{h.attempt}" for h in handles)

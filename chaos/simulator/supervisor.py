@@ -80,6 +80,7 @@ class Supervisor:
             world.now_s += 3 * 3600.0
         if not self.processes:
             self.place.spark.lose_several(len(self.ledger.decisions) - self.place.settings.keep_epochs)
+        self.place.log.losses.before_a_start()
         process = Process(world, self.starts, self._body())
         self.processes.append(process)
         world.tell(f"{process.name} is started")
@@ -87,6 +88,8 @@ class Supervisor:
 
     def _body(self) -> Callable[[Process], None]:
         """What the next process does: as a rule it runs the pipeline."""
+        if self.place.log.losses.away:
+            return lambda own: Driver(self.place, own).run()
         if self.ledger.bodies and self.world.strikes(Fault.OPERATOR_SWEEPS):
             return lambda own: Driver(self.place, own).sweep()
         if self.ledger.bodies and self.world.strikes(Fault.OPERATOR_RECOVERS):
@@ -161,6 +164,7 @@ class Supervisor:
         world.tell("no more faults")
         world.plan.calm = True
         world.rival_asked = False
+        self.place.log.losses.put_back()
         for system in self.place.systems.values():
             system.down_until_s = 0.0
         for process in self.processes:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.world import Invariant, World
 from tpc.handles import Handle
-from tpc.sink import Marker, Owner
+from tpc.sink import GivenUp, Marker, Owner
 
 Rows = tuple[int, ...]
 
@@ -60,11 +61,15 @@ class System:
     markers: dict[str, Handle] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     """Branches that were prepared and never will be visible, on its own record."""
+    mislaid: dict[str, Handle] = field(default_factory=dict)
+    """The markers that it has lost."""
     owner: Owner | None = None
     down_until_s: float = 0.0
     refused_epochs: set[int] = field(default_factory=set)
     contradicted: set[str] = field(default_factory=set)
     """Branches of which it cannot tell what became of them."""
+    before: dict[str, Handle] | None = None
+    """Its markers as they were before it went back; None when it has not."""
 
     def prepare(self, handle: Handle, rows: Rows) -> None:
         """A task's branch becomes durable and stays invisible."""
@@ -105,9 +110,41 @@ class System:
         """Undo prepared branches; what is visible stays."""
         for name in names:
             found = self.prepared.get(name)
+            for handle in [handle for handle in self.unbooked() if str(handle) == name]:
+                self.ledger.on_aborted(handle, by_generation)
+                del self.visible[name]
             if found is not None:
                 self.ledger.on_aborted(found[0], by_generation)
                 self.lose(name)
+
+    def give_up(self, name: str, by_generation: int | None) -> GivenUp:
+        """End a decided branch that an operator has given up."""
+        self.expire()
+        self.abort([name], by_generation)
+        if name in self.markers or (name in self.visible and not self.traits.markers_expire):
+            return GivenUp.COMMITTED
+        return GivenUp.UNDONE if name in self.gone else GivenUp.NOT_KNOWN
+
+    def lose_books(self) -> None:
+        """What tells committed branches is gone; their rows stay. Not where a disk has lied too: then nobody knows."""
+        plan = self.world.plan
+        if not self.traits.one_act or Fault.LOG_DAMAGED in {*plan.waiting, *plan.fired}:
+            return
+        if self.world.strikes(Fault.BOOKS_LOST, self.name):
+            self.world.tell(f"  {self.name} has lost its manifests")
+            self.mislaid, self.markers = {**self.mislaid, **self.markers}, {}
+
+    def put_books_back(self) -> bool:
+        """An operator restores them; whether they were ever lost."""
+        self.markers, self.mislaid = {**self.mislaid, **self.markers}, {}
+        return self.traits.one_act and self.world.plan.fired[Fault.BOOKS_LOST] > 0
+
+    def unbooked(self) -> list[Handle]:
+        """Visible branches that nothing settles any more, as far as this system's books show."""
+        newest = self.newest()
+        settled = -1 if newest is None else newest.epoch
+        visible = [handle for handle, _ in self.visible.values()] if self.mislaid else []
+        return [handle for handle in visible if handle.epoch >= settled and str(handle) not in self.markers]
 
     def newest(self) -> Marker | None:
         """The newest epoch it shows."""
@@ -117,13 +154,29 @@ class System:
         return Marker(handle.epoch, handle)
 
     def forget_markers(self, before_epoch: int) -> None:
-        """Markers of older epochs are pruned, never the newest."""
+        """Markers of older epochs are pruned, once this one has markers of its own."""
+        self.markers = {name: handle for name, handle in self.markers.items() if handle.epoch >= before_epoch}
+
+    def may_go_back(self) -> bool:
+        """Whether it shows an epoch, none of its own was given up, and going back is not the same as to forget."""
         newest = self.newest()
-        self.markers = {
-            name: handle
-            for name, handle in self.markers.items()
-            if handle.epoch >= before_epoch or (newest is not None and handle.epoch == newest.epoch)
-        }
+        if newest is None or self.before is not None or any(sink == self.name for _, sink in self.ledger.resolved):
+            return False
+        return newest.epoch > 0 or not self.traits.markers_expire
+
+    def go_back(self, under_generation: int) -> None:
+        """It shows the epoch before its newest one: a backup was restored, a replica promoted."""
+        self.before = self.markers
+        shown = {name: replace(handle, epoch=handle.epoch - 1) for name, handle in self.markers.items()}
+        self.markers = {name: handle for name, handle in shown.items() if handle.epoch >= 0}
+        self.ledger.went_back[self.name] = under_generation
+
+    def come_back(self) -> None:
+        """An operator brings it to where it was."""
+        if self.before is not None:
+            self.markers = {**self.markers, **self.before}
+            self.before = None
+            del self.ledger.went_back[self.name]
 
     def rows(self) -> list[tuple[int, int]]:
         """Every visible row with the epoch of its branch."""

@@ -52,6 +52,8 @@ class Invariant(str, Enum):
     """Every sink knows the last coordinator for its owner."""
     BELONGING = "belonging"
     """A start with another log, or with other sinks than the log names, is refused and changes nothing."""
+    GOING_BACK = "going-back"
+    """No epoch is decided by a coordinator under which a sink has gone back before its last look."""
     STATE = "state"
     """Spark's state has seen every decided epoch once, in their order."""
     NO_FALSE_ALARM = "no-false-alarm"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from tpc.chaos.simulator.driver import Driver, Place
+from tpc.chaos.simulator.driver import COLUMNS, Driver, Place
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import SimulatedLog
 from tpc.chaos.simulator.processes import InlineExecutor, Process, SimulatedClock
@@ -28,6 +28,7 @@ from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.manifest import Manifest
 from tpc.records import RecordKind
+from tpc.schemas import Columns
 from tpc.sink import Committer
 
 
@@ -37,9 +38,15 @@ class CopiedLog(Log):
     def __init__(self, content: Mapping[int, bytes]) -> None:
         self.content = dict(content)
 
-    def put(self, slot: int, data: bytes) -> bool:
+    def put(self, slot: int, data: bytes, after: bytes | None) -> bool:
         """See `Log.put`."""
+        if after is not None:
+            self.require_before(slot, after)
         return self.content.setdefault(slot, data) == data
+
+    def goes_on(self, slot: int, data: bytes) -> bool:
+        """See `Log.goes_on`."""
+        return self.known_and_followed(slot, data, is_followed=slot + 1 in self.content)
 
     def slots(self) -> list[int]:
         """See `Log.slots`."""
@@ -93,6 +100,8 @@ class WrongStarts:
                 for epochs, what in ((-1, "put back"), (5, "ahead")):
                     with self._moved(name, epochs):
                         self._refused(f"a start with {name} {what}", self._sinks(), log)
+            for name in sorted(history.schemas)[:1]:
+                self._refuses_other_columns(name, log)
             self._refuses_a_log_that_was_cut_back(log)
             copy = CopiedLog(self.place.log.content)
             Driver(self.place, self.process).sweep()
@@ -151,6 +160,18 @@ class WrongStarts:
         finally:
             system.markers = markers
 
+    def _refuses_other_columns(self, name: str, log: Log) -> None:
+        """Unless they are accepted; what is accepted of other sinks is nothing to this one."""
+        wanted = {sink: (*COLUMNS, ("more", "string")) if sink == name else COLUMNS for sink in self.place.systems}
+        self._refused(f"a start with other columns for {name}", self._sinks(), log, wanted)
+        copy = CopiedLog(self.place.log.content)
+        journal = Journal(copy)
+        if journal.open().damaged:
+            return
+        for other in sorted(self.place.systems.keys() - {name}):
+            journal.append(RecordKind.ACCEPTANCE, {"sink": other, "columns": None})
+        self._refused(f"a start with other columns for {name}, accepted of others", self._sinks(), copy, wanted)
+
     def _sinks(self, *, without: str = "", elsewhere: str = "") -> list[SimulatedSink]:
         made: list[SimulatedSink] = []
         for name, system in self.place.systems.items():
@@ -159,7 +180,13 @@ class WrongStarts:
                 made.append(kind(system, self.process, lambda: None))
         return made
 
-    def _refused(self, what: str, sinks: Sequence[SimulatedSink], log: Log) -> None:
+    def _refused(
+        self,
+        what: str,
+        sinks: Sequence[SimulatedSink],
+        log: Log,
+        schemas: Mapping[str, Columns] | None = None,
+    ) -> None:
         before = self._seen()
         coordinator = Coordinator(
             PIPELINE,
@@ -173,7 +200,10 @@ class WrongStarts:
             spark_log=SimulatedSparkLog(self.place.spark),
         )
         try:
-            coordinator.finish()
+            if schemas is None:
+                coordinator.finish()
+            else:
+                coordinator.take_over({}, schemas)
         except TpcError as error:
             self.world.tell(f"{what} is refused: {error.what}")
         else:

@@ -27,6 +27,8 @@ class UserLife:
     log_to: int = 0
     given_up: str = ""
     """Why it was given up; empty if it came to an end of its own."""
+    left_early: bool = False
+    """Whether it ended with exit code 0 and its query had not come to the end of its input."""
 
     @property
     def overdue(self) -> bool:
@@ -41,7 +43,7 @@ class UserLife:
     @property
     def ended_by_itself(self) -> bool:
         """Whether it ended otherwise than well, and no fault explains it."""
-        return self.code is not None and self.code != 0 and not self.disturbed
+        return self.code is not None and (self.code != 0 or self.left_early) and not self.disturbed
 
     @property
     def tried_again(self) -> bool:
@@ -76,13 +78,21 @@ class Attempt:
         if life.overdue:
             return f"the pipeline did not come to an end by itself and was given up: {life.given_up}"
         if self.planned.kind == "zombie":
-            return self._wrong_zombie(life)
+            return self._wrong_zombie(life) or self._wrong_zero(life)
         if life.code in (EXIT_FENCED, EXIT_PARKED):
             return f"exit code {life.code} ({'fenced' if life.code == EXIT_FENCED else 'parked'})"
         if self.planned.kind == "hang" and life.code not in (0, EXIT_RETRY):
             return f"exit code {life.code}: a hang ends by itself, and that is no reason to end so"
         if self.next is not None and self.next.overdue:
             return f"the life after it did not come to an end by itself: {self.next.given_up}"
+        return self._wrong_zero(life)
+
+    def _wrong_zero(self, life: UserLife) -> str:
+        """Exit code 0 where something else was due."""
+        if early := next((one for one in (life, self.next) if one is not None and one.left_early), None):
+            return f"life {early.number} ended with exit code 0 before the end of its input"
+        if self.planned.kind == "kill" and life.code == 0:
+            return "the kill is on record, and the pipeline ended with exit code 0: nothing was killed"
         return ""
 
     def _wrong_zombie(self, life: UserLife) -> str:

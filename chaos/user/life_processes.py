@@ -15,7 +15,7 @@ from typing import Any
 
 from tpc.chaos.faults.injector import fired_file
 from tpc.chaos.user.attempts import Attempt, UserLife
-from tpc.chaos.user.life_program import Orders
+from tpc.chaos.user.life_program import Orders, end_file
 from tpc.support.process_trees import kill_tree
 
 
@@ -114,6 +114,7 @@ class LifeProcesses:
         with self._lock:
             self._timers.pop(life.pid).cancel()
             life.ended_at, life.code, life.log_to = time.time(), code, self._log_size()
+            life.left_early = code == 0 and not end_file(self.place, life.number).exists()
             if life.attempt is not None:
                 life.attempt.fired = self.made(life.attempt)
 

@@ -47,6 +47,11 @@ def read_orders(path: Path) -> Orders:
     return Orders(**{**body, "fault": None if body["fault"] is None else StepFault(**body["fault"])})
 
 
+def end_file(directory: Path, life: int) -> Path:
+    """What a life leaves when its query has come to the end of its input: exit code 0 alone does not say so."""
+    return directory / f"end-of-life-{life}"
+
+
 class FamilyInjector(Injector):
     """An injector whose kill of the driver takes the JVM and all Python workers along, as the end of a machine does."""
 
@@ -69,6 +74,7 @@ def main(target: str, orders: Orders) -> None:
         pipeline = make_pipeline(target)
         query = pipeline.start(trigger={"availableNow": True}, takeover=orders.takeover)
         query.awaitTermination()
+        end_file(Path(orders.directory), orders.life).touch()
         if orders.account is not None:
             take_account(pipeline).save(Path(orders.account))
     except TpcError as error:

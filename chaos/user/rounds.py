@@ -41,7 +41,7 @@ class Rounds:
 
     def in_peace(self, account: Path) -> bool:
         """A round without faults, whose last life leaves an account; whether it came to its end."""
-        return self._run(_Round(self, account=account)) == 0
+        return self._run(_Round(self, account=account)) == 0 and not self.processes.lives[-1].left_early
 
     def disturbed(self, faults: Iterator[PlannedFault], deadline: Deadline, *, at_most: int | None) -> bool:
         """A round whose lives get the next faults, `at_most` so many, and only before `deadline`.
@@ -50,7 +50,10 @@ class Rounds:
         """
         code = self._run(_Round(self, faults=faults, deadline=deadline, at_most=at_most))
         stopped = [attempt for attempt in self.attempts if attempt.planned.kind == "zombie" and attempt.fired]
-        return code == 0 or (code == EXIT_FENCED and bool(stopped) and stopped[-1].lives[-1].code == EXIT_FENCED)
+        early = self.processes.lives[-1].left_early
+        return (code == 0 and not early) or (
+            code == EXIT_FENCED and bool(stopped) and stopped[-1].lives[-1].code == EXIT_FENCED
+        )
 
     def _run(self, one: _Round) -> int:
         self.codes.append(one.supervised())
@@ -150,8 +153,9 @@ class _Round:
             self.processes.tell(
                 f"fault {attempt.number}: {attempt.planned}{epoch}; life {life.number} ended with {life.code}"
             )
-        elif life.code != 0:
-            self.processes.tell(f"life {life.number} ended with {life.code}, and no fault explains it")
+        elif life.ended_by_itself:
+            early = " before the end of its input" if life.left_early else ""
+            self.processes.tell(f"life {life.number} ended with {life.code}{early}, and no fault explains it")
 
     # A stopped driver ------------------------------------------------------------------------------------------
 

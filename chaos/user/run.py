@@ -34,6 +34,7 @@ from tpc.chaos.user.verdict import (
     check_expectation,
     check_run,
     check_sinks,
+    check_something_expected,
     not_compared_sinks,
 )
 from tpc.errors import LocalStackError
@@ -209,6 +210,7 @@ class UserRun:
         else:
             self.tell("reading what the sinks show")
             expected = self.target.expected_rows()
+            checks.append(check_something_expected(expected))
             checks += check_sinks(self.target, account, expected, hide)
             checks += check_account(account)
             not_compared = not_compared_sinks(self.target, account, expected)

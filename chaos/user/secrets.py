@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tpc.errors import ConfigurationError
-from tpc.settings import Env, resolve
+from tpc.settings import Elsewhere, resolve
 from tpc.sink import Sink
 
 HIDDEN = "***"
@@ -33,13 +33,13 @@ def _secrets(settings: Mapping[str, Any]) -> Iterator[str]:
             yield from _secrets(value)
         elif hasattr(value, "client") and hasattr(value, "servers"):
             yield from _secrets(
-                {"servers": value.servers, **{k: v for k, v in value.client.items() if isinstance(v, Env)}}
+                {"servers": value.servers, **{k: v for k, v in value.client.items() if isinstance(v, Elsewhere)}}
             )
-        elif isinstance(value, str | Env):
+        elif isinstance(value, str | Elsewhere):
             yield from _in_setting(value)
 
 
-def _in_setting(setting: str | Env) -> Iterator[str]:
+def _in_setting(setting: str | Elsewhere) -> Iterator[str]:
     try:
         value = resolve(setting)
     except ConfigurationError:
@@ -49,7 +49,7 @@ def _in_setting(setting: str | Env) -> Iterator[str]:
         yield from {password, unquote(password)}
     elif "=" in value:
         yield _password_of_words(value)
-    elif isinstance(setting, Env) and not _is_address(value):
+    elif isinstance(setting, Elsewhere) and not _is_address(value):
         yield value
 
 

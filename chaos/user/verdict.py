@@ -88,6 +88,15 @@ def _check_sink(target: Target, sink: Sink, expected: Sequence[Row], hide: Calla
         return Check(name, False, hide(error.what))
 
 
+def check_something_expected(expected: Mapping[str, Sequence[Row]]) -> Check:
+    """Where no row is expected anywhere, sinks that got nothing look right."""
+    rows = sum(len(of_sink) for of_sink in expected.values())
+    said = (
+        f"{rows} rows in {len(expected)} sinks" if rows else "no row in any sink: equal to a pipeline that does nothing"
+    )
+    return Check("there is something to compare", rows > 0, said)
+
+
 def check_account(account: Account) -> list[Check]:
     """Log and markers agree, and nothing is prepared or unfinished."""
     return [account.same_epoch, nothing_left("nothing is left behind", account.left)]
@@ -98,7 +107,7 @@ def check_run(codes: Sequence[int], lives: Sequence[UserLife], attempts: Sequenc
     tried = [attempt for attempt in attempts if attempt.fired is not None]
     wrong = tuple(f"fault {attempt.number}, {attempt.planned}: {attempt.wrong}" for attempt in tried if attempt.wrong)
     ends = [life for life in lives if life.ended_by_itself and not life.tried_again]
-    by_itself = tuple(f"life {life.number}: {life.given_up or f'exit code {life.code}'}" for life in ends)
+    by_itself = tuple(f"life {life.number}: {_how_it_ended(life)}" for life in ends)
     again = sum(life.tried_again for life in lives)
     retried = f", lives that a transient error ended: {again}" if again else ""
     return [
@@ -117,3 +126,8 @@ def check_run(codes: Sequence[int], lives: Sequence[UserLife], attempts: Sequenc
             by_itself[:SHOWN],
         ),
     ]
+
+
+def _how_it_ended(life: UserLife) -> str:
+    early = " before the end of its input" if life.left_early else ""
+    return life.given_up or f"exit code {life.code}{early}"

@@ -52,7 +52,9 @@ class Commits:
             self._began_at = self.clock.monotonic()
             self.participants.commit_seconds.clear()
         try:
-            outcomes = self.participants.commit(effect.manifest, effect.handles, effect.abandoned)
+            identities = self.journal.history.sinks
+            given_up = self.participants.give_up(effect.manifest, effect.abandoned, identities)
+            outcomes = self.participants.commit(effect.manifest, effect.handles)
         except TpcError as error:
             return Failed(error)
         if (
@@ -62,7 +64,7 @@ class Commits:
             return fenced
         self._unknown = {h: o for h, o in outcomes.items() if o.verdict is Verdict.UNKNOWN}
         self._warn(effect)
-        return Answered(outcomes)
+        return Answered(outcomes, given_up)
 
     def _wait_for_turn(self, effect: Commit) -> Event | None:
         """Pause before another attempt; what there is to say instead of it."""
@@ -72,14 +74,19 @@ class Commits:
             return Failed(self._unfinished(effect))
         return self._superseded(effect)
 
-    def _superseded(self, effect: Commit) -> Superseded | None:
-        """Whether another coordinator leads, who may have repaired the epoch, or finished it and pruned its markers."""
+    def _superseded(self, effect: Commit) -> Superseded | Failed | None:
+        """Whether another coordinator leads, who may have repaired the epoch, or finished it and pruned its markers.
+
+        `Failed` where the log is gone or damaged: in another one, somebody else may decide.
+        """
         try:
             self.journal.require_leading()
         except FencedError as error:
             return Superseded(error.what)
         except TransientError as error:
             logger.warning("epoch %d is decided; the log cannot be read: %s", effect.manifest.epoch, error.what)
+        except TpcError as error:
+            return Failed(error)
         return None
 
     def _gave_up(self) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from tpc import failpoints
@@ -17,7 +19,9 @@ from tpc.coordinator.engine.puts import Puts
 from tpc.coordinator.engine.runner import EpochRunner
 from tpc.coordinator.engine.settings import EngineSettings
 from tpc.coordinator.engine.times import PhaseClock, UpkeepClock
+from tpc.coordinator.engine.watch import Watch
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
 from tpc.effects import (
     AbortEpoch,
@@ -38,6 +42,7 @@ from tpc.errors import (
     ConfigurationError,
     DataError,
     FencedError,
+    ParkedError,
     StateMachineError,
     TpcError,
     TransientError,
@@ -46,7 +51,7 @@ from tpc.events import Aborted, Event, Failed, Owned, Prepared, Superseded, Swep
 from tpc.manifest import Manifest
 from tpc.sink import Owner
 from tpc.states import State
-from tpc.sweeping import Sweeper
+from tpc.sweeping import Reach, Sweeper
 
 logger = logging.getLogger(__name__)
 
@@ -60,15 +65,18 @@ class Performer:
         participants: Participants,
         clock: Clock,
         settings: EngineSettings,
+        parked: ParkedNote,
         stopping: threading.Event,
     ) -> None:
         self.journal = journal
         self.participants = participants
         self.clock = clock
+        self.parked = parked
         self.phases = PhaseClock(clock)
         self.upkeep = UpkeepClock(clock, settings)
         self.puts = Puts(journal, participants, clock, settings, self.phases, stopping)
         self.commits = Commits(journal, participants, clock, settings, stopping)
+        self.watch = Watch(journal, settings.watch_interval_s)
         self.runner: EpochRunner | None = None
         """The pass over the current batch, while there is one."""
         self.swept_count = 0
@@ -97,16 +105,32 @@ class Performer:
     # The pass --------------------------------------------------------------------------------------------------
 
     def _write(self, effect: WriteEpoch, state: State) -> Event:
+        runner = self._running()
         try:
-            return Prepared(self._running().write(effect.epoch, effect.generation))
+            with self._watched(runner, state):
+                manifest = runner.write(effect.epoch, effect.generation)
         except Exception as error:  # noqa: BLE001  whatever ends a pass (user code included) aborts the epoch
-            return Failed(_located(error, state))
+            return self._seen_fenced(error) or Failed(_located(error, state))
+        return self._seen_fenced() or Prepared(manifest)
 
     def _replay(self, effect: ReplayEpoch, state: State) -> Event:
+        runner = self._running()
         try:
-            return self._running().replay(effect)
+            with self._watched(runner, state):
+                replayed = runner.replay(effect)
         except Exception as error:  # noqa: BLE001  the replay failed; the epoch stays decided
-            return Failed(_in_replay(_located(error, state)))
+            return self._seen_fenced(error) or Failed(_in_replay(_located(error, state)))
+        return self._seen_fenced() or replayed
+
+    def _watched(self, runner: EpochRunner, state: State) -> AbstractContextManager[None]:
+        older = replace(_sweeper(state, state.pending), reach=Reach.OLDER_TERMS)
+        history, leading = self.journal.history, self.journal.require_leading
+        return self.watch.over(runner, lambda: self.participants.clear_the_way(older, history, leading))
+
+    def _seen_fenced(self, error: Exception | None = None) -> Superseded | None:
+        """Whether another coordinator was seen to lead, by the watch or by what ended the pass."""
+        seen = error if isinstance(error, FencedError) else self.watch.fenced
+        return None if seen is None else Superseded(seen.what)
 
     def _running(self) -> EpochRunner:
         if self.runner is None:
@@ -130,7 +154,7 @@ class Performer:
 
     def _verify(self, effect: Verify, state: State) -> Event:
         try:
-            self.participants.verify(effect.manifest)
+            self.participants.verify(effect.manifest, self.journal.history, self.journal.require_leading)
         except TpcError as error:
             return Failed(_located(error, state))
         return Verified()
@@ -154,9 +178,12 @@ class Performer:
     def _abort(self, effect: AbortEpoch, state: State) -> Event:
         sweeper = _sweeper(state, effect.spare, failed_epoch=effect.epoch)
         try:
-            self._swept(sweeper)
+            if effect.fenced:
+                self.participants.undo_own_epoch(replace(sweeper, reach=Reach.OWN_EPOCH))
+            else:
+                self._swept(sweeper)
         except FencedError as error:
-            return Failed(_located(error, state))
+            return Superseded(error.what)
         except TpcError:
             logger.exception("epoch %d could not be undone everywhere; the next start does it", effect.epoch)
         return Aborted()
@@ -165,8 +192,9 @@ class Performer:
         return self.participants.sweep(sweeper, self.journal.history, self.journal.require_leading)
 
     def _release(self, effect: Release, _: State) -> None:
+        self.parked.remove()
         try:
-            self.participants.release(effect.manifest)
+            self.participants.release(effect.manifest, effect.undone)
         except TpcError:
             logger.exception("epoch %d is complete; a sink could not tidy up after it", effect.manifest.epoch)
 
@@ -179,6 +207,8 @@ class Performer:
         logger.debug("epoch %d returns to Spark", effect.epoch)
 
     def _stop(self, effect: Stop, _: State) -> None:
+        if isinstance(effect.error, ParkedError):
+            self.parked.keep(effect.error)
         raise effect.error
 
 
@@ -193,8 +223,7 @@ def _located(error: Exception, state: State) -> Exception:
 
 
 def _in_replay(error: Exception) -> Exception:
-    """What an error of the pass says of an undecided epoch is not true of a decided one that is run again."""
+    """What an error of the pass advises for an undecided epoch is not true of a decided one that is run again."""
     if isinstance(error, (ConfigurationError, DataError, TransientError)):
-        error.safe = "the epoch is decided and stays so: what is committed of it stands, nothing of this replay shows."
         error.remedy = "remove the cause and restart: the replay is repeated and writes what is lost of the epoch."
     return error

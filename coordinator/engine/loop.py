@@ -8,6 +8,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from tpc.coordinator.clock import Clock
@@ -15,9 +18,11 @@ from tpc.coordinator.engine.effects import Performer
 from tpc.coordinator.engine.runner import EpochRunner
 from tpc.coordinator.engine.settings import EngineSettings
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
 from tpc.events import BatchStarted, Event, Opened, RenewalDue, SweepDue
 from tpc.machine import step
+from tpc.safety import holds, stated
 from tpc.states import Phase, State
 
 logger = logging.getLogger(__name__)
@@ -32,12 +37,15 @@ class Engine:
         participants: Participants,
         clock: Clock,
         settings: EngineSettings,
+        parked: ParkedNote,
     ) -> None:
         self.journal = journal
         self.participants = participants
         self.state = State(participants.pipeline)
+        self._acted_in = self.state
+        """The state in which the last event came; where the machine has stopped, that in which it failed."""
         self.stopping = threading.Event()
-        self._performer = Performer(journal, participants, clock, settings, self.stopping)
+        self._performer = Performer(journal, participants, clock, settings, parked, self.stopping)
         self._lock = threading.RLock()
 
     @property
@@ -56,14 +64,14 @@ class Engine:
 
         Returns how many branches were aborted.
         """
-        with self._lock:
+        with self._lock, self.stating():
             self._performer.phases.begin()
             self._drive(Opened(self.journal.history))
             return self._performer.swept_count
 
     def claim_and_sweep(self) -> int:
         """Take over and sweep, leaving the decided epoch as it is; how many branches were aborted."""
-        with self._lock:
+        with self._lock, self.stating():
             self._drive(Opened(self.journal.history, finish=False))
             return self._performer.swept_count
 
@@ -76,7 +84,7 @@ class Engine:
 
     def run_batch(self, epoch: int, runner: EpochRunner) -> None:
         """One call of Spark's batch function. Returns when the epoch is complete; raises what stopped it."""
-        with self._lock:
+        with self._lock, self.stating():
             self._performer.runner = runner
             self._performer.phases.begin()
             try:
@@ -91,7 +99,7 @@ class Engine:
 
     def upkeep(self) -> None:
         """Sweep if it is time to, and begin a new term; for quiet hours, when no batch comes."""
-        with self._lock:
+        with self._lock, self.stating():
             if self.state.phase is Phase.READY:
                 self._upkeep(after_repeated_tasks=False)
 
@@ -101,12 +109,29 @@ class Engine:
         with self._lock:
             logger.debug("no epoch is being worked on")
 
+    @contextmanager
+    def stating(self) -> Iterator[None]:
+        """An error that leaves from here says what holds in the phase it leaves in. Errors around the engine, too."""
+        with stated(self._holds):
+            yield
+
+    def _holds(self, error: Exception) -> str:
+        state = self.state
+        if state.phase is Phase.STOPPED:
+            return holds(self._acted_in, state.failure or error)  # what is asked of it later changes nothing in that
+        if state.phase is Phase.NEW:
+            history = self.journal.history
+            state = replace(state, pending=history.pending, last_complete=history.last_complete)
+        return holds(state, error)
+
     # The loop --------------------------------------------------------------------------------------------------
 
     def _drive(self, event: Event) -> None:
         events: deque[Event] = deque([event])
         while events:
-            self.state, effects = step(self.state, events.popleft())
+            before = self.state
+            self.state, effects = step(before, events.popleft())
+            self._acted_in = before
             for effect in effects:
                 answer = self._performer.perform(effect, self.state)
                 if answer is not None:

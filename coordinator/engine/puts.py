@@ -18,7 +18,14 @@ from tpc.coordinator.engine.times import PhaseClock
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.participants import Participants
 from tpc.effects import PutRecord
-from tpc.errors import DecisionUnknownError, FencedError, PutUnknownError, TpcError
+from tpc.errors import (
+    DecisionUnknownError,
+    FencedError,
+    PutUnknownError,
+    SlotTakenError,
+    TpcError,
+    TransientError,
+)
 from tpc.events import Event, Failed, Stored, Superseded
 from tpc.records import Record, RecordKind
 from tpc.states import State
@@ -45,7 +52,7 @@ class Puts:
         self.phases = phases
         self.stopping = stopping
         self.claim: dict[str, Any] = {}
-        """What the shell adds to every generation record: the sinks' identities, Spark's query id."""
+        """What the shell adds to every generation record: the sinks' identities and columns, Spark's query id."""
         self.has_led = False
         """Whether a term of this coordinator stands in the log."""
         self._last_complete: dict[str, Any] | None = None
@@ -55,8 +62,8 @@ class Puts:
         """One record. `Superseded` when another coordinator has its slot, `Failed` when nobody knows or it cannot."""
         body = dict(effect.body)
         if effect.kind is RecordKind.GENERATION:
-            body |= self.claim | {"started_at": self.clock.wall()}
             body |= self.journal.history.carried(self.participants.sinks, self.settings.keep_epochs)
+            body |= self.claim | {"started_at": self.clock.wall()}
             failpoints.hit("recovery.claim", generation=body["generation"])
         elif effect.kind is RecordKind.INTENT:
             self.phases.end("verify")
@@ -68,7 +75,7 @@ class Puts:
         try:
             self._put_until_known(self.journal.next_record(effect.kind, body))
         except FencedError as error:
-            return Superseded(error.what)
+            return Superseded(error.what, taken=isinstance(error, SlotTakenError))
         except TpcError as error:
             return Failed(error.located(pipeline=str(state.pipeline), epoch=state.epoch))
         self._after_put(effect.kind, body)
@@ -77,13 +84,20 @@ class Puts:
     def _put_until_known(self, record: Record) -> None:
         """Put the identical record until the log says what became of it, or for `log_timeout_s`."""
         settings, started = self.settings, self.clock.monotonic()
-        delay_s = settings.retry_delay_s
+        delay_s, is_open = settings.retry_delay_s, False
         while True:
             try:
                 return self.journal.put(record)
-            except PutUnknownError as error:
-                if self.clock.monotonic() - started + delay_s > settings.log_timeout_s:
+            except SlotTakenError as error:
+                if is_open:  # what stands there now may have come later than what was put before
+                    raise FencedError(error.what) from error
+                raise
+            except (PutUnknownError, TransientError) as error:
+                if isinstance(error, TransientError) and not is_open:
                     raise
+                is_open = True
+                if self.clock.monotonic() - started + delay_s > settings.log_timeout_s:
+                    raise PutUnknownError(f"slot {record.slot} of the log may be durable: {error.what}") from error
                 logger.warning("slot %d of the log: %s. Putting the same record again.", record.slot, error.what)
             if self.clock.wait(self.stopping, delay_s):
                 raise DecisionUnknownError(f"slot {record.slot} of the log: stopped before its put was answered")
@@ -101,10 +115,17 @@ class Puts:
             "floor": self.journal.history.floor,
         }
 
+    def _prune(self) -> None:
+        """Nobody waits for the room: what stays below the floor is never read, and the next term tries again."""
+        try:
+            self.journal.prune()
+        except TpcError as error:
+            logger.warning("%s. The pipeline goes on; the next generation record tries it again.", error.what)
+
     def _after_put(self, kind: RecordKind, body: Mapping[str, Any]) -> None:
         if kind is RecordKind.GENERATION:
             self.has_led = True
-            self.journal.prune()
+            self._prune()
             failpoints.hit("recovery.claimed", generation=body["generation"])
         elif kind is RecordKind.INTENT:
             self.phases.end("intent")

@@ -20,6 +20,9 @@ class EpochRunner(Protocol):
     def sink_seconds(self) -> Mapping[str, Mapping[str, float]]:
         """Per sink, how long the slowest task took to "write", to "flush" and to "prepare"."""
 
+    def cancel(self) -> None:
+        """End the tasks of the pass that runs: nothing of it is wanted any more. Called from another thread."""
+
     def write(self, epoch: int, generation: int) -> Manifest:
         """Feed and prepare every sink; the manifest of what is prepared."""
 

@@ -18,5 +18,7 @@ class EngineSettings:
     renew_after_epochs: int = 200
     renew_after_s: float = 6 * 3600.0
     """A new term begins at least so often: `tpc orphans` takes a pipeline for dead that was silent for a day."""
+    watch_interval_s: float | None = 2.0
+    """How often it is looked during a pass who leads, and whether branches of dead coordinators hold it up."""
     log_timeout_s: float = 300.0
     """How long a put of the log whose answer was lost is repeated before the process gives up."""

@@ -6,7 +6,6 @@ may put what is the machine's business.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import uuid
 from collections.abc import Callable, Sequence
@@ -14,13 +13,27 @@ from typing import Any
 
 from tpc import failpoints
 from tpc.coordinator.log.contract import Log
-from tpc.errors import CorruptionError, FencedError, PutUnknownError, TpcError, TransientError
-from tpc.fold import advanced, fold
+from tpc.errors import (
+    ConfigurationError,
+    CorruptionError,
+    FencedError,
+    LogGoneError,
+    OvertakenError,
+    PutUnknownError,
+    SlotTakenError,
+    TpcError,
+    TransientError,
+)
+from tpc.fold import advanced, beginning, fold
 from tpc.history import DamagedSlot, History
 from tpc.json import JSONObject
-from tpc.records import DamagedRecordError, Record, RecordKind, decode
+from tpc.records import DamagedRecordError, Record, RecordKind, decode, digest
 
 logger = logging.getLogger(__name__)
+
+MARK_SLOT = 0
+"""The slot, no record's, that holds something while an import into this log has not ended."""
+IMPORT_MARK = b"an import into this log has not ended\n"
 
 
 class Journal:
@@ -30,51 +43,88 @@ class Journal:
         self.log = log
         self._nonces = nonces
         self.history = History()
+        self._end: bytes | None = None
+        """The bytes of the last slot that is known here, damaged ones too: what the next record follows."""
 
     def open(self) -> History:
         """Read the log from its floor to its end. Raises `CorruptionError` where the records contradict.
 
+        Raises `ConfigurationError` for a log that was moved away, and for one whose import has not ended.
+
         Damage at the end is in the history (`damaged`); whether it may be voided is for `tpc.belonging` to say.
         """
-        self.history = fold(*self._records_and_damage())
+        if self.read().moved_to is not None:
+            raise self.moved()
         return self.history
+
+    def read(self) -> History:
+        """As `open`, also of a log that says that it was moved: for whoever moves it."""
+        records, damaged, end = self._read_all()
+        self.history, self._end = fold(records, damaged), end
+        return self.history
+
+    def moved(self) -> ConfigurationError:
+        """The error of a log whose last record says where it went."""
+        return ConfigurationError(
+            f"the log at {self.log.describe()} was moved to {self.history.moved_to}",
+            remedy="start with log= set to that place; for a command, name it with --log.",
+        )
 
     def records(self) -> list[Record]:
         """All whole records from the floor on, in order."""
-        return self._records_and_damage()[0]
+        return self._read_all()[0]
 
-    def _records_and_damage(self) -> tuple[list[Record], list[DamagedSlot]]:
+    def _read_all(self) -> tuple[list[Record], list[DamagedSlot], bytes | None]:
         while True:
             slots = self.log.slots()
+            if MARK_SLOT in slots:
+                raise ConfigurationError(
+                    f"the log at {self.log.describe()} is half a log: an import into it has not ended",
+                    remedy="repeat `tpc log import` from the old place; the mark of the import is "
+                    f"{self.log.where(MARK_SLOT)}.",
+                )
             try:
                 return self._read(slots)
             except KeyError:
                 if self.log.slots()[-1:] == slots[-1:]:
                     raise  # a slot that was listed cannot be read, though nobody has gone on and pruned it
 
-    def _read(self, slots: Sequence[int]) -> tuple[list[Record], list[DamagedSlot]]:
+    def _read(self, slots: Sequence[int]) -> tuple[list[Record], list[DamagedSlot], bytes | None]:
         """From the end back to the floor. Damage at the end is told, voided damage passed over, other is corruption."""
         records: list[Record] = []
         damaged: list[DamagedSlot] = []
         voids: dict[str, str] = {}
+        end: bytes | None = None
         floor = 1
         for slot in reversed(slots):
             if slot < floor:
                 break
             if str(slot) in voids:
-                continue  # whatever became of its bytes since
+                self._require_chain(records, slot, voids[str(slot)])  # whatever became of its bytes since
+                continue
             data = self.log.read(slot)
+            end = data if end is None else end
             try:
                 record = decode(data, slot)
             except DamagedRecordError as error:
                 if records:
                     raise self._corrupt(slot, error) from error
-                damaged.append(DamagedSlot(slot, hashlib.sha256(data).hexdigest(), error.what))
+                damaged.append(DamagedSlot(slot, digest(data), error.what))
                 continue
+            self._require_chain(records, slot, digest(data))
             records.append(record)
             floor = max(floor, record.body.get("floor", 1))
             voids |= record.body.get("voids", {})
-        return records[::-1], damaged[::-1]
+        return beginning(records[::-1]), damaged[::-1], end
+
+    def _require_chain(self, later: Sequence[Record], slot: int, held: str) -> None:
+        """Raises `CorruptionError` when the record after `slot` (the last of `later`) was put after other bytes."""
+        if later and later[-1].slot == slot + 1 and later[-1].after != held:
+            raise CorruptionError(
+                f"the records of the log are no chain: slot {slot + 1} was put after other bytes than those in "
+                f"{self.log.where(slot)}",
+                remedy="two logs were mixed or a file was changed: restore the log from a backup or a mirror.",
+            )
 
     def _corrupt(self, slot: int, error: DamagedRecordError) -> CorruptionError:
         return CorruptionError(
@@ -84,56 +134,91 @@ class Journal:
 
     def next_record(self, kind: RecordKind, body: JSONObject) -> Record:
         """The record that would follow the last one, with a nonce of its own."""
-        return Record(self.history.next_slot, kind, self._nonces(), body)
+        after = "" if self._end is None else digest(self._end)
+        return Record(self.history.next_slot, kind, self._nonces(), body, after)
 
     def put(self, record: Record) -> None:
         """Put a record into its slot, where `next_record` has placed it.
 
-        After a `PutUnknownError` the same record may be put again. Raises `FencedError` when the slot is taken or
-        higher slots exist, and what `Log.put` raises.
+        After a `PutUnknownError` the same record may be put again. Raises `SlotTakenError` when the slot holds
+        another's whole record, `OvertakenError` when this one is on the record and the log goes on after it,
+        `FencedError` when the log goes on after a first put or where this one's fate is not known, and what `Log.put`
+        raises.
         """
-        slot = record.slot
+        slot, data = record.slot, record.encode()
         where: dict[str, Any] = {"slot": slot, "kind": record.kind.value}
         if "epoch" in record.body:
             where["epoch"] = record.body["epoch"]
         failpoints.hit("log.put", **where)
-        if not self.log.put(slot, record.encode()):
-            raise FencedError(f"slot {slot} of the log belongs to another coordinator")
+        try:
+            is_ours = self.log.put(slot, data, self._end)
+        except LogGoneError as error:
+            raise self._passed(error) from error
+        if not is_ours:
+            raise self._taken(slot)
         try:
             failpoints.hit("log.stored", **where)
         except (TpcError, OSError) as error:  # durable all the same: only the answer can be lost here
             raise PutUnknownError(f"slot {slot} of the log may be durable: {error}") from error
         try:
-            self.require_highest(slot)
+            self._require_highest(slot, data, is_first=self._end is None)
         except TransientError as error:
             raise PutUnknownError(f"slot {slot} of the log may be durable: {error.what}") from error
-        self.history = advanced(self.history, record)
+        except FencedError as error:
+            if self._end is None:
+                raise
+            raise OvertakenError(error.what) from error
+        self.history, self._end = advanced(self.history, record), data
 
     def append(self, kind: RecordKind, body: JSONObject) -> None:
         """Put one record after the last; for whoever leaves an unknown put to a person."""
         self.put(self.next_record(kind, body))
 
-    def require_highest(self, slot: int) -> None:
-        """Raises `FencedError` when the log goes on after `slot`: whoever thinks it is the last is fenced.
-
-        Raises `TransientError` when the log shows nothing at all: it is not mounted, say.
-        """
-        slots = self.log.slots()
-        if not slots:
-            raise TransientError(
-                f"the log shows no slot, where slot {slot} was: its directory or table is gone, or not mounted"
-            )
-        if slots[-1] > slot:
-            raise FencedError(f"the log goes on to slot {slots[-1]}, after slot {slot}")
-
     def require_leading(self) -> None:
-        """Raises what `require_highest` does for the last record that is known here."""
-        self.require_highest(self.history.last_slot)
+        """Raises `FencedError` when the log goes on after the last record that is known here.
+
+        Raises `LogGoneError` when that record is not there or is another's, `TransientError` when it cannot be read.
+        """
+        self._require_highest(self.history.next_slot - 1, self._end or b"", is_first=False)
+
+    def _require_highest(self, slot: int, data: bytes, *, is_first: bool) -> None:
+        try:
+            # A first put looks for nothing before it: it may have fallen into a hole that pruning has left.
+            goes_on = max(self.log.slots(), default=0) > slot if is_first else self.log.goes_on(slot, data)
+        except LogGoneError as error:
+            raise self._passed(error) from error
+        if goes_on:
+            raise FencedError(f"the log goes on after slot {slot}")
+
+    def _taken(self, slot: int) -> TpcError:
+        """Why a put found its slot taken. Raises `DamagedRecordError` when nobody can say by whom.
+
+        "Nothing was put" would not say enough when it cannot be read: another may have decided in that slot.
+        """
+        try:
+            record = decode(self.log.read(slot), slot)
+        except KeyError:
+            return self._passed(self.log.gone(slot))
+        except TransientError as error:
+            return PutUnknownError(f"slot {slot} of the log is taken, by whom cannot be read: {error.what}")
+        if record.kind is RecordKind.MOVED:
+            return SlotTakenError(f"the log was moved to {record.body['to']}")
+        return SlotTakenError(f"slot {slot} of the log belongs to another coordinator")
+
+    def _passed(self, error: LogGoneError) -> TpcError:
+        """What it means that a slot is not as it was: `error`, or that others have gone on and pruned it."""
+        try:
+            history = Journal(self.log).open()
+        except (ConfigurationError, CorruptionError, TransientError, KeyError):
+            return error
+        if history.generation > self.history.generation and history.floor > self.history.last_slot:
+            return FencedError(f"the log goes on to slot {history.last_slot}, after slot {self.history.last_slot}")
+        return error
 
     def prune(self) -> None:
         """Delete what lies below the floor. What is pruned is never read as "was not committed"."""
         below = [slot for slot in self.log.slots() if slot < self.history.floor]
         if below:
+            self.history = self.history.trimmed()  # as whoever opens the log reads it, deleted or not
             self.log.delete(below)
-            self.history = self.history.trimmed()
             logger.debug("pruned %d slots below %d", len(below), self.history.floor)

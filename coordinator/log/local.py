@@ -1,8 +1,9 @@
 """The log in a local directory: one file a slot, put if absent by a hard link.
 
 A put writes an exclusive temporary file, fsyncs it, links it to the slot's name (which fails when the name
-exists), and fsyncs the directory; 0.3 ms on a local disk. Slots are durable when `put` returns True. Directories
-are made durable up to one that existed before. Network file systems are not local: they may lie about links and
+exists), and fsyncs the directory; 0.3 ms on a local disk. Slots are durable when `put` returns True. The first put
+makes the directory, durable up to one that existed before; no other does, since a directory that is gone may be an
+unmounted disk. Network file systems are not local: they may lie about links and
 fsync, and are refused by `coordinator.spark.settings`.
 """
 
@@ -30,12 +31,14 @@ class LocalLog(Log):
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
 
-    def put(self, slot: int, data: bytes) -> bool:
+    def put(self, slot: int, data: bytes, after: bytes | None) -> bool:
         """See `Log.put`."""
-        target = self._path(slot)
+        if after is not None:
+            self.require_before(slot, after)
         temporary = self.directory / f"{_TEMPORARY_PREFIX}{slot}-{uuid.uuid4().hex}"
         try:
-            durable_files.make_directories(self.directory)
+            if after is None:
+                durable_files.make_directories(self.directory)
             durable_files.create(
                 temporary,
                 data,
@@ -43,17 +46,27 @@ class LocalLog(Log):
                 before_write=lambda: failpoints.hit("log.write", slot=slot),
                 before_sync=lambda: failpoints.hit("log.fsync", slot=slot),
             )
+        except FileNotFoundError as error:
+            raise self.gone(slot - 1) from error
         except OSError as error:
             raise TransientError(
                 f"the log at {self.directory} cannot take slot {slot}: {error.strerror}",
-                safe="the record was not put; nothing was decided by it.",
                 remedy="free space or mend the disk, then restart the pipeline.",
             ) from error
+        is_ours = self._put(temporary, self._path(slot), data, slot)
+        if after is not None:
+            self.require_still_before(slot, after)
+        return is_ours
+
+    def _put(self, temporary: Path, target: Path, data: bytes, slot: int) -> bool:
+        """Whether `target` holds `data` now, durably."""
         try:
             if not self._linked(temporary, target, data, slot):
                 return False
             failpoints.hit("log.linked", slot=slot)
             durable_files.sync(self.directory)
+        except FileNotFoundError as error:
+            raise self.gone(slot - 1) from error
         except OSError as error:
             raise self._unknown(slot, error) from error
         return True
@@ -78,9 +91,21 @@ class LocalLog(Log):
     def _unreadable(self, error: OSError) -> TransientError:
         return TransientError(
             f"the log at {self.directory} cannot be read: {error.strerror}",
-            safe="nothing was put, committed or aborted after it.",
             remedy="mend the disk, or the limit that was met, then restart the pipeline.",
         )
+
+    def goes_on(self, slot: int, data: bytes) -> bool:
+        """See `Log.goes_on`."""
+        return self.known_and_followed(slot, data, is_followed=self._is_there(slot + 1))
+
+    def _is_there(self, slot: int) -> bool:
+        try:
+            self._path(slot).lstat()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return True
 
     def slots(self) -> list[int]:
         """See `Log.slots`."""
@@ -103,12 +128,18 @@ class LocalLog(Log):
 
     def delete(self, slots: Sequence[int]) -> None:
         """See `Log.delete`. Takes along what interrupted puts of these and lower slots have left."""
-        for slot in sorted(slots):
-            self._path(slot).unlink(missing_ok=True)
-        for path in self.directory.glob(f"{_TEMPORARY_PREFIX}*"):
-            left = _TEMPORARY_FILE.fullmatch(path.name)
-            if left and slots and int(left[1]) <= max(slots):
-                path.unlink(missing_ok=True)
+        try:
+            for slot in sorted(slots):
+                self._path(slot).unlink(missing_ok=True)
+            for path in self.directory.glob(f"{_TEMPORARY_PREFIX}*"):
+                left = _TEMPORARY_FILE.fullmatch(path.name)
+                if left and slots and int(left[1]) <= max(slots):
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise TransientError(
+                f"the log at {self.directory} cannot be pruned: {error.strerror}",
+                remedy="mend the disk, or the rights to delete in that directory.",
+            ) from error
 
     def where(self, slot: int) -> str:
         """See `Log.where`."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tpc.errors import ConfigurationError
-from tpc.settings import Env, resolve
+from tpc.settings import Elsewhere, resolve
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -43,9 +43,9 @@ _REFUSALS_THAT_PROVE_NOTHING = (408, 409, 412)
 """Timed out half-way, a conflict with another put, a condition that failed: the object may be ours."""
 
 
-def opened(setting: ObjectStore | str | Env, timeout_s: float) -> ObjectStore:
+def opened(setting: ObjectStore | str | Elsewhere, timeout_s: float) -> ObjectStore:
     """The store, with our deadlines in the place of its own. Raises `ConfigurationError`."""
-    if not isinstance(setting, (str, Env)):
+    if not isinstance(setting, (str, Elsewhere)):
         return _bounded(setting, timeout_s)
     try:
         import obstore  # noqa: F401  only whether it is installed
@@ -106,25 +106,36 @@ def no_conditional_put(where: str) -> ConfigurationError:
     )
 
 
-def delete(store: ObjectStore, paths: Sequence[str]) -> None:
-    """Delete objects, of which some may be gone already."""
+def delete(store: ObjectStore, path: str) -> None:
+    """Delete an object, which may be gone already."""
     import obstore
 
-    try:
-        obstore.delete(store, list(paths))
-    except FileNotFoundError:  # some stores say so, and stop there
-        for path in paths:
-            with suppress(FileNotFoundError):
-                obstore.delete(store, [path])
+    with suppress(FileNotFoundError):  # some stores say so
+        obstore.delete(store, path)
 
 
-def shown(setting: ObjectStore | str | Env) -> str:
+def is_in_memory(setting: ObjectStore | str | Elsewhere) -> bool:
+    """Whether the store is in the memory of one process."""
+    if isinstance(setting, (str, Elsewhere)):
+        return resolve(setting).lower().startswith("memory:")
+    return type(setting).__name__ == "MemoryStore"
+
+
+def in_memory() -> ConfigurationError:
+    """The error of a store that ends with its process."""
+    return ConfigurationError(
+        "the object store of the log is in memory, which is gone with its process",
+        remedy="use 's3://bucket/prefix' (also gs, az), or leave out log= for the directory in the checkpoint.",
+    )
+
+
+def shown(setting: ObjectStore | str | Elsewhere) -> str:
     """Where a store is, for people: scheme, bucket and path, nothing else of a URL."""
-    if isinstance(setting, (str, Env)):
+    if isinstance(setting, (str, Elsewhere)):
         try:
             parts = urlsplit(resolve(setting))
         except (ConfigurationError, ValueError):
-            return repr(setting) if isinstance(setting, Env) else "a URL that cannot be read"
+            return repr(setting) if isinstance(setting, Elsewhere) else "a URL that cannot be read"
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
     kind = type(setting).__name__
     config = getattr(setting, "config", {})

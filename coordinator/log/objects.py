@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tpc.coordinator.log import object_store
 from tpc.coordinator.log.contract import Log
 from tpc.errors import PutUnknownError, TransientError
-from tpc.settings import Env
+from tpc.settings import Elsewhere
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -31,7 +31,6 @@ _TRIAL = "conditional-put"
 """The object that shows that the store can put if absent. It stays, so that later processes need one request only."""
 PUT_ATTEMPTS = READ_ATTEMPTS = 3
 RETRY_WAIT_S = 0.1
-DELETE_AT_ONCE = 50
 
 
 class ObjectLog(Log):
@@ -41,17 +40,25 @@ class ObjectLog(Log):
     its own, and is pickled with them. Each request has `timeout_s` seconds and is sent once.
     """
 
-    def __init__(self, store_or_url: ObjectStore | str | Env, *, prefix: str, timeout_s: float = 10.0) -> None:
+    def __init__(self, store_or_url: ObjectStore | str | Elsewhere, *, prefix: str, timeout_s: float = 10.0) -> None:
         self.prefix = prefix.strip("/")
         self.timeout_s = timeout_s
         self._setting = store_or_url
         self._kept: tuple[int, ObjectStore] | None = None
         self._tried_in: int | None = None
 
-    def put(self, slot: int, data: bytes) -> bool:
+    def put(self, slot: int, data: bytes, after: bytes | None) -> bool:
         """See `Log.put`. Raises `ConfigurationError` for a store that cannot put if absent."""
-        path = self._path(slot)
+        if after is not None:
+            self.require_before(slot, after)
         self._try_conditional_put(slot)
+        is_ours = self._put_if_absent(slot, data)
+        if after is not None:
+            self.require_still_before(slot, after)
+        return is_ours
+
+    def _put_if_absent(self, slot: int, data: bytes) -> bool:
+        path = self._path(slot)
         for _ in range(PUT_ATTEMPTS):
             if self._created(path, data, f"slot {slot}"):
                 return True
@@ -100,6 +107,22 @@ class ObjectLog(Log):
             raise self._failed(f"cannot take slot {slot}", error.what) from None
         self._tried_in = os.getpid()
 
+    def goes_on(self, slot: int, data: bytes) -> bool:
+        """See `Log.goes_on`."""
+        return self.known_and_followed(slot, data, is_followed=self._is_there(slot + 1))
+
+    def _is_there(self, slot: int) -> bool:
+        def asked() -> bool:
+            import obstore
+
+            try:
+                obstore.head(self._store(), self._path(slot))
+            except FileNotFoundError:
+                return False
+            return True
+
+        return self._repeated(asked, f"cannot say whether slot {slot} is there")
+
     def slots(self) -> list[int]:
         """See `Log.slots`. Raises `TransientError` when the store cannot be read."""
 
@@ -129,11 +152,17 @@ class ObjectLog(Log):
         return data
 
     def delete(self, slots: Sequence[int]) -> None:
-        """See `Log.delete`. Goes upward by 50 slots a request; within one the order is the store's."""
-        ascending = sorted(slots)
-        for first in range(0, len(ascending), DELETE_AT_ONCE):
-            paths = [self._path(slot) for slot in ascending[first : first + DELETE_AT_ONCE]]
-            self._repeated(partial(object_store.delete, self._store(), paths), "cannot be pruned")
+        """See `Log.delete`. One slot a request: within one that names several the order would be the store's.
+
+        A slot that is gone while the one before it is there could be put by a coordinator that knows no better.
+        """
+        for slot in sorted(slots):
+            self._repeated(partial(object_store.delete, self._store(), self._path(slot)), "cannot be pruned")
+
+    def require_lasting(self) -> None:
+        """See `Log.require_lasting`."""
+        if object_store.is_in_memory(self._setting):
+            raise object_store.in_memory()
 
     def describe(self) -> str:
         """See `Log.describe`."""
@@ -162,7 +191,6 @@ class ObjectLog(Log):
     def _failed(self, what_failed: str, said: str) -> TransientError:
         return TransientError(
             f"the log at {self.describe()} {what_failed}: {said}",
-            safe="no record was put; nothing was decided by it.",
             remedy="bring the store back or mend what it names (bucket, rights, clock), then restart the pipeline.",
         )
 

@@ -1,7 +1,8 @@
 """The log in a table of PostgreSQL or SQLite: one row a slot, put if absent by the primary key.
 
-A put is one transaction that inserts the row unless there is one. Until its COMMIT is sent nothing can have been put;
-from then on, until the answer, nobody knows, and the same bytes may be put again. What differs between the two
+A put is one transaction. Its first statement inserts the row unless there is one, if the row before it holds what the
+putter knows, and holds that row fast until COMMIT. Until the COMMIT is sent nothing can have been put; from then on,
+until the answer, nobody knows, and the same bytes may be put again. What differs between the two
 systems, and how they are reached, stands in `sql_connection`.
 """
 
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.coordinator.log import sql_connection
 from tpc.coordinator.log.contract import Log
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
-from tpc.settings import Env
+from tpc.settings import Elsewhere
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Executable, Row
@@ -32,19 +33,21 @@ class SqlLog(Log):
     record is put. `timeout_s` bounds the connecting, every statement and every wait for a lock.
     """
 
-    def __init__(self, url: str | Env, *, pipeline: str, table: str = "tpc_log", timeout_s: float = 10.0) -> None:
+    def __init__(self, url: str | Elsewhere, *, pipeline: str, table: str = "tpc_log", timeout_s: float = 10.0) -> None:
         self.pipeline = pipeline
         self.table = table
         self.timeout_s = timeout_s
         self._setting = url
         self._kept: tuple[int, Engine] | None = None
 
-    def put(self, slot: int, data: bytes) -> bool:
+    def put(self, slot: int, data: bytes, after: bytes | None) -> bool:
         """See `Log.put`."""
         from sqlalchemy.exc import SQLAlchemyError
 
+        if after is not None and not sql_connection.is_there(self._engine().url):
+            raise self.gone(slot - 1)
         with self._connected(f"cannot take slot {slot}") as connection:
-            is_ours = self._inserted(connection, slot, data) or self._same(connection, slot, data)
+            is_ours = self._inserted(connection, slot, data, after) or self._same(connection, slot, data, after)
             sql_connection.before_commit(connection)
             try:
                 connection.commit()
@@ -52,18 +55,22 @@ class SqlLog(Log):
                 raise self._unknown(slot, error) from error
         return is_ours
 
-    def _inserted(self, connection: Connection, slot: int, data: bytes) -> bool:
+    def _inserted(self, connection: Connection, slot: int, data: bytes, after: bytes | None) -> bool:
         """Whether the slot was empty and now, in this transaction, holds `data`."""
         from sqlalchemy.exc import DBAPIError
 
-        row = {"pipeline": self.pipeline, "slot": slot, "data": data}
-        insert = sql_connection.insert_if_absent(connection, sql_connection.table_named(self.table))
+        insert = sql_connection.insert_if_absent(connection, sql_connection.table_named(self.table), after is not None)
+        row = {"its_pipeline": self.pipeline, "its_slot": slot, "its_data": data}
+        if after is not None:
+            row |= {"slot_before": slot - 1, "data_before": after}
         try:
             return bool(connection.execute(insert, row).all())
         except DBAPIError as error:
             if not sql_connection.is_missing_table(error):
                 raise
         connection.rollback()
+        if after is not None:
+            raise self.gone(slot - 1)
         self._make_table(connection)
         sql_connection.begin(connection, self.timeout_s)
         return bool(connection.execute(insert, row).all())
@@ -78,17 +85,48 @@ class SqlLog(Log):
         except IntegrityError:  # PostgreSQL's answer when another process makes it at this very moment
             connection.rollback()
 
-    def _same(self, connection: Connection, slot: int, data: bytes) -> bool:
-        """Whether the slot holds `data`. Touches the row, so that the COMMIT makes durable what an earlier put left."""
+    def _same(self, connection: Connection, slot: int, data: bytes, after: bytes | None) -> bool:
+        """Whether the slot holds `data`. Touches the row, so that the COMMIT makes durable what an earlier put left.
+
+        Raises `LogGoneError` when it was not the slot that was taken but the one before that is not as it was.
+        """
         from sqlalchemy import update
 
         table = sql_connection.table_named(self.table)
+        if after is not None:
+            self._hold_before(connection, slot, after)
         touch = update(table).where(table.c.pipeline == self.pipeline, table.c.slot == slot, table.c.data == data)
         return bool(connection.execute(touch.values(put_at=table.c.put_at).returning(table.c.slot)).all())
+
+    def _hold_before(self, connection: Connection, slot: int, after: bytes) -> None:
+        from sqlalchemy import select
+
+        table = sql_connection.table_named(self.table)
+        before = select(table.c.data).where(table.c.pipeline == self.pipeline, table.c.slot == slot - 1)
+        rows = connection.execute(before.with_for_update(read=True)).all()
+        if not rows:
+            raise self.gone(slot - 1)
+        if bytes(rows[0][0]) != after:
+            raise self.another(slot - 1)
 
     def _unknown(self, slot: int, error: Exception) -> DecisionUnknownError:
         kind = DecisionUnknownError if sql_connection.is_failed_disk(error) else PutUnknownError
         return kind(f"slot {slot} of the log at {self.describe()} may be durable: {sql_connection.said(error)}")
+
+    def goes_on(self, slot: int, data: bytes) -> bool:
+        """See `Log.goes_on`. Raises `TransientError` when the database cannot be read."""
+        from sqlalchemy import select
+
+        table = sql_connection.table_named(self.table)
+        both = select(table.c.slot, table.c.data).where(
+            table.c.pipeline == self.pipeline, table.c.slot.in_((slot, slot + 1))
+        )
+        there = {found: bytes(held) for found, held in map(tuple, self._rows(both))}
+        if not there:
+            raise self.gone(slot)
+        if there.get(slot, data) != data:
+            raise self.another(slot)
+        return slot + 1 in there
 
     def slots(self) -> list[int]:
         """See `Log.slots`. Raises `TransientError` when the database cannot be read."""
@@ -149,7 +187,6 @@ class SqlLog(Log):
         except SQLAlchemyError as error:
             raise TransientError(
                 f"the log at {self.describe()} {what_failed}: {sql_connection.said(error)}",
-                safe="no record was put; nothing was decided by it.",
                 remedy="bring the database back or mend what it names, then restart the pipeline.",
             ) from error
 

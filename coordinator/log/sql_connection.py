@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError
-from tpc.settings import Env, resolve
+from tpc.settings import Elsewhere, resolve
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, Table
@@ -24,7 +24,7 @@ _USER_SHOWN = re.compile(r'\b(user|role) "[^"]*"')
 _LENGTH_SHOWN = 300
 
 
-def parsed(setting: str | Env) -> URL:
+def parsed(setting: str | Elsewhere) -> URL:
     """The URL with the driver that is used here. Raises `ConfigurationError`, in which the URL is not shown."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
@@ -48,12 +48,12 @@ def _bad_url(what: str) -> ConfigurationError:
     )
 
 
-def shown(setting: str | Env) -> str:
+def shown(setting: str | Elsewhere) -> str:
     """Dialect, host and database, for people; of a URL that cannot be resolved here, the setting's name."""
     try:
         url = parsed(setting)
     except ConfigurationError:
-        return repr(setting) if isinstance(setting, Env) else "a database whose URL cannot be read"
+        return repr(setting) if isinstance(setting, Elsewhere) else "a database whose URL cannot be read"
     if url.get_backend_name() == "sqlite":
         return f"sqlite:{url.database}"
     host = url.host or url.query.get("host") or "localhost"
@@ -66,7 +66,7 @@ def is_there(url: URL) -> bool:
     return not is_file or Path(str(url.database)).exists()
 
 
-def make_engine(setting: str | Env, timeout_s: float) -> Engine:
+def make_engine(setting: str | Elsewhere, timeout_s: float) -> Engine:
     """An engine that connects when it is used. Raises `ConfigurationError`."""
     url = parsed(setting)
     return _sqlite_engine(url, timeout_s) if url.get_backend_name() == "sqlite" else _postgres_engine(url, timeout_s)
@@ -158,14 +158,32 @@ def table_named(name: str) -> Table:
     )
 
 
-def insert_if_absent(connection: Connection, table: Table) -> ReturningInsert[Any]:
-    """An INSERT that does nothing where the slot is taken, and returns a row where it was not."""
+def insert_if_absent(connection: Connection, table: Table, follows: bool) -> ReturningInsert[Any]:
+    """An INSERT that does nothing where the slot is taken, and returns a row where it was not.
+
+    Its values are `its_pipeline`, `its_slot` and `its_data`. If it `follows` another row it does nothing either unless
+    that one is there, `slot_before` with exactly `data_before`, and holds it fast until COMMIT (SQLite has one writer).
+    """
+    from sqlalchemy import bindparam, literal, select
     from sqlalchemy.dialects import postgresql, sqlite
 
-    conflict = ["pipeline", "slot"]
-    if connection.dialect.name == "postgresql":
-        return postgresql.insert(table).on_conflict_do_nothing(index_elements=conflict).returning(table.c.slot)
-    return sqlite.insert(table).on_conflict_do_nothing(index_elements=conflict).returning(table.c.slot)
+    columns = ("pipeline", "slot", "data")
+    kinds = {name: table.c[name].type for name in columns}
+    row = select(*[bindparam(f"its_{name}", type_=kinds[name]) for name in columns])
+    if follows:
+        before = table.alias("before")
+        row = row.where(
+            before.c.pipeline == bindparam("its_pipeline", type_=kinds["pipeline"]),
+            before.c.slot == bindparam("slot_before", type_=kinds["slot"]),
+            before.c.data == bindparam("data_before", type_=kinds["data"]),
+        ).with_for_update(read=True, of=before)
+    else:
+        row = row.where(literal(True))  # SQLite's parser wants a WHERE between SELECT and ON CONFLICT
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    insert = dialect.insert(table).from_select(columns, row)
+    if_absent = insert.on_conflict_do_nothing(index_elements=["pipeline", "slot"])
+    returning: ReturningInsert[Any] = if_absent.returning(table.c.slot)
+    return returning
 
 
 def is_missing_table(error: Exception) -> bool:

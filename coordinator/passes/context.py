@@ -18,6 +18,10 @@ def _not_told(phase: str) -> None:
     """Nobody measures the phases."""
 
 
+def _nothing_to_wait_for() -> None:
+    """Nothing on disk is rested on."""
+
+
 def _not_known() -> int | None:
     """Nobody counts late rows."""
     return None
@@ -41,6 +45,8 @@ class PassContext:
     unrouted_is_error: bool = False
     late_rows: Callable[[], int | None] = _not_known
     """Says, after the pass, how many rows the watermark dropped in it; None: not known."""
+    await_durable: Callable[[], None] = _nothing_to_wait_for
+    """Returns when what the epoch rests on is durable; it is made so while the pass runs."""
     end_phase: Callable[[str], None] = _not_told
     """Told the name of each phase of the pass when it ends."""
 

@@ -14,19 +14,23 @@ from tpc import failpoints
 from tpc.coordinator.passes.branch import Mode, SinkTask
 from tpc.coordinator.passes.context import PassContext
 from tpc.coordinator.passes.driver_branches import DriverBranches
+from tpc.coordinator.passes.jobs import PassJobs
 from tpc.coordinator.passes.lost_branches import lost_digests, refuse_ambiguous, replacements
+from tpc.coordinator.passes.order import in_order
 from tpc.coordinator.passes.partition import EpochWork, PartitionReport
 from tpc.coordinator.passes.parts import manifest_of, parts_of, slowest
 from tpc.coordinator.passes.plan import PassPlan, RoutePlan
 from tpc.coordinator.passes.reports import REPORT_SCHEMA, completed, decode
 from tpc.coordinator.passes.task import PassTask
+from tpc.coordinator.spark.java_errors import in_our_words
+from tpc.coordinator.spark.parallelism import parallelism_of
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.manifest import Manifest
 from tpc.sink import Committable, Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, Row
 
 
 class SparkPass:
@@ -40,11 +44,17 @@ class SparkPass:
         """Whether a task ran more than once, so that a loser's branch may exist."""
         self.sink_seconds: dict[str, dict[str, float]] = {}
         """Per sink, how long the slowest task took to "write", to "flush" and to "prepare"."""
+        self._jobs: PassJobs | None = None
+
+    def cancel(self) -> None:
+        """End the tasks of the pass."""
+        if self._jobs is not None:
+            self._jobs.cancel()
 
     # The two ways to run ---------------------------------------------------------------------------------------
 
     def write(self, epoch: int, generation: int) -> Manifest:
-        """Write and prepare every sink."""
+        """Write and prepare every sink; what the epoch rests on is durable then too."""
         hints = self.context.hints()
         tasks = tuple(
             SinkTask(sink, self._routes(name), self._mode(sink), hints[name])
@@ -52,7 +62,11 @@ class SparkPass:
         )
         reports = self._run(epoch, generation, tasks)
         of_driver = self._of_driver(epoch, generation, reports, tasks, self.context.sinks)
-        return manifest_of(self.context, epoch, generation, reports, of_driver)
+        parallelism = parallelism_of(self.frame.sparkSession)
+        manifest = manifest_of(self.context, epoch, generation, reports, of_driver, parallelism)
+        self.context.await_durable()
+        self.context.end_phase("durable")
+        return manifest
 
     def replay(self, effect: ReplayEpoch) -> Replayed:
         """Run the decided batch again; write only what is lost."""
@@ -90,16 +104,26 @@ class SparkPass:
             context.pipeline, generation, epoch, tasks, self.plan.digests_by_writing, context.unrouted_is_error
         )
         actions = {step: action for step, action in failpoints.installed().items() if step.startswith("pass.")}
-        result = self.frame.mapInArrow(PassTask(work, actions).run, REPORT_SCHEMA)
+        taken = {name for route in self.plan.routes for name in (route.digest, *(wide for wide, _ in route.columns))}
+        result = in_order(self.frame, self.plan.order, taken).mapInArrow(PassTask(work, actions).run, REPORT_SCHEMA)
         partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
         context.end_phase("plan")
-        reports = decode([(row["sink"], bytes(row["payload"])) for row in result.collect()])
+        with in_our_words():
+            rows = self._collected(result)
+        reports = decode([(row["sink"], bytes(row["payload"])) for row in rows])
         self.repeated_tasks = any(report.attempt_number > 0 or report.error is not None for report in reports)
         done = completed(reports, partitions, epoch)
         self.sink_seconds = {task.sink.name: slowest(task.sink.name, done) for task in tasks}
         failpoints.hit("epoch.collected", epoch=epoch)
         context.end_phase("pass")
         return done
+
+    def _collected(self, result: DataFrame) -> list[Row]:
+        self._jobs = PassJobs(self.frame.sparkSession)
+        try:
+            return result.collect()
+        finally:
+            self._jobs.wait_for_cancelled_tasks()
 
     def _of_driver(
         self,

@@ -161,7 +161,6 @@ def refuse_too_many(keys: int, sink: str, plan: MergePlan) -> None:
         raise ConfigurationError(
             f"the epoch has {keys} keys or more for a gathered merge, the bound is {MAX_GATHERED_KEYS}",
             sink=sink,
-            safe="the epoch was aborted in every sink; nothing of it is visible.",
             remedy=f"pipeline.write(df, partition_by={list(plan.key)!r}) writes the keys on the executors, "
             "or take smaller epochs (maxOffsetsPerTrigger).",
         )

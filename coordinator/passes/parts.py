@@ -20,12 +20,17 @@ def manifest_of(
     generation: int,
     reports: Sequence[PartitionReport],
     of_driver: Mapping[str, Committable],
+    parallelism: int,
 ) -> Manifest:
-    """The manifest of an epoch whose branches are all prepared; `of_driver` are those that the driver has written."""
+    """The manifest of an epoch whose branches are all prepared; `of_driver` are those that the driver has written.
+
+    `parallelism` is what its rows were cut by (`coordinator.spark.parallelism`), for a replay that must find a branch.
+    """
     counts = {
         "rows": sum(report.rows for report in reports),
         "unrouted": sum(report.unrouted for report in reports),
         "partitions": len(reports),
+        "parallelism": parallelism,
     }
     late = context.late_rows()
     if late is not None:

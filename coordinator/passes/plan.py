@@ -16,10 +16,13 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from tpc.coordinator.passes.arrow_schema import arrow_schema
 from tpc.coordinator.passes.conditions import computed_once, conditions_of, unused_name
 from tpc.coordinator.passes.digests import digest_column, has_floats
+from tpc.coordinator.passes.order import check_order
 from tpc.coordinator.passes.routes import Route, Writing
 from tpc.errors import ConfigurationError
+from tpc.schemas import Columns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -45,9 +48,13 @@ class PassPlan:
     frame: DataFrame
     routes: tuple[RoutePlan, ...]
     schemas: Mapping[str, pyarrow.Schema]
+    columns: Mapping[str, Columns]
+    """Per sink the names and Spark's types of its columns, as they go on record."""
     digests_by_writing: tuple[tuple[str, ...], ...]
     """Per DataFrame written: its routes' digest columns; a row with all of them NULL was taken by no sink."""
     partitioned: bool
+    order: tuple[str, ...] = ()
+    """The columns of the wide frame by which each partition is sorted."""
     unguarded: tuple[DataFrame, ...] = ()
     """Per DataFrame written: its columns and conditions as the routes say them, for checks of what is asked for."""
 
@@ -71,8 +78,10 @@ def compile_plan(writings: Sequence[Writing]) -> PassPlan:
         frame=frame,
         routes=routes,
         schemas=_schemas(frame, routes),
+        columns={route.sink: _columns(frame, route) for route in routes},
         digests_by_writing=tuple(tuple(route.digest for route in c.routes) for c in compiled),
         partitioned=partitioned,
+        order=compiled[0].order,
         unguarded=tuple(c.unguarded for c in compiled),
     )
 
@@ -89,6 +98,7 @@ class _Compiled:
         self.guards: dict[str, Column] = {}
         self.plain: dict[str, str] = {}
         source = writing.frame.repartition(*writing.partition_by) if writing.partition_by else writing.frame
+        check_order(writing.order_by, writing.partition_by, self.source.columns)
         conditions, flags = conditions_of(writing)
         # A barrier below too: a condition and the column of the source that it reads would else be computed separately.
         once = unused_name("tpc_once", source)
@@ -97,6 +107,7 @@ class _Compiled:
             "*", *((computed_once(condition) & F.col(once)).alias(name) for name, condition in conditions.items())
         )
         parts = [self._add(number, route, flags[number]) for number, route in enumerate(writing.routes)]
+        self.order = tuple(self._plain_column(name) for name in writing.order_by)
         selected = decided.select(*(self._guarded(name) for name in self.wide), *conditions)
         expressions = {**self.wide, **conditions}
         self.unguarded = self.source.select(*(column.alias(name) for name, column in expressions.items()))
@@ -179,15 +190,18 @@ class _Compiled:
         return expanded
 
 
+def _columns(frame: DataFrame, route: RoutePlan) -> Columns:
+    return tuple((output, frame.schema[wide].dataType.simpleString()) for wide, output in route.columns)
+
+
 def _schemas(frame: DataFrame, routes: Sequence[RoutePlan]) -> dict[str, Any]:
     """The Arrow schema each sink gets; two writings that feed one sink must agree."""
-    from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructField, StructType
 
     schemas: dict[str, Any] = {}
     for route in routes:
         fields = [StructField(output, frame.schema[wide].dataType, nullable=True) for wide, output in route.columns]
-        schema = to_arrow_schema(StructType(fields))
+        schema = arrow_schema(StructType(fields))
         known = schemas.setdefault(route.sink, schema)
         if known != schema:
             raise ConfigurationError(

@@ -30,12 +30,18 @@ class Route:
     otherwise: bool = False
 
 
+def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
+    """Columns as the user names them: several, or one by itself."""
+    return (columns,) if isinstance(columns, str) else tuple(columns)
+
+
 class Writing:
     """One DataFrame of a pipeline and the routes of its rows."""
 
-    def __init__(self, frame: DataFrame, partition_by: tuple[str, ...]) -> None:
+    def __init__(self, frame: DataFrame, partition_by: tuple[str, ...], order_by: tuple[str, ...] = ()) -> None:
         self.frame = frame
         self.partition_by = partition_by
+        self.order_by = order_by
         self.routes: list[Route] = []
 
     def to(

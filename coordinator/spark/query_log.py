@@ -2,7 +2,7 @@
 
 Spark never fsyncs these on a local file system (measured: no fsync under strace), so after a power cut they may
 lie behind the intent log. Here they are read, made durable, compared with manifests and, when they are missing,
-written back. What a difference means is decided in `reconcile.py`.
+written back. What a difference means is decided in `reconcile.py`; the files that they name are those of `lineage.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tpc.coordinator.spark.whole_files import checksum_file, is_whole
 from tpc.errors import HistoryMismatchError
 from tpc.manifest import Barrier
 from tpc.support import durable_files
@@ -57,6 +58,19 @@ class SparkLog:
         except FileNotFoundError:
             return None
 
+    def is_whole_commit(self, batch: int) -> bool:
+        """Whether `commits/N` is there to its end: a version, one JSON object, and what its checksum file says."""
+        version, _, body = (self.read("commits", batch) or "").partition("\n")
+        try:
+            is_object = isinstance(json.loads(body), dict)
+        except ValueError:
+            return False
+        return version.startswith("v") and is_object and self.agrees_with_checksum("commits", batch)
+
+    def agrees_with_checksum(self, kind: str, batch: int) -> bool:
+        """Whether the file's bytes are those that its checksum file tells, if it has one."""
+        return is_whole(self.checkpoint / kind / str(batch))
+
     def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
         """The cut of `epoch` as Spark has planned it. `offsets/N` must be there."""
         text = self.read("offsets", epoch)
@@ -89,30 +103,30 @@ class SparkLog:
 
     def restore(self, kind: str, batch: int, text: str) -> None:
         """Write a file back, durably. Its old checksum file, if any, goes first."""
-        self._write(self.checkpoint / kind / str(batch), text)
+        self.write(self.checkpoint / kind / str(batch), text)
 
     def restore_metadata(self, query_id: str) -> None:
         """Write the query's id back, so that Spark goes on as the same query."""
-        self._write(self.checkpoint / "metadata", json.dumps({"id": query_id}))
+        self.write(self.checkpoint / "metadata", json.dumps({"id": query_id}))
 
-    def _write(self, path: Path, text: str) -> None:
-        """Whole or not at all: a torn file would look like another decision."""
+    def write(self, path: Path, text: str) -> None:
+        """Write a file of the checkpoint, durably, and whole or not at all: a torn one would look like another."""
         durable_files.make_directories(path.parent)
-        self._checksum_file(path).unlink(missing_ok=True)
+        checksum_file(path).unlink(missing_ok=True)
         durable_files.replace(path, text.encode())
 
     def move_aside(self, kind: str, batch: int) -> None:
         """Keep a file for people, out of Spark's sight."""
-        path = self.checkpoint / kind / str(batch)
+        self.set_aside(self.checkpoint / kind / str(batch))
+
+    def set_aside(self, path: Path) -> None:
+        """The same for any file of the checkpoint."""
         attic = self.checkpoint / "tpc" / "moved-aside"
         durable_files.make_directories(attic)
-        self._checksum_file(path).unlink(missing_ok=True)
-        path.replace(attic / f"{kind}-{batch}-{time.time_ns()}")
+        checksum_file(path).unlink(missing_ok=True)
+        name = "-".join(path.relative_to(self.checkpoint).parts)
+        path.replace(attic / f"{name}-{time.time_ns()}")
         durable_files.sync(path.parent)
-
-    @staticmethod
-    def _checksum_file(path: Path) -> Path:
-        return path.with_name(f".{path.name}.crc")
 
 
 def fingerprint(text: str) -> str:

@@ -1,24 +1,24 @@
 """Does Spark's log belong to ours, and what is to be done where it lies behind.
 
 The intent log decides. Spark's log may have lost its newest files, or their ends (it is never fsynced): they are
-written back from the manifests, and batches that Spark must run again are run one by one. A difference that a lost
-file cannot explain stops the pipeline before anything is touched.
+written back from the manifests, and batches that Spark must run again are run one by one, from the newest commit on
+whose state is whole. A difference that a lost file cannot explain stops the pipeline before anything is touched.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from tpc.coordinator.spark.query_log import SparkLog, fingerprint, is_whole_plan, source_offsets
-from tpc.coordinator.spark.state import check_state
+from tpc.coordinator.spark.query_log import SparkLog, is_whole_plan, source_offsets
+from tpc.coordinator.spark.sources import Mending, look_at_sources
+from tpc.coordinator.spark.state import StateFiles
+from tpc.coordinator.spark.usable_commit import RESTORE, usable_commit
 from tpc.errors import HistoryMismatchError
 from tpc.history import History
 from tpc.manifest import Manifest
 
 logger = logging.getLogger(__name__)
-
-_RESTORE = "restore the checkpoint and the intent log from one moment, or start a new incarnation on a new checkpoint."
 
 
 def reconcile(
@@ -33,24 +33,24 @@ def reconcile(
     commits. `run_one_batch` starts the query for exactly one batch and waits for it. `still_leading` raises when the
     log has gone on without this coordinator; it is asked before each of Spark's files is moved, since they are the new
     one's then. Nothing fences these files: a process that stands still between the two may move one nevertheless, and
-    the next start says that Spark's log is not what was decided. Raises `HistoryMismatchError`.
+    the next start says that Spark's log is not what was decided. Raises `HistoryMismatchError`; `StateLostError` where
+    state that decided epochs rest on cannot be made again.
     """
     check_identity(history, spark)
     torn = _torn_plans(history, spark)
     last = history.last_intent
     commits = spark.batches("commits")
-    if last is None:
-        if commits:
-            raise _unknown_commits(commits[-1], None)
-        _mend_plans(history, spark, torn, still_leading)
-        return
-    if commits and commits[-1] > last:
+    if commits and (last is None or commits[-1] > last):
         raise _unknown_commits(commits[-1], last)
     _check_offsets(history, spark, torn)
-    committed = _last_usable_commit(history, spark, commits)
-    check_state(history, spark, committed)
-    _check_known_since(history, committed, last)
+    state = StateFiles(spark)
+    committed = usable_commit(history, spark, commits, state)
+    sources = look_at_sources(history, spark, committed)
+    torn += _plans_of_lost_sources(history, spark, sources, torn)
+    _mend_files(spark, state, sources, still_leading)
     _mend_plans(history, spark, torn, still_leading)
+    if last is None:
+        return
     if committed == last:
         restore_offsets(history, spark, last)
         return
@@ -73,7 +73,7 @@ def check_identity(history: History, spark: SparkLog) -> None:
         spark.restore_metadata(history.query_id)
     elif query_id != history.query_id:
         raise HistoryMismatchError(
-            f"the checkpoint is of query {query_id}, the intent log of query {history.query_id}", remedy=_RESTORE
+            f"the checkpoint is of query {query_id}, the intent log of query {history.query_id}", remedy=RESTORE
         )
 
 
@@ -101,6 +101,26 @@ def _torn_plans(history: History, spark: SparkLog) -> list[int]:
     return torn
 
 
+def _plans_of_lost_sources(history: History, spark: SparkLog, sources: Mending, torn: Collection[int]) -> Iterator[int]:
+    """The undecided plans, torn ones apart, that name what the sources' logs have lost."""
+    for batch in spark.batches("offsets"):
+        undecided = history.last_intent is None or batch > history.last_intent
+        if undecided and batch not in torn and sources.is_torn_plan(spark.read("offsets", batch) or ""):
+            yield batch
+
+
+def _mend_files(spark: SparkLog, state: StateFiles, sources: Mending, still_leading: Callable[[], None]) -> None:
+    """What of the state and of the sources' logs a power cut has torn: made again, or put out of Spark's sight."""
+    for path, text in sources.restored.items():
+        still_leading()
+        logger.warning("%s is torn: made again", path)
+        spark.write(path, text)
+    for path in [*sources.set_aside, *state.in_the_way()]:
+        still_leading()
+        logger.warning("%s is torn and not needed: moved aside", path)
+        spark.set_aside(path)
+
+
 def _mend_plans(history: History, spark: SparkLog, torn: Iterable[int], still_leading: Callable[[], None]) -> None:
     """A decided plan is written back from the intent log; one that is only a plan goes, and Spark plans it anew."""
     for batch in torn:
@@ -122,7 +142,7 @@ def check_decided(manifest: Manifest, text: str) -> None:
             f"(decided: {list(manifest.barrier.end)}, Spark: {list(source_offsets(text))})",
             pipeline=str(manifest.pipeline),
             epoch=manifest.epoch,
-            remedy=_RESTORE,
+            remedy=RESTORE,
         )
 
 
@@ -134,7 +154,7 @@ def check_undecided(previous: Manifest | None, epoch: int, start: tuple[str, ...
         f"Spark's batch {epoch} begins at {list(start)}, epoch {previous.epoch} ended at {list(previous.barrier.end)}",
         pipeline=str(previous.pipeline),
         epoch=epoch,
-        remedy=_RESTORE,
+        remedy=RESTORE,
     )
 
 
@@ -144,46 +164,8 @@ def _unknown_commits(newest: int, last: int | None) -> HistoryMismatchError:
         f"Spark has committed batch {newest}, the intent log {known}",
         epoch=newest,
         remedy="the intent log is lost or belongs to another moment (or the checkpoint was begun without tpc): "
-        + _RESTORE,
+        + RESTORE,
     )
-
-
-def _last_usable_commit(history: History, spark: SparkLog, commits: list[int]) -> int:
-    """The newest batch whose `commits/N` is whole and the one the next manifest rests on; -1 for none.
-
-    Those after it cannot be gone on from: torn ones, and those of a catch-up that was interrupted, which name the
-    state stores that it made anew. Raises when a stateful query has commits of which none is usable, and the log no
-    longer holds the first epoch, which rests on no state.
-    """
-    usable, foreign = -1, None
-    for batch in reversed(commits):
-        text = spark.read("commits", batch)
-        after = history.manifests.get(batch + 1)
-        if text is None or not text.startswith("v") or not text.rstrip().endswith("}"):
-            continue
-        if after is None or not after.barrier.stateful or after.barrier.base_commit == fingerprint(text):
-            usable = batch
-            break
-        foreign = foreign or after
-    if foreign is not None and usable < 0 and 0 not in history.manifests:
-        raise HistoryMismatchError(
-            f"Spark's commits/{foreign.epoch - 1} names other state than epoch {foreign.epoch} was computed from",
-            pipeline=str(foreign.pipeline),
-            epoch=foreign.epoch,
-            remedy=_RESTORE,
-        )
-    return usable
-
-
-def _check_known_since(history: History, committed: int, last: int) -> None:
-    """Where Spark has to run more than the last decided batch again, the log must hold all of them."""
-    missing = [epoch for epoch in range(committed + 1, last + 1) if epoch not in history.manifests]
-    if missing and committed < last - 1:
-        raise HistoryMismatchError(
-            f"Spark has lost its commits after batch {committed}; the log no longer holds epoch {missing[0]}",
-            epoch=missing[0],
-            remedy=_RESTORE,
-        )
 
 
 def restore_offsets(history: History, spark: SparkLog, epoch: int) -> None:

@@ -37,15 +37,34 @@ def refuse_connect(session: Any) -> None:
         )
 
 
-def refuse_trigger(trigger: Mapping[str, Any]) -> None:
-    """Raise for triggers that have no epochs."""
-    known = {"processingTime", "availableNow", "once"}
-    for name in trigger:
-        if name not in known:
+_TRIGGERS: Mapping[str, type] = {"processingTime": str, "availableNow": bool, "once": bool}
+_TRIGGER_REMEDY = 'pass trigger={"processingTime": "1 second"} or trigger={"availableNow": True}, or none.'
+
+
+def refuse_trigger(trigger: Any) -> None:
+    """Raise for triggers that have no epochs, and for what is no trigger at all."""
+    if not isinstance(trigger, Mapping):
+        hint = f' (for {trigger!r}: {{"processingTime": {trigger!r}}})' if isinstance(trigger, str) else ""
+        raise ConfigurationError(
+            f"trigger= is a {type(trigger).__name__}, it should be a dictionary{hint}", remedy=_TRIGGER_REMEDY
+        )
+    for name, value in trigger.items():
+        if name not in _TRIGGERS:
             raise ConfigurationError(
                 f"trigger {name!r} has no micro-batches to commit as epochs",
-                remedy=f"use one of {sorted(known)}.",
+                remedy=f"use one of {sorted(_TRIGGERS)}: {_TRIGGER_REMEDY}",
             )
+        # Spark takes None for "not given", and an interval that it cannot read or False for an error of Java.
+        if not isinstance(value, _TRIGGERS[name]) or value in (False, ""):
+            wanted = "an interval in words" if _TRIGGERS[name] is str else "True"
+            raise ConfigurationError(
+                f"the value of trigger {name!r} is {value!r}, it should be {wanted}", remedy=_TRIGGER_REMEDY
+            )
+    if len(trigger) > 1:
+        raise ConfigurationError(
+            f"trigger= has {len(trigger)} entries ({', '.join(sorted(trigger))}), it should have one",
+            remedy=_TRIGGER_REMEDY,
+        )
 
 
 def refuse_options(options: Mapping[str, str]) -> None:

@@ -13,7 +13,20 @@ import pyarrow
 
 from tpc.errors import ConfigurationError, DataError, TpcError, TransientError
 from tpc.handles import Handle, PipelineId
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Limit, Marker, Outcome, Owner, Sink, Verdict, Writer
+from tpc.sink import (
+    CheckContext,
+    Committable,
+    Committer,
+    GivenUp,
+    InDoubt,
+    Limit,
+    Marker,
+    Outcome,
+    Owner,
+    Sink,
+    Verdict,
+    Writer,
+)
 
 REFUSALS = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError, OverflowError)
 BEGIN = """
@@ -115,7 +128,14 @@ class SqliteCommitter(Committer):
             wanted = ", ".join(context.schema.names)
             raise ConfigurationError(f"the table must have columns {wanted} and no unique key", sink=self.sink.name)
         empty = f"SELECT '' AS tpc_handle, * FROM {self.sink.table} WHERE false"
-        self.sink.run(f"CREATE TABLE IF NOT EXISTS {self.sink.staging} AS {empty}")
+        with self.sink.transaction() as db:
+            db.execute(f"CREATE TABLE IF NOT EXISTS {self.sink.staging} AS {empty}")
+            if not db.execute(f"SELECT 1 FROM {self.sink.staging}").fetchone():  # of a check of other columns, perhaps
+                db.execute(f"DROP TABLE {self.sink.staging}")
+                db.execute(f"CREATE TABLE {self.sink.staging} AS {empty}")
+            staged = {row[1] for row in db.execute(f"PRAGMA table_info({self.sink.staging})")}
+            for name in columns.keys() - staged:
+                db.execute(f'ALTER TABLE {self.sink.staging} ADD COLUMN "{name}"')
 
     def identity(self) -> str:
         self.sink.run("INSERT OR IGNORE INTO tpc_identity VALUES (1, hex(randomblob(16)))")
@@ -153,13 +173,23 @@ class SqliteCommitter(Committer):
         except TpcError as error:
             return Outcome(Verdict.REFUSED if isinstance(error, DataError) else Verdict.UNKNOWN, error.what)
 
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        ends = []
+        with self.sink.transaction() as db:  # no commit comes between the look and the removal
+            for branch in committables:
+                found = db.execute("SELECT 1 FROM tpc_markers WHERE handle = ?", [str(branch.handle)]).fetchone()
+                db.execute(f"DELETE FROM {self.sink.staging} WHERE tpc_handle = ?", [branch.resource])
+                ends.append(GivenUp.COMMITTED if found else GivenUp.UNDONE)
+        return ends
+
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         newest = "WHERE key = ? ORDER BY epoch DESC, generation DESC LIMIT 1"
         found = self.sink.run(f"SELECT epoch, handle FROM tpc_markers {newest}", self.key)
         return Marker(found[0][0], Handle.parse(found[0][1])) if found else None
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
-        self.sink.run("DELETE FROM tpc_markers WHERE key = ? AND epoch < ?", self.key, epoch)
+        if committables:
+            self.sink.run("DELETE FROM tpc_markers WHERE key = ? AND epoch < ?", self.key, epoch)
 
     def owner(self) -> Owner | None:
         return self._owner(self.key)

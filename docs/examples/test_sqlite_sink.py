@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -26,6 +27,9 @@ class TestSqliteSink(SinkConformance):
 
     deadline_s = 5.0
     has_no_secrets = "SQLite asks for no password"
+    cannot_cut_power = "the tests cannot take the power from a local disk"
+    fixed_columns = "the tests have one table"
+    cannot_plant = "only this sink writes to its staging table"
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> SqliteSink:
         """Both sinks of a test write into one table."""
@@ -50,6 +54,21 @@ class TestSqliteSink(SinkConformance):
             yield
         finally:
             away.rename(self.path)
+
+    def foreign_write(self, sink: Sink) -> None:
+        """Anybody may write to the table."""
+        rows(self.path, "INSERT INTO t VALUES (-1, 'of somebody else', 0.5)")
+
+    @contextmanager
+    def restore_backup(self, sink: Sink) -> Iterator[None]:
+        """The file of before, put in the place of the file of now."""
+        backup = shutil.copy(self.path, self.path.with_suffix(".backup"))
+        yield
+        Path(backup).replace(self.path)
+
+    def forget_markers(self, sink: Sink) -> None:
+        """The rows stay."""
+        rows(self.path, "DELETE FROM tpc_markers")
 
     def bad_batch(self) -> pyarrow.RecordBatch:
         """The table wants an id."""

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
+from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner
+from tpc.sinks.authoring.owner_directory import OwnerDirectory
 from tpc.sinks.files.formats import check_schema
 from tpc.sinks.files.in_doubt import Published, undecided, undecided_of_all
-from tpc.sinks.files.layout import EXTENSIONS, Layout, newest_epoch, newest_manifest
-from tpc.sinks.files.manifest import FileManifest, read_manifest
-from tpc.sinks.files.owners import Owners
-from tpc.sinks.files.publish import publish_epoch
+from tpc.sinks.files.layout import EXTENSIONS, NO_EPOCH, Layout, newest_epoch
+from tpc.sinks.files.manifest import FileManifest, newest_publishing
+from tpc.sinks.files.publish import give_up_epoch, publish_epoch
 from tpc.support.deadlines import within
 from tpc.support.durable_files import in_words, make_directories, put_if_absent, remove, sync
 
@@ -102,20 +102,24 @@ class FileCommitter(Committer):
         """The newest published epoch: the evidence for a lost branch."""
         return {"after": self._ask("reading the newest manifest", lambda: newest_epoch(self._manifests))}
 
-    def verify(self, committables: Sequence[Committable]) -> None:
+    def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
         """Every staged file must be there for the driver too, as long as it was prepared: it is the one who renames.
 
         Raises `ConfigurationError` for a directory that executors do not share with the driver.
         """
-        wrong = self._ask("looking at staged files", lambda: list(self._not_as_prepared(committables)))
-        if wrong:
+        newest, shown, wrong = self._ask("looking at staged files", lambda: self._last_look(committables))
+        if wrong and not _has_gone_back(newest, committables):
             raise ConfigurationError(
                 f"{len(wrong)} of {len(committables)} files that tasks have prepared are not what the driver sees, the "
                 f"first: {wrong[0]}",
                 sink=self.sink.name,
-                safe="the epoch is not decided; nothing of it shows in any system.",
                 remedy="give a directory that driver and executors mount under this one path.",
             )
+        return _marker(shown)
+
+    def _last_look(self, committables: Sequence[Committable]) -> tuple[int, FileManifest | None, list[str]]:
+        """The newest manifest's epoch, the newest one that publishes anything, and what is wrong with staged files."""
+        return newest_epoch(self._manifests), self._newest(), list(self._not_as_prepared(committables))
 
     def _not_as_prepared(self, committables: Sequence[Committable]) -> Iterator[str]:
         for committable in committables:
@@ -137,6 +141,12 @@ class FileCommitter(Committer):
             branches = [committable for committable in committables if committable.handle.epoch == epoch]
             outcomes.update(publish_epoch(self.layout, branches, self.sink.timeout_s))
         return [outcomes[committable.handle] for committable in committables]
+
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        """Put a manifest of no files in the place of the epoch's, if that is not there, and remove the files."""
+        if not committables:
+            return []
+        return self._ask("giving up an epoch", lambda: give_up_epoch(self.layout, committables))
 
     # What nobody decided ---------------------------------------------------------------------------------------
 
@@ -169,18 +179,16 @@ class FileCommitter(Committer):
         with_owners = []
         for handle in sorted(undecided_of_all(self.layout)):
             with suppress(CorruptionError):
-                owner = Owners(self.layout.owners_of(handle.pipeline, handle.sink)).read()
+                owner = OwnerDirectory(self.layout.owners_of(handle.pipeline, handle.sink)).read()
                 with_owners.append((_in_doubt(handle), owner))
         return with_owners
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest manifest of this sink and incarnation. Raises `CorruptionError` when it is damaged."""
-        manifest = self._ask("reading the newest manifest", self._newest)
-        return None if manifest is None else Marker(manifest.epoch, max(file.handle for file in manifest.files))
+        return _marker(self._ask("reading the newest manifest", self._newest))
 
     def _newest(self) -> FileManifest | None:
-        path = newest_manifest(self._manifests)
-        return None if path is None else read_manifest(path, self.layout.root)
+        return newest_publishing(self._manifests, self.layout.root)
 
     @property
     def _manifests(self) -> Path:
@@ -196,8 +204,8 @@ class FileCommitter(Committer):
         return self._ask("writing the owner entry", lambda: self._owners.replace(owner, before))
 
     @property
-    def _owners(self) -> Owners:
-        return Owners(self.layout.owners_of(self.pipeline, self.sink.name))
+    def _owners(self) -> OwnerDirectory:
+        return OwnerDirectory(self.layout.owners_of(self.pipeline, self.sink.name))
 
     def _ask(self, doing: str, call: Callable[[], Result]) -> Result:
         def answer() -> Result:
@@ -221,3 +229,16 @@ class FileCommitter(Committer):
 
 def _in_doubt(handle: Handle) -> InDoubt:
     return InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
+
+
+def _marker(manifest: FileManifest | None) -> Marker | None:
+    return None if manifest is None else Marker(manifest.epoch, max(file.handle for file in manifest.files))
+
+
+def _has_gone_back(newest: int, begun: Sequence[Committable]) -> bool:
+    """Whether the newest manifest is an older one than when the branches were begun: what has vanished went with more.
+
+    Of manifests that publish nothing, too: a branch's hint counts them.
+    """
+    before = max((one.data["after"] for one in begun if one.data.get("after") is not None), default=NO_EPOCH)
+    return newest < before

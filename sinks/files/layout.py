@@ -64,7 +64,7 @@ class Layout:
 
 def newest_manifest(directory: Path) -> Path | None:
     """The manifest with the greatest epoch below a sink's manifest directory: three listings at best."""
-    return next(iter(_manifests_from_the_newest(directory)), None)
+    return next(iter(manifests_from_the_newest(directory)), None)
 
 
 def newest_epoch(directory: Path) -> int:
@@ -73,7 +73,8 @@ def newest_epoch(directory: Path) -> int:
     return NO_EPOCH if newest is None else int(newest.stem)
 
 
-def _manifests_from_the_newest(directory: Path) -> Iterator[Path]:
+def manifests_from_the_newest(directory: Path) -> Iterator[Path]:
+    """The manifests below a sink's manifest directory, from the greatest epoch down, listed as they are asked for."""
     # A crash may leave a directory that was made for a manifest and has none: then the one before it counts.
     for millions in _subdirectories(directory):
         for thousands in _subdirectories(millions):

@@ -1,7 +1,7 @@
 """The manifests: one per pipeline, sink and epoch, the only list of the files that count.
 
 A manifest's bytes are a pure function of the epoch's committables, and it is put if absent: whoever commits an
-epoch writes the same bytes or finds them there.
+epoch writes the same bytes or finds them there. An epoch that an operator has given up gets one that names no file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tpc.errors import CorruptionError
 from tpc.handles import Handle
 from tpc.json import canonical, parse
 from tpc.sink import Committable
-from tpc.sinks.files.layout import Layout
+from tpc.sinks.files.layout import Layout, manifests_from_the_newest
 
 VERSION = 1
 
@@ -45,7 +45,6 @@ class FileManifest:
 
 def manifest_bytes(committables: Sequence[Committable]) -> bytes:
     """The manifest of an epoch with exactly these branches."""
-    first = committables[0].handle
     entries = [
         {
             "file": committable.data["file"],
@@ -56,13 +55,22 @@ def manifest_bytes(committables: Sequence[Committable]) -> bytes:
         }
         for committable in sorted(committables, key=lambda committable: committable.handle)
     ]
+    return _encoded(committables[0].handle, entries)
+
+
+def void_bytes(branch: Handle) -> bytes:
+    """The manifest that stands in the place of a branch's epoch when that was given up: it names no file."""
+    return _encoded(branch, [])
+
+
+def _encoded(of: Handle, entries: list[dict[str, Any]]) -> bytes:
     return canonical(
         {
             "version": VERSION,
-            "pipeline": first.pipeline.name,
-            "incarnation": first.pipeline.incarnation,
-            "sink": first.sink,
-            "epoch": first.epoch,
+            "pipeline": of.pipeline.name,
+            "incarnation": of.pipeline.incarnation,
+            "sink": of.sink,
+            "epoch": of.epoch,
             "files": entries,
         }
     )
@@ -87,6 +95,12 @@ def read_manifest(path: Path, root: Path) -> FileManifest:
         return FileManifest(value["pipeline"], value["incarnation"], value["sink"], value["epoch"], files)
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptionError(f"{path} is no manifest of this version: {error!r}") from error
+
+
+def newest_publishing(directory: Path, root: Path) -> FileManifest | None:
+    """The newest manifest below a sink's manifest directory that publishes anything. Raises `CorruptionError`."""
+    manifests = (read_manifest(path, root) for path in manifests_from_the_newest(directory))
+    return next((manifest for manifest in manifests if manifest.files), None)
 
 
 def read_manifests(

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from tpc.errors import CorruptionError
 from tpc.handles import Handle
-from tpc.sink import Committable, Outcome, Verdict
+from tpc.sink import Committable, GivenUp, Outcome, Verdict
 from tpc.sinks.files.layout import Layout, newest_epoch
-from tpc.sinks.files.manifest import manifest_bytes, read_manifest
+from tpc.sinks.files.manifest import manifest_bytes, read_manifest, void_bytes
 from tpc.support.deadlines import within
-from tpc.support.durable_files import in_words, put_if_absent, remove_interrupted_puts, sync
+from tpc.support.durable_files import in_words, put_if_absent, remove, remove_interrupted_puts, sync
 
 
 def publish_epoch(layout: Layout, branches: Sequence[Committable], timeout_s: float) -> dict[Handle, Outcome]:
@@ -28,6 +28,24 @@ def publish_epoch(layout: Layout, branches: Sequence[Committable], timeout_s: fl
     except OSError as error:
         outcome = Outcome(Verdict.UNKNOWN, in_words(error))
     return {branch.handle: outcome for branch in branches}
+
+
+def give_up_epoch(layout: Layout, branches: Sequence[Committable]) -> list[GivenUp]:
+    """End the branches of an epoch that are not published: a manifest of no files takes its place, for good.
+
+    Then the files go, staged ones first, so that none is renamed after it was looked for. Raises `OSError`.
+    """
+    handle = branches[0].handle
+    layout.identity.stat()  # an empty mount point looks like a directory from which everything was lost
+    path = layout.manifest(handle.pipeline, handle.sink, handle.epoch)
+    named: set[Handle] = set()
+    if not put_if_absent(path, void_bytes(handle)):
+        named = {file.handle for file in read_manifest(path, layout.root).files}
+    for branch in branches:
+        if branch.handle not in named:
+            remove(layout.staging / str(branch.data["file"]))
+            remove(layout.root / str(branch.data["file"]))
+    return [GivenUp.COMMITTED if branch.handle in named else GivenUp.UNDONE for branch in branches]
 
 
 def _publish(layout: Layout, branches: Sequence[Committable]) -> Outcome:

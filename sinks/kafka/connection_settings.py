@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tpc.errors import ConfigurationError
-from tpc.settings import Env, resolve
+from tpc.settings import Elsewhere, resolve
 from tpc.sinks.kafka.librdkafka import librdkafka_log
 
 SECRETS = frozenset(
@@ -67,14 +67,14 @@ class ConnectionSettings:
     reach kafka-python. A secret has to be `tpc.env(...)`.
     """
 
-    servers: str | Env
-    client: Mapping[str, str | Env] = field(default_factory=dict)
+    servers: str | Elsewhere
+    client: Mapping[str, str | Elsewhere] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in self.client.items():
             if name in OURS:
                 raise ConfigurationError(f"the Kafka setting {name!r} is the sink's own", remedy=f"{OURS[name]}.")
-            if name in SECRETS and not isinstance(value, Env):
+            if name in SECRETS and not isinstance(value, Elsewhere):
                 raise ConfigurationError(
                     f"the Kafka setting {name!r} is a secret and would be pickled with the sink",
                     remedy=f"pass client={{{name!r}: tpc.env('VARIABLE')}} and export the variable.",

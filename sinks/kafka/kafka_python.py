@@ -40,7 +40,6 @@ def require_kafka_python(sink: str) -> None:
         raise ConfigurationError(
             f"{complaint}, and the Kafka sinks end transactions with private methods of versions {SUPPORTED}",
             sink=sink,
-            safe="nothing was asked or changed.",
             remedy=f"pip install 'kafka-python{SUPPORTED}'.",
         )
 

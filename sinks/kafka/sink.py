@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.settings import Env
+from tpc.settings import Elsewhere
 from tpc.sink import Committer, Limit, Writer
 from tpc.sinks.kafka.kafka_python import require_kafka_python
 from tpc.sinks.kafka.transactional_sink import KAFKA_LIMITS, TransactionalSink
@@ -37,9 +37,9 @@ class KafkaSink(TransactionalSink):
     - `transaction_timeout_s`: how long a prepared branch survives a stopped pipeline; None: the brokers' maximum
       (`transaction.max.timeout.ms`). A decided branch that expires is produced again from the source.
     - `timeout_s`: deadline of every call to the cluster.
-    - `marker_topic`: a topic whose partition 0 the markers name; by default the topic itself, or that of a branch's
-      first row. The owner entry names it too; for a sink without any topic it is `__consumer_offsets`.
-      Nothing is written to it; the user needs Read on it.
+    - `marker_topic`: a topic whose partition 0 the markers and the owner entry name; by default the topic itself, and
+      for a sink without one `__consumer_offsets`. Nothing is written to it; the user needs Read on it. A topic that is
+      deleted takes what names it along.
 
     Readers must use `isolation.level=read_committed`; they see all of a branch or nothing.
     """
@@ -57,9 +57,9 @@ class KafkaSink(TransactionalSink):
         self,
         topic: str | None = None,
         *,
-        servers: str | Env,
+        servers: str | Elsewhere,
         name: str | None = None,
-        client: Mapping[str, str | Env] | None = None,
+        client: Mapping[str, str | Elsewhere] | None = None,
         epoch_header: str | None = None,
         compression: str = "lz4",
         transaction_timeout_s: float | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tpc.errors import ConfigurationError
-from tpc.settings import Env
+from tpc.settings import Elsewhere
 from tpc.sink import Limit, Sink
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 
@@ -25,7 +25,7 @@ class TransactionalSink(Sink):
     """A sink whose branches are Kafka transactions.
 
     - `topic`: the topic of all rows; None where rows name theirs, or there are none.
-    - `marker_topic`: the topic that markers and owner entries name; None: a branch's first topic, and Kafka's own.
+    - `marker_topic`: the topic that markers and owner entries name; None: Kafka's topic of groups.
     """
 
     commits_first = True
@@ -38,8 +38,8 @@ class TransactionalSink(Sink):
         self,
         name: str,
         *,
-        servers: str | Env,
-        client: Mapping[str, str | Env] | None,
+        servers: str | Elsewhere,
+        client: Mapping[str, str | Elsewhere] | None,
         transaction_timeout_s: float | None,
         timeout_s: float,
     ) -> None:

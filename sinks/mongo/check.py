@@ -90,7 +90,6 @@ def explained(sink: MongoSink) -> Iterator[None]:
         raise TransientError(
             f"MongoDB has not answered within {sink.timeout_s:g} s: {in_words(error)}",
             sink=sink.name,
-            safe="nothing was written.",
             remedy="start again; if it stays, look at the server's load or pass a greater timeout_s.",
         ) from error
     except OperationFailure as error:

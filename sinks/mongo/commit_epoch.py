@@ -1,7 +1,8 @@
 """Commits the branches of one decided epoch: the order of the steps, and what every finding means.
 
 Look at the marker, check the outbox of every branch, apply, set the marker, empty the outbox. In a transaction all
-branches of an epoch share one fate; guarded, each has its own, and the marker lists those that are committed.
+branches of an epoch share one fate; guarded, each has its own, and the marker lists those that are begun (before
+anything of them is applied) and those that are committed.
 """
 
 from __future__ import annotations
@@ -10,22 +11,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tpc.errors import TpcError
+from tpc.errors import TpcError, TransientError
 from tpc.handles import DELIMITER, Handle
-from tpc.sink import Committable, Outcome, Verdict
+from tpc.sink import Committable, GivenUp, Outcome, Verdict
 from tpc.sinks.mongo.apply import apply_guarded, apply_in_transaction
 from tpc.sinks.mongo.connection import Client, DocumentCollection, in_words
-from tpc.sinks.mongo.guarded_writes import Stamp
-from tpc.sinks.mongo.markers import EpochMarker, Markers
+from tpc.sinks.mongo.guarded_writes import Stamp, guard_field
+from tpc.sinks.mongo.markers import NO_EPOCH, EpochMarker, Markers
 from tpc.sinks.mongo.outbox import Outbox, beginning_with
 from tpc.sinks.mongo.transactions import RefusedError, run_transaction
 
 if TYPE_CHECKING:
     from pymongo.client_session import ClientSession
 
-NO_EPOCH = -1
-"""Stands for the epoch of a marker that is not there."""
 MARKER_ATTEMPTS = 5
+KEYS_ASKED = 1_000
+"""How many targets are looked at with one question."""
 
 Outcomes = dict[Handle, Outcome]
 Branches = Sequence[Committable]
@@ -63,6 +64,29 @@ class EpochCommit:
             return {**_all(branches, Verdict.UNKNOWN, error.what), **outcomes}
         return outcomes
 
+    def give_up(self, branches: Branches) -> list[GivenUp]:
+        """End branches of one epoch that are not committed: nobody can begin or mark them, then their outbox goes.
+
+        A branch that a guarded commit has begun may be visible in part, now or when that commit goes on. What each
+        answer rests on goes with the outbox: so the answers are kept in the marker before. Raises PyMongo's errors.
+        """
+        marker = self.markers.give_up(branch.handle for branch in branches)
+        for _ in range(MARKER_ATTEMPTS):
+            left = [branch for branch in branches if str(branch.handle) not in marker.ended]
+            if not left:
+                self.outbox.delete(branches)
+                return [marker.ended[str(branch.handle)] for branch in branches]
+            marker = self.markers.end({branch.handle: self._end(branch, marker) for branch in left})
+        raise TransientError(f"the marker changed {MARKER_ATTEMPTS} times while the ends were written down")
+
+    def _end(self, branch: Committable, marker: EpochMarker) -> GivenUp:
+        if marker.settles(branch.handle):
+            return GivenUp.COMMITTED
+        # The target is asked too: a marker that was lost or restored knows nothing of what was begun.
+        is_begun = str(branch.handle) in marker.begun
+        partly = is_begun or self._is_partly_applied(branch) or self._has_left_guards(branch)
+        return GivenUp.NOT_KNOWN if partly else GivenUp.UNDONE
+
     def _commit_unmarked(self, branches: Branches) -> Outcomes:
         transactional = self.is_transactional(sum(branch.rows for branch in branches))
         states = {branch.handle: self.outbox.state(branch) for branch in branches}
@@ -99,19 +123,50 @@ class EpochCommit:
         ids = {"$regex": beginning_with(branch.resource + DELIMITER)}
         return self.target.find_one({"_id": ids}, {"_id": 1}) is not None
 
+    def _has_left_guards(self, branch: Committable) -> bool:
+        """Whether a guarded commit has applied some of the operations that are still in the outbox."""
+        guard = guard_field(branch.handle)
+        for operations in self.outbox.operations(branch):
+            for start in range(0, len(operations), KEYS_ASKED):
+                asked = operations[start : start + KEYS_ASKED]
+                merged = {
+                    "_id": {"$in": [o["key"] for o in asked if "key" in o]},
+                    f"{guard}.epoch": branch.handle.epoch,
+                }
+                names = [o["id"] for o in asked if "id" in o]
+                ids = [o["insert"]["_id"] for o in asked if "id" in o]
+                inserted = {"_id": {"$in": ids}, f"{guard}.operation": {"$in": names}}
+                if self.target.find_one({"$or": [merged, inserted]}, {"_id": 1}) is not None:
+                    return True
+        return False
+
     def _guarded(self, branches: Branches) -> Outcomes:
-        outcomes: Outcomes = {}
-        for branch in branches:
+        left = self._begin(branches)
+        outcomes = _all([branch for branch in branches if branch not in left], Verdict.ALREADY, "marked meanwhile")
+        for branch in left:
             stamp = Stamp.of(branch.handle, guarded=True)
             refusal = apply_guarded(self.target, self.outbox.operations(branch), stamp)
             if refusal is not None:
                 outcomes[branch.handle] = Outcome(Verdict.REFUSED, refusal.reason)
-        applied = [branch for branch in branches if branch.handle not in outcomes]
+        applied = [branch for branch in left if branch.handle not in outcomes]
         if applied:
             self._mark(applied)
             self.outbox.delete(applied)
             outcomes.update(_all(applied, Verdict.COMMITTED, "applied guarded"))
         return outcomes
+
+    def _begin(self, branches: Branches) -> Branches:
+        """Those of the branches that are to be applied. Who gives one of them up from now on knows that rows may come.
+
+        The marker is looked at again: an epoch that was given up is forgotten when a later one is marked.
+        """
+        for _ in range(MARKER_ATTEMPTS):
+            seen = self._marker_of(branches[0].handle)
+            left = [branch for branch in branches if seen is None or not seen.settles(branch.handle)]
+            if not left or self.markers.begin(seen, [branch.handle for branch in left]):
+                return left
+            self._refuse_given_up(left)
+        raise TpcError(f"the marker changed {MARKER_ATTEMPTS} times while branches were being begun")
 
     def _mark(self, branches: Branches) -> None:
         for _ in range(MARKER_ATTEMPTS):
@@ -119,7 +174,13 @@ class EpochCommit:
             left = [branch for branch in branches if seen is None or not seen.settles(branch.handle)]
             if not left or self.markers.advance(seen, left):
                 return
+            self._refuse_given_up(left)
         raise TpcError(f"the marker changed {MARKER_ATTEMPTS} times while it was being set")
+
+    def _refuse_given_up(self, branches: Branches) -> None:
+        marker = self._marker_of(branches[0].handle)
+        if marker is not None and any(str(branch.handle) in marker.given_up for branch in branches):
+            raise TpcError("an operator has given up the branch")
 
     def _transactionally(self, branches: Branches) -> Outcomes:
         def body(session: ClientSession) -> bool:
@@ -128,6 +189,7 @@ class EpochCommit:
                 return False
             # Set first: a second committer of this epoch conflicts here, before it has written anything.
             if not self.markers.advance(seen, branches, session):
+                self._refuse_given_up(branches)
                 raise TpcError("the marker changed inside the transaction")
             for branch in branches:
                 stamp = Stamp.of(branch.handle, guarded=False)

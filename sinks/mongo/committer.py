@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError, CorruptionError, TpcError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Verdict
-from tpc.sinks.mongo.commit_epoch import NO_EPOCH, EpochCommit
+from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Verdict
+from tpc.sinks.mongo.commit_epoch import EpochCommit
 from tpc.sinks.mongo.connection import (
     Client,
     DocumentDatabase,
@@ -22,7 +22,7 @@ from tpc.sinks.mongo.connection import (
     runs_transactions,
     transient,
 )
-from tpc.sinks.mongo.markers import MARKERS, EpochMarker, Markers, marker_id_of
+from tpc.sinks.mongo.markers import MARKERS, NO_EPOCH, EpochMarker, Markers, marker_id_of
 from tpc.sinks.mongo.outbox import OUTBOX, Outbox
 from tpc.sinks.mongo.owners import OWNERS, Owners, owner_of
 from tpc.sinks.mongo.transactions import MAX_TRANSACTION_OPERATIONS, fits_a_transaction
@@ -102,17 +102,17 @@ class MongoCommitter(Committer):
             self._transactions = runs_transactions(self.client)
         return self._transactions and fits_a_transaction(operations)
 
-    def verify(self, committables: Sequence[Committable]) -> None:
-        """Refuse an epoch that mode 'transaction' could not apply in one."""
+    def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
+        """Refuse an epoch that mode 'transaction' could not apply in one; the marker is asked for."""
         operations = sum(committable.rows for committable in committables)
         if self.sink.mode == "transaction" and not fits_a_transaction(operations):
             raise ConfigurationError(
                 f"{operations} operations are too many for one MongoDB transaction ({MAX_TRANSACTION_OPERATIONS})",
                 sink=self.sink.name,
                 epoch=committables[0].handle.epoch,
-                safe="the epoch is undecided and is aborted everywhere; nothing of it is visible.",
                 remedy="take smaller epochs, or mode='auto', which applies large epochs guarded.",
             )
+        return self.newest_marker(since_generation)
 
     # A decided epoch -------------------------------------------------------------------------------------------
 
@@ -127,6 +127,13 @@ class MongoCommitter(Committer):
             branches = [committable for committable in committables if committable.handle.epoch == epoch]
             outcomes.update(epoch_commit.commit(branches))
         return [outcomes[committable.handle] for committable in committables]
+
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        """Shut these branches out of the marker and empty their outbox, unless the marker has them."""
+        if not committables:
+            return []
+        with transient("giving up branches", sink=self.sink.name):
+            return self._epoch_commit.give_up(committables)
 
     @property
     def _epoch_commit(self) -> EpochCommit:
@@ -148,9 +155,12 @@ class MongoCommitter(Committer):
             self.outbox.delete_branches([branch.resource for branch in branches])
 
     def in_doubt(self) -> list[InDoubt]:
-        """The branches in the outbox, less those that a marker settles: these are applied and are removed."""
+        """The branches in the outbox, less those that a marker settles: these are applied and are removed.
+
+        What is no branch's name is nobody's, and left alone.
+        """
         with transient("listing the MongoDB outbox", sink=self.sink.name):
-            handles = sorted(map(Handle.parse, self.outbox.branches(self.pipeline.name_prefix)))
+            handles = sorted(_parsed(self.outbox.branches(self.pipeline.name_prefix)))
             markers = self.markers.read_all(self.pipeline.name_prefix) if handles else {}
             settled = [handle for handle in handles if _settled(markers, handle)]
             self.outbox.delete_branches([str(handle) for handle in settled])
@@ -176,7 +186,9 @@ class MongoCommitter(Committer):
         """The marker document of this sink and incarnation; it names the branches of the newest epoch."""
         with transient("reading the MongoDB marker", sink=self.sink.name):
             marker = self.markers.read(self.pipeline, self.sink.name)
-        return None if marker is None else Marker(marker.epoch, max(map(Handle.parse, marker.handles)))
+        if marker is None or marker.epoch == NO_EPOCH:
+            return None
+        return Marker(marker.epoch, max(map(Handle.parse, marker.handles)))
 
     def owner(self) -> Owner | None:
         """The document of this sink and incarnation in `tpc_owners`."""

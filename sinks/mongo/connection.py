@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from tpc.errors import ConfigurationError, TransientError
-from tpc.settings import Env, resolve
+from tpc.settings import Elsewhere, resolve
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -41,7 +41,7 @@ _shared: dict[tuple[int, str, float], Client] = {}
 _lock = threading.Lock()
 
 
-def connect(uri: str | Env, timeout_s: float) -> Client:
+def connect(uri: str | Elsewhere, timeout_s: float) -> Client:
     """A client; it connects when it is used. Raises `ConfigurationError` for a connection string that is none."""
     from pymongo import MongoClient
     from pymongo.errors import PyMongoError
@@ -66,7 +66,7 @@ def connect(uri: str | Env, timeout_s: float) -> Client:
         raise _bad_uri(uri) from None
 
 
-def shared(uri: str | Env, timeout_s: float) -> Client:
+def shared(uri: str | Elsewhere, timeout_s: float) -> Client:
     """A client of this process that lives as long as the process: writers come and go with every task."""
     key = (os.getpid(), resolve(uri), timeout_s)
     with _lock:
@@ -75,15 +75,15 @@ def shared(uri: str | Env, timeout_s: float) -> Client:
         return _shared[key]
 
 
-def database_in(uri: str | Env) -> str | None:
+def database_in(uri: str | Elsewhere) -> str | None:
     """The database that a connection string names, if it does."""
     text = re.sub(r"[?#].*", "", resolve(uri))
     match = re.fullmatch(r"mongodb(?:\+srv)?://[^/]+/([^/]+)", text)
     return match.group(1) if match else None
 
 
-def _bad_uri(uri: str | Env) -> ConfigurationError:
-    where = f"environment variable {uri.variable}" if isinstance(uri, Env) else "uri="
+def _bad_uri(uri: str | Elsewhere) -> ConfigurationError:
+    where = repr(uri) if isinstance(uri, Elsewhere) else "uri="
     return ConfigurationError(
         f"the connection string in {where} is not valid",
         remedy="use mongodb://user:password@host:port/database with user and password percent-encoded.",

@@ -1,19 +1,24 @@
 """The markers: one document per pipeline, incarnation and sink that tells committed from never prepared.
 
-`{_id: tpc~pipeline~incarnation~sink, epoch, handles}`: the newest committed epoch and its branches. Readers who
-need one view over several systems read the epoch here. The collection also holds the installation's uuid.
+`{_id: tpc~pipeline~incarnation~sink, epoch, handles, begun, given_up, ended}`: the newest committed epoch and its
+branches; those that a guarded commit may have applied in part; those that an operator has given up, which nobody can
+begin or mark any more; and what became of each, `{handle, end}`. A branch is begun before it is given up or never:
+both are changes of this one document. Readers who need one view over several systems read the epoch here; it is -1
+before the first. The collection also holds the installation's uuid.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tpc.errors import TransientError
 from tpc.handles import Handle, PipelineId
-from tpc.sink import Committable
+from tpc.sink import Committable, GivenUp
 from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
 
 if TYPE_CHECKING:
@@ -21,14 +26,19 @@ if TYPE_CHECKING:
 
 MARKERS = "tpc_markers"
 INSTALLATION = "installation"
+NO_EPOCH = -1
+"""Stands for the newest epoch of a sink that has committed none."""
 
 
 @dataclass(frozen=True)
 class EpochMarker:
-    """The newest committed epoch, and its branches that are committed."""
+    """The newest committed epoch and its branches that are committed; what was begun, given up and ended since."""
 
     epoch: int
     handles: frozenset[str]
+    begun: frozenset[str] = frozenset()
+    given_up: frozenset[str] = frozenset()
+    ended: Mapping[str, GivenUp] = field(default_factory=dict)
 
     def settles(self, handle: Handle) -> bool:
         """Whether this branch, which a decision names, is committed: epochs commit one after the other."""
@@ -62,13 +72,33 @@ class Markers:
         documents = retried(lambda: list(self.collection.find(wanted)))
         return {document["_id"]: _marker(document) for document in documents}
 
+    def begin(self, seen: EpochMarker | None, handles: Iterable[Handle]) -> bool:
+        """Say that branches may be applied in part from now on, if the marker is still at the epoch `seen`.
+
+        False if it is not, and if one of them was given up.
+        """
+        beginning = list(handles)
+        identifier, names = marker_id_of(beginning[0]), sorted(map(str, beginning))
+        if seen is None:
+            self._make(identifier)
+        as_seen = {
+            "_id": identifier,
+            "epoch": NO_EPOCH if seen is None else seen.epoch,
+            "given_up": {"$nin": names},
+        }
+        change = {"$addToSet": {"begun": {"$each": names}}}
+        return bool(retried(self.collection.update_one, as_seen, change).matched_count == 1)
+
     def advance(
         self,
         seen: EpochMarker | None,
         committables: Iterable[Committable],
         session: ClientSession | None = None,
     ) -> bool:
-        """Mark branches of one epoch as committed if the marker is still as `seen`; False if it is not."""
+        """Mark branches of one epoch as committed if the marker is still as `seen`; False if it is not.
+
+        Nor if one of them was given up. What was begun, given up and ended of earlier epochs is forgotten.
+        """
         from pymongo.errors import DuplicateKeyError
 
         handles = [committable.handle for committable in committables]
@@ -82,13 +112,45 @@ class Markers:
                     raise
                 return False
             return True
+        # Of this epoch others may be begun or given up: a refused branch beside committed ones.
+        past = [
+            name for name in seen.begun | seen.given_up | seen.ended.keys() if Handle.parse(name).epoch < first.epoch
+        ]
         change: Document = {"$set": {"epoch": first.epoch, "handles": names}}
         if seen.epoch == first.epoch:
             change = {"$addToSet": {"handles": {"$each": names}}}
-        return (
-            self.collection.update_one({"_id": identifier, "epoch": seen.epoch}, change, session=session).matched_count
-            == 1
-        )
+        change["$pullAll"] = {"begun": sorted([*past, *names]), "given_up": sorted(past)}
+        change["$pull"] = {"ended": {"handle": {"$in": sorted(past)}}}
+        as_seen = {"_id": identifier, "epoch": seen.epoch, "given_up": {"$nin": names}}
+        return self.collection.update_one(as_seen, change, session=session).matched_count == 1
+
+    def give_up(self, handles: Iterable[Handle]) -> EpochMarker:
+        """From now on nobody can begin or mark these branches of a sink; the marker after that."""
+        given_up = list(handles)
+        identifier, names = marker_id_of(given_up[0]), sorted(map(str, given_up))
+        self._make(identifier)
+        return self._changed(identifier, {"_id": identifier}, {"$addToSet": {"given_up": {"$each": names}}})
+
+    def end(self, ends: Mapping[Handle, GivenUp]) -> EpochMarker:
+        """Write down what became of given-up branches, unless that is known of one of them; the marker after that."""
+        identifier = marker_id_of(next(iter(ends)))
+        as_seen = {"_id": identifier, "ended.handle": {"$nin": sorted(map(str, ends))}}
+        written = [{"handle": str(handle), "end": end.value} for handle, end in ends.items()]
+        return self._changed(identifier, as_seen, {"$push": {"ended": {"$each": written}}})
+
+    def _make(self, identifier: str) -> None:
+        """Make the marker of a sink that has committed nothing, unless it is there."""
+        from pymongo.errors import DuplicateKeyError
+
+        with suppress(DuplicateKeyError):
+            retried(self.collection.insert_one, {"_id": identifier, "epoch": NO_EPOCH, "handles": []})
+
+    def _changed(self, identifier: str, as_seen: Document, change: Document) -> EpochMarker:
+        retried(self.collection.update_one, as_seen, change)
+        document = retried(self.collection.find_one, {"_id": identifier})
+        if document is None:
+            raise TransientError(f"the marker {identifier} has vanished while it was written")
+        return _marker(document)
 
 
 def marker_id(pipeline: PipelineId, sink: str) -> str:
@@ -102,4 +164,10 @@ def marker_id_of(handle: Handle) -> str:
 
 
 def _marker(document: Document) -> EpochMarker:
-    return EpochMarker(document["epoch"], frozenset(document["handles"]))
+    return EpochMarker(
+        document["epoch"],
+        frozenset(document["handles"]),
+        frozenset(document.get("begun", ())),
+        frozenset(document.get("given_up", ())),
+        {ended["handle"]: GivenUp(ended["end"]) for ended in document.get("ended", ())},
+    )

@@ -26,7 +26,7 @@ from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan, merge_plan
-from tpc.settings import Env
+from tpc.settings import Elsewhere
 from tpc.sink import Committer, Limit, Sink, Writer
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class MongoSink(Sink):
         self,
         collection: str,
         *,
-        uri: str | Env,
+        uri: str | Elsewhere,
         database: str | None = None,
         name: str | None = None,
         key: None | str | Sequence[str] = None,
@@ -138,7 +138,7 @@ class MongoSink(Sink):
 
     def describe(self) -> Mapping[str, str]:
         """Target and mode; the server only by the name of its variable, if it has one."""
-        server = {"uri": repr(self.uri)} if isinstance(self.uri, Env) else {}
+        server = {"uri": repr(self.uri)} if isinstance(self.uri, Elsewhere) else {}
         target = self.collection if self.database is None else f"{self.database}.{self.collection}"
         how = "append" if self.merge is None else f"merge by {', '.join(self.key)}"
         return {"collection": target, "writes": how, "mode": self.mode, **server}

@@ -18,7 +18,7 @@ from tpc.sinks.postgres import statements
 from tpc.sinks.postgres.catalog import Table, lacks_column_privilege, read_table
 from tpc.sinks.postgres.column_types import remedy_for
 from tpc.sinks.postgres.connection import borrowed, connection_settings
-from tpc.sinks.postgres.errors import said
+from tpc.sinks.postgres.errors import refused_by_server
 from tpc.sinks.postgres.own_tables import set_up
 from tpc.support.bounded_connection import BoundedConnection
 
@@ -49,7 +49,7 @@ def check(sink: PostgresSink, context: CheckContext) -> None:
             _check_sharing(connection, sink, context, table)
             set_up(connection, sink, table, sink.written(context.schema.names))
     except psycopg.Error as error:
-        raise _refused_by_server(sink, error) from error
+        raise refused_by_server(error, sink.name) from error
 
 
 def identity(sink: PostgresSink) -> str:
@@ -61,26 +61,11 @@ def identity(sink: PostgresSink) -> str:
             assert row is not None
             return f"postgresql:{row[0]}/{connection.info.dbname}/{table.schema}.{table.name}"
     except psycopg.Error as error:
-        raise _refused_by_server(sink, error) from error
+        raise refused_by_server(error, sink.name) from error
 
 
 def _refuse(sink: PostgresSink, what: str, remedy: str) -> ConfigurationError:
     return ConfigurationError(what, sink=sink.name, remedy=remedy)
-
-
-def _refused_by_server(sink: PostgresSink, error: psycopg.Error) -> ConfigurationError:
-    words = said(error)
-    if error.sqlstate is not None:
-        return _refuse(sink, f"PostgreSQL refuses: {words}", "give the role what the message asks for.")
-    if "FATAL" in words:  # the server answered, libpq gives no SQLSTATE for that
-        return _refuse(
-            sink,
-            f"PostgreSQL lets us not in: {words}",
-            "check user, password and database of the dsn, and pg_hba.conf.",
-        )
-    return _refuse(
-        sink, f"PostgreSQL cannot be reached: {words}", "start the server, or mend host and port of the dsn."
-    )
 
 
 # Server ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
-from tpc.sink import Committable, Outcome, Verdict
+from tpc.sink import Committable, GivenUp, Outcome, Verdict
 from tpc.sinks.postgres import markers, statements
 from tpc.sinks.postgres.errors import BUSY_GID, MISSING_GID, said
 from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_newest_marker
@@ -72,6 +72,22 @@ def abort_one(connection: BoundedConnection, gid: str) -> None:
     except psycopg.Error as error:
         if error.sqlstate != MISSING_GID:
             raise
+
+
+def give_up_one(connection: BoundedConnection, sink: PostgresSink, committable: Committable) -> GivenUp:
+    """End one branch, unless it is committed. Raises psycopg's errors.
+
+    A gid that is gone never comes back, so what the markers say afterwards stays true.
+    """
+    try:
+        _finish(connection, statements.rollback_prepared(committable.resource))
+    except psycopg.Error as error:
+        if error.sqlstate != MISSING_GID:
+            raise
+    else:
+        return GivenUp.UNDONE
+    found = _without_gid(connection, sink, committable).verdict
+    return {Verdict.ALREADY: GivenUp.COMMITTED, Verdict.LOST: GivenUp.UNDONE}.get(found, GivenUp.NOT_KNOWN)
 
 
 def _finish(connection: BoundedConnection, statement: psycopg.sql.Composed) -> None:

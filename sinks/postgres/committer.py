@@ -16,13 +16,13 @@ import psycopg
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Verdict
+from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Verdict
 from tpc.sinks.postgres import markers, statements
 from tpc.sinks.postgres.check import check, identity
-from tpc.sinks.postgres.commit_prepared import abort_one, commit_one
+from tpc.sinks.postgres.commit_prepared import abort_one, commit_one, give_up_one
 from tpc.sinks.postgres.connection import borrowed, close_idle
 from tpc.sinks.postgres.errors import said
-from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_newest_marker
+from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_last_look, read_newest_marker
 from tpc.sinks.postgres.owners import read_all_owners, read_owner, replace_owner
 from tpc.sinks.postgres.sessions import end_older_sessions
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
@@ -35,7 +35,11 @@ logger = logging.getLogger(__name__)
 _IN_DOUBT = """
     SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, %s) ORDER BY prepared
 """
-_STILL_PREPARED = "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND gid = ANY(%s)"
+_WAITS_FOR_PREPARED = """
+    SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+                   AND 0 = ANY (pg_blocking_pids(pid)))
+"""
+"""Prepared transactions block as process 0."""
 
 
 class PostgresCommitter(Committer):
@@ -53,18 +57,26 @@ class PostgresCommitter(Committer):
         """System identifier, database, schema and table."""
         return identity(self._sink)
 
-    def verify(self, committables: Sequence[Committable]) -> None:
-        """Prepared transactions do not expire, but an operator may have rolled one back: one question for all."""
-        gids = [c.resource for c in committables]
+    def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
+        """One question for all branches and the newest marker.
+
+        Prepared transactions do not expire, but an operator may have rolled one back.
+        """
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
-                there = {gid for (gid,) in connection.execute(_STILL_PREPARED, [gids]).fetchall()}
+                marker, there = read_last_look(
+                    connection, self._sink, self._pipeline, [one.resource for one in committables]
+                )
+        except psycopg.errors.UndefinedTable:
+            marker, there = None, set()
         except psycopg.Error as error:
             raise self._transient("could not look at the prepared branches", error) from error
-        if gone := [gid for gid in gids if gid not in there]:
+        gone = [one for one in committables if one.resource not in there]
+        if gone and not _has_gone_back(marker, gone[0]):
             raise TransientError(
-                f"{len(gone)} prepared branches have vanished, the first is {gone[0]}", sink=self._sink.name
+                f"{len(gone)} prepared branches have vanished, the first is {gone[0].resource}", sink=self._sink.name
             )
+        return marker
 
     # Second phase ----------------------------------------------------------------------------------------------
 
@@ -94,19 +106,40 @@ class PostgresCommitter(Committer):
         except psycopg.Error as error:
             raise self._transient("could not undo a prepared branch", error) from error
 
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        """ROLLBACK PREPARED; of a gid that is gone the markers tell."""
+        try:
+            with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
+                return [give_up_one(connection, self._sink, committable) for committable in committables]
+        except psycopg.Error as error:
+            raise self._transient("could not end a branch that was given up", error) from error
+
     # What the server shows -------------------------------------------------------------------------------------
+
+    def is_held_up(self) -> bool:
+        """Whether a session of this database waits for a lock that a prepared transaction holds."""
+        try:
+            with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
+                row = connection.execute(_WAITS_FOR_PREPARED).fetchone()
+        except psycopg.Error as error:
+            raise self._transient("could not look for waiting sessions", error) from error
+        return bool(row and row[0])
 
     def in_doubt(self) -> list[InDoubt]:
         """Prepared transactions of this pipeline's name in this database, of every sink and every role.
 
-        Raises `CorruptionError` for a gid that begins like ours and is no handle: it is somebody's to explain.
+        A gid that begins like ours and is no branch's is nobody's, and left alone.
         """
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
                 gids = connection.execute(_IN_DOUBT, [self._pipeline.name_prefix]).fetchall()
         except psycopg.Error as error:
             raise self._transient("could not list the prepared branches", error) from error
-        return [_in_doubt(gid) for (gid,) in gids]
+        found = []
+        for (gid,) in gids:
+            with suppress(CorruptionError):
+                found.append(_in_doubt(gid))
+        return found
 
     def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
         """Prepared transactions of every pipeline in this database, those whose name is no branch's left out."""
@@ -192,3 +225,9 @@ class PostgresCommitter(Committer):
 def _in_doubt(gid: str) -> InDoubt:
     handle = statements.handle_of(gid)
     return InDoubt(gid, handle.pipeline, handle.generation, handle.sink, handle.epoch)
+
+
+def _has_gone_back(marker: Marker | None, begun: Committable) -> bool:
+    """Whether the database shows less than when the branch was begun: what has vanished went with more."""
+    before = begun.data.get(PREVIOUS_EPOCH)
+    return before is not None and (marker is None or marker.epoch < before)

@@ -19,7 +19,7 @@ from psycopg.pq import TransactionStatus
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_exponential
 
 from tpc.errors import ConfigurationError
-from tpc.settings import Env, resolve
+from tpc.settings import Elsewhere, resolve
 from tpc.support.bounded_connection import BoundedConnection, is_alive
 
 CONNECT_ATTEMPTS = 3
@@ -42,12 +42,12 @@ _idle: dict[tuple[int, str], list[PooledConnection]] = {}
 _idle_lock = threading.Lock()
 
 
-def connection_settings(dsn: str | Env) -> dict[str, Any]:
+def connection_settings(dsn: str | Elsewhere) -> dict[str, Any]:
     """The parts of a DSN or URL by libpq's names, the defaults left out. Raises `ConfigurationError`."""
     return _parts(_resolved(dsn))
 
 
-def _resolved(dsn: str | Env) -> str:
+def _resolved(dsn: str | Elsewhere) -> str:
     """libpq does not know the `postgresql+psycopg://` of SQLAlchemy."""
     return _DRIVER_IN_URL.sub("postgresql://", resolve(dsn))
 
@@ -63,7 +63,7 @@ def _parts(text: str) -> dict[str, Any]:
         ) from None
 
 
-def connect(dsn: str | Env, timeout_s: float) -> PooledConnection:
+def connect(dsn: str | Elsewhere, timeout_s: float) -> PooledConnection:
     """A new autocommit connection. Raises `psycopg.OperationalError` or `ConfigurationError`."""
     text = _resolved(dsn)
     settings = {
@@ -95,7 +95,7 @@ def _may_pass_soon(error: BaseException) -> bool:
     return "FATAL" not in str(error) or "starting up" in str(error)
 
 
-def borrow(dsn: str | Env, timeout_s: float) -> PooledConnection:
+def borrow(dsn: str | Elsewhere, timeout_s: float) -> PooledConnection:
     """An idle connection of this process, else a new one. Give it back, or close it."""
     key = (os.getpid(), _resolved(dsn))
     while True:
@@ -122,7 +122,7 @@ def give_back(connection: PooledConnection) -> None:
 
 
 @contextmanager
-def borrowed(dsn: str | Env, timeout_s: float) -> Iterator[PooledConnection]:
+def borrowed(dsn: str | Elsewhere, timeout_s: float) -> Iterator[PooledConnection]:
     """Borrow for the length of a `with` block."""
     connection = borrow(dsn, timeout_s)
     try:
@@ -131,7 +131,7 @@ def borrowed(dsn: str | Env, timeout_s: float) -> Iterator[PooledConnection]:
         give_back(connection)
 
 
-def close_idle(dsn: str | Env) -> None:
+def close_idle(dsn: str | Elsewhere) -> None:
     """Close what this process keeps for `dsn`."""
     with _idle_lock:
         kept = _idle.pop((os.getpid(), _resolved(dsn)), [])

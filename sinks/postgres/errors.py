@@ -25,7 +25,8 @@ _SETTING_WRONG = ("0A", "28", "3D", "3F", "42")
 """Not supported, authorization, no such database or schema, access rule or missing object."""
 _NO_SLOT = "53200"
 _READ_ONLY = "25006"
-_ABORTED = "the epoch is undecided and is aborted everywhere; nothing of it is visible."
+_NO_DATABASE = re.compile(r'FATAL:\s+database "(.*)" does not exist')
+"""libpq gives no SQLSTATE for a login that fails. In another language of the server the general words are said."""
 _HINTS = {
     _NO_SLOT: "raise max_prepared_transactions if the server says so; then restart: the epoch is repeated whole.",
     _READ_ONLY: "the server is a standby or read-only: let the dsn name the primary (target_session_attrs=read-write).",
@@ -50,6 +51,23 @@ def said(error: psycopg.Error) -> str:
     return f"{text} (SQLSTATE {error.sqlstate})" if error.sqlstate else text
 
 
+def refused_by_server(error: psycopg.Error, sink: str) -> ConfigurationError:
+    """What stands between a sink and its server before the first epoch."""
+    words = said(error)
+    if error.sqlstate is not None:
+        what, remedy = f"PostgreSQL refuses: {words}", "give the role what the message asks for."
+    elif missing := _NO_DATABASE.search(words):
+        what = f"PostgreSQL has no database {missing[1]!r}, it does not exist"
+        remedy = "create it (CREATE DATABASE), or correct the database in the dsn (without one it is the user's name)."
+    elif "FATAL" in words:  # the server answered
+        what = f"PostgreSQL does not accept the login: {words}"
+        remedy = "check user, password and database of the dsn, and pg_hba.conf."
+    else:
+        what = f"PostgreSQL cannot be reached: {words}"
+        remedy = "start the server, or mend host and port of the dsn."
+    return ConfigurationError(what, sink=sink, remedy=remedy)
+
+
 def row_refused(error: psycopg.Error, handle: Handle, column: str | None, key: str | None) -> DataError:
     """The `DataError` of the first refused row."""
     where = f", column {column!r}" if column else ""
@@ -71,7 +89,8 @@ def marked_before(error: psycopg.Error, handle: Handle) -> HistoryMismatchError:
         pipeline=str(handle.pipeline),
         epoch=handle.epoch,
         sink=handle.sink,
-        remedy="find out whether the checkpoint or log was deleted or restored; a new history needs a new name.",
+        remedy="find out whether the checkpoint or log was deleted or restored; a new history needs "
+        "a new name (it writes everything again).",
     )
 
 
@@ -102,7 +121,6 @@ def failed(error: psycopg.Error, doing: str, handle: Handle) -> TpcError:
     if state.startswith(_SETTING_WRONG):
         return ConfigurationError(
             f"PostgreSQL does not let this sink go on {doing}: {said(error)}",
-            safe=_ABORTED,
             remedy="mend the server's side as it says (somebody may have changed the table), then restart.",
             **where,
         )

@@ -6,6 +6,7 @@ reads the newest row.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from psycopg import sql
@@ -70,7 +71,23 @@ def prune_markers(sink: PostgresSink, pipeline: PipelineId, epoch: int) -> sql.C
 def read_newest_marker(connection: BoundedConnection, sink: PostgresSink, pipeline: PipelineId) -> Marker | None:
     """The newest marker of a sink of this incarnation."""
     row = connection.execute(newest_marker(sink, pipeline)).fetchone()
-    if row is None:
+    return _marker(None if row is None else row[0])
+
+
+def read_last_look(
+    connection: BoundedConnection, sink: PostgresSink, pipeline: PipelineId, gids: Sequence[str]
+) -> tuple[Marker | None, set[str]]:
+    """The newest marker, and those of `gids` that are prepared in this database: in one question."""
+    query = sql.SQL(
+        "SELECT ({newest}), ARRAY(SELECT gid FROM pg_prepared_xacts"
+        " WHERE database = current_database() AND gid = ANY({gids}))"
+    ).format(newest=newest_marker(sink, pipeline), gids=sql.Literal(list(gids)))
+    newest, prepared = connection.execute(query).fetchall()[0]
+    return _marker(newest), set(prepared)
+
+
+def _marker(handle: str | None) -> Marker | None:
+    if handle is None:
         return None
-    handle = Handle.parse(row[0])
-    return Marker(handle.epoch, handle)
+    parsed = Handle.parse(handle)
+    return Marker(parsed.epoch, parsed)

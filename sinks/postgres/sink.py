@@ -14,7 +14,7 @@ from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan, merge_plan
-from tpc.settings import Env
+from tpc.settings import Elsewhere
 from tpc.sink import Committer, Sink, Writer
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class PostgresSink(Sink):
         self,
         table: str,
         *,
-        dsn: str | Env,
+        dsn: str | Elsewhere,
         name: str | None = None,
         schema: str | None = None,
         key: None | str | Sequence[str] = None,
@@ -99,7 +99,7 @@ class PostgresSink(Sink):
 
     def describe(self) -> Mapping[str, str]:
         """Target and mode; the server only by the name of its variable, if it has one."""
-        server = {"dsn": repr(self.dsn)} if isinstance(self.dsn, Env) else {}
+        server = {"dsn": repr(self.dsn)} if isinstance(self.dsn, Elsewhere) else {}
         return {"table": self.target, "mode": "append" if self.merge is None else "upsert", **server}
 
     def __repr__(self) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
 from tests.support.processes import line, python
 from tpc.coordinator.checkpoint_lock import CheckpointLock
-from tpc.errors import CheckpointInUseError
+from tpc.coordinator.supervisor import EXIT_FENCED
+from tpc.errors import CheckpointInUseError, FencedError
 
 HOLDER = """
 import sys
@@ -20,6 +23,25 @@ lock = CheckpointLock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)
 sys.stdin.readline()
+"""
+
+BEGINS = """
+import sys
+from pathlib import Path
+from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.supervisor import exit_code_for
+from tpc.errors import TpcError
+lock = CheckpointLock(Path(sys.argv[1]))
+if sys.argv[2] == "locks":
+    lock.acquire()
+print("begun", flush=True)
+sys.stdin.readline()
+try:
+    lock.require_not_taken_over() if sys.argv[2] == "locks" else lock.acquire()
+except TpcError as error:
+    print(type(error).__name__, flush=True)
+    sys.exit(exit_code_for(error))
+print("leads", flush=True)
 """
 
 
@@ -57,3 +79,51 @@ def test_a_released_lock_can_be_taken_again_and_released_twice(tmp_path: Path) -
     lock.release()
     with CheckpointLock(tmp_path), pytest.raises(CheckpointInUseError):
         lock.acquire()
+
+
+def go_on(process: Popen[str]) -> str:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return line(process)
+
+
+@pytest.mark.parametrize("before", ["waits", "locks"])
+@pytest.mark.parametrize("still", [True, False])
+def test_a_process_that_began_before_a_takeover_ends_fenced(tmp_path: Path, before: str, still: bool) -> None:
+    """Before it came to the lock or behind it; while the one that took over still runs, and when that has ended."""
+    with python(BEGINS, tmp_path, before) as first:
+        assert line(first) == "begun"
+        lock = CheckpointLock(tmp_path)
+        lock.acquire(takeover=True)
+        if not still:
+            lock.release()
+        assert go_on(first) == "FencedError"
+        assert first.wait(10) == EXIT_FENCED
+        lock.release()
+
+
+def test_a_process_that_begins_after_a_takeover_is_told_who_holds_the_lock_and_may_follow(tmp_path: Path) -> None:
+    lock = CheckpointLock(tmp_path)
+    lock.acquire(takeover=True)
+    with python(BEGINS, tmp_path, "waits") as second, python(BEGINS, tmp_path, "waits") as third:
+        assert (line(second), line(third)) == ("begun", "begun")
+        assert go_on(second) == "CheckpointInUseError"
+        assert second.wait(10) == 1
+        lock.release()
+        assert go_on(third) == "leads"
+
+
+def test_a_takeover_fences_neither_its_own_process_nor_anybody_after_a_boot(tmp_path: Path) -> None:
+    lock = CheckpointLock(tmp_path)
+    lock.acquire(takeover=True)
+    lock.release()
+    with CheckpointLock(tmp_path):
+        pass
+    word = json.loads((tmp_path / "takeover").read_text())
+    (tmp_path / "takeover").write_text(json.dumps({**word, "process": 0}))
+    with pytest.raises(FencedError, match="taken over by process 0"):
+        CheckpointLock(tmp_path).acquire()
+    (tmp_path / "takeover").write_text(json.dumps({**word, "process": 0, "boot": "an earlier one"}))
+    with CheckpointLock(tmp_path):
+        pass

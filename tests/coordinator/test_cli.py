@@ -13,10 +13,13 @@ from typer.testing import CliRunner
 from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.terminal import run_in_terminal
 from tpc.__main__ import app
+from tpc.coordinator import operations
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.pipeline import LOG_FOLDER
-from tpc.history import Action
+from tpc.errors import ParkedError
+from tpc.history import Action, Resolution
 from tpc.records import RecordKind
 
 RUNNER = CliRunner()
@@ -48,6 +51,20 @@ def test_status_tells_what_is_pending(checkpoint: Path) -> None:
     assert "pipeline job#1, generation 1" in result.output
     assert "last decided epoch 1, last complete epoch 0" in result.output
     assert "epoch 1 is decided and not complete; branches: a: 2" in result.output
+
+
+def test_status_of_a_parked_epoch_names_the_sink_that_refuses_and_its_words(checkpoint: Path) -> None:
+    note = ParkedNote(checkpoint / "tpc")
+    note.keep(ParkedError("the unique index refuses key 7", epoch=1, sink="a"))
+    shown = RUNNER.invoke(app, ["status", str(checkpoint)]).output
+    assert "epoch 1 is parked: sink a, " in shown
+    assert ": the unique index refuses key 7\n" in shown
+    assert "branches: a: 2" not in shown
+    note.keep(ParkedError("another index refused key 3", epoch=0, sink="a"))
+    assert "parked" not in RUNNER.invoke(app, ["status", str(checkpoint)]).output, "that epoch is complete"
+    note.keep(ParkedError("the unique index refuses key 7", epoch=1, sink="a"))
+    operations.resolve(LocalLog(checkpoint / LOG_FOLDER), checkpoint, Resolution(1, "a", Action.ACCEPT_LOSS, "x", "y"))
+    assert "parked" not in RUNNER.invoke(app, ["status", str(checkpoint)]).output, "an operator has decided"
 
 
 def test_status_tells_what_to_do_about_a_damaged_end_of_the_log(checkpoint: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +12,12 @@ import pytest
 from tests.core.builders import JOB, branch, complete, generation_body, intent, manifest
 from tests.support.memory import MemoryClock, MemoryLog
 from tests.support.memory_sink import MemoryCommitter, MemorySink
+from tpc.coordinator import waiting
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.journal import Journal
 from tpc.errors import FencedError, HistoryMismatchError
-from tpc.records import Record, RecordKind
+from tpc.records import Record, RecordKind, digest
 from tpc.sink import Marker, Owner
 
 
@@ -104,7 +107,7 @@ def late_record(job: Job, kind: RecordKind, body: dict[str, object]) -> Callable
     """The put of a dead coordinator, which takes the slot of the next claim."""
 
     def lands() -> None:
-        job.log.content[4] = Record(4, kind, "late", body).encode()
+        job.log.content[4] = Record(4, kind, "late", body, digest(job.log.content[3])).encode()
 
     return lands
 
@@ -161,3 +164,56 @@ def test_a_damaged_generation_record_whose_term_a_sink_has_met_is_not_voided(job
     coordinator = job.coordinator()
     coordinator.finish()
     assert coordinator.engine.state.generation == 3
+
+
+def test_a_start_that_is_taken_over_before_its_claim_is_fenced_and_claims_nothing(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.with_epoch()
+    first, second = job.coordinator(), job.coordinator()
+    first.lock()
+    when_first_asked(monkeypatch, lambda: second.lock(takeover=True))
+    slots = job.log.slots()
+    with pytest.raises(FencedError, match="was taken over by process"):
+        first.finish()
+    assert job.log.slots() == slots
+    second.finish()
+    for coordinator in (first, second):
+        coordinator.close()
+
+
+def test_a_removed_sink_that_joins_again_is_told_in_the_log(job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    job.with_epoch()
+    removal = {"sink": "b", "marker": 0, "owners": {}, "swept": 0, "reason": "moved", "operator": "anna"}
+    journal = Journal(job.log)
+    journal.open()
+    journal.append(RecordKind.REMOVAL, removal)
+    job.coordinator().finish()
+    assert "sink b was removed on the record; it joins again" in caplog.text
+    caplog.clear()
+    job.coordinator().finish()
+    assert "joins again" not in caplog.text
+
+
+def test_a_sink_that_owes_an_answer_is_named_while_it_is_waited_for(
+    job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waiting, "TELL_AFTER_S", 0.01)
+    identity, told = MemoryCommitter.identity, threading.Event()
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.set()
+
+    def silent(self: MemoryCommitter) -> str:
+        assert self.sink.name == "a" or told.wait(20), "nobody was told"
+        return identity(self)
+
+    monkeypatch.setattr(MemoryCommitter, "identity", silent)
+    handler = Told()
+    waiting.logger.addHandler(handler)
+    try:
+        job.with_epoch().coordinator().finish()
+    finally:
+        waiting.logger.removeHandler(handler)
+    assert "waiting for sink b (memory" in caplog.text

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tpc
 from tests.core.builders import branch, complete, generation_body, intent, manifest
+from tests.support.memory_pipeline import acting
 from tests.support.memory_sink import MemoryOffsetsSink, MemorySink
+from tpc import failpoints
 from tpc.coordinator import operations
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
-from tpc.errors import CheckpointInUseError, ConfigurationError, CorruptionError
+from tpc.errors import (
+    CheckpointInUseError,
+    ConfigurationError,
+    CorruptionError,
+    LogGoneError,
+    OvertakenError,
+    SlotTakenError,
+)
 from tpc.handles import PipelineId
 from tpc.history import Action, Resolution
 from tpc.json import canonical
@@ -58,7 +69,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place) -> None:
-    found = operations.status(operations.log_of(place.checkpoint))
+    found = operations.status(operations.log_of(place.checkpoint), place.checkpoint)
     assert found["pipeline"] == "job#1"
     assert (found["generation"], found["last_decided"], found["last_complete"], found["pending"]) == (1, 1, 0, 1)
     assert found["pending_branches"] == {"a": 2, "b": 0}
@@ -68,14 +79,14 @@ def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place
 
 def test_status_of_a_directory_without_a_log_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no intent log in"):
-        operations.status(operations.log_of(tmp_path))
+        operations.status(operations.log_of(tmp_path), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_status_puts_no_record_and_takes_no_lock(place: Place) -> None:
     before = place.log.slots()
     with CheckpointLock(place.checkpoint / "tpc"):
-        operations.status(operations.log_of(place.checkpoint))
+        operations.status(operations.log_of(place.checkpoint), place.checkpoint)
     assert place.log.slots() == before
 
 
@@ -86,7 +97,9 @@ def test_a_decision_about_the_pending_epoch_is_recorded(place: Place) -> None:
     resolution = place.resolve()
     history = Journal(place.log).open()
     assert history.resolutions == (resolution,)
-    assert operations.status(operations.log_of(place.checkpoint))["resolutions"] == [resolution.to_json()]
+    assert operations.status(operations.log_of(place.checkpoint), place.checkpoint)["resolutions"] == [
+        resolution.to_json()
+    ]
 
 
 @pytest.mark.parametrize("epoch", [0, 2], ids=["complete", "not yet decided"])
@@ -148,15 +161,22 @@ def test_in_doubt_tells_the_fate_of_every_branch_and_changes_nothing(place: Plac
 def test_in_doubt_knows_what_an_operator_has_given_up(place: Place) -> None:
     prepare(place)
     place.resolve()
-    assert {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())} == {"abort: an operator has given it up"}
+    assert {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())} == {
+        "end: an operator has given it up; if it is committed meanwhile it stays"
+    }
 
 
 def test_recover_finishes_the_decided_epoch_and_lets_go_of_the_checkpoint(place: Place) -> None:
     prepare(place)
-    assert operations.recover(place.pipeline()) == {"generation": 2, "last_complete": 1, "waiting_for_repair": []}
+    assert operations.recover(place.pipeline()) == {
+        "generation": 2,
+        "last_complete": 1,
+        "waiting_for_repair": [],
+        "given_up": [],
+    }
     assert len(place.sinks["a"].committed) == 2
     with CheckpointLock(place.checkpoint / "tpc"):
-        assert operations.status(operations.log_of(place.checkpoint))["pending"] is None
+        assert operations.status(operations.log_of(place.checkpoint), place.checkpoint)["pending"] is None
 
 
 def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> None:
@@ -165,7 +185,7 @@ def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> 
     assert operations.sweep(place.pipeline()) == 1
     assert place.sinks["a"].aborted() == [stray]
     assert place.sinks["a"].committed == {}
-    assert operations.status(operations.log_of(place.checkpoint))["pending"] == 1
+    assert operations.status(operations.log_of(place.checkpoint), place.checkpoint)["pending"] == 1
 
 
 def test_a_running_pipeline_is_neither_recovered_nor_swept(place: Place) -> None:
@@ -191,7 +211,7 @@ def test_a_sink_is_swept_before_its_removal_is_recorded(finished: Place) -> None
     assert operations.remove_sink(finished.pipeline(), "a", "moved to another team") == 1
     assert len(finished.sinks["a"].aborted()) == 1
     history = Journal(finished.log).open()
-    assert history.removed == {"a": 1}
+    assert history.removed["a"].marker == 1
     assert "a" not in history.sinks
 
 
@@ -202,7 +222,7 @@ def test_a_sink_that_the_pipeline_does_not_have_cannot_be_removed(finished: Plac
 
 def test_a_sink_whose_system_is_gone_is_removed_on_the_record_alone(finished: Place) -> None:
     operations.remove_lost_sink(finished.log, finished.checkpoint, "a", "the server burnt down")
-    assert Journal(finished.log).open().removed == {"a": 1}
+    assert Journal(finished.log).open().removed["a"].marker == 1
     assert finished.sinks["a"].aborted() == []
 
 
@@ -215,8 +235,47 @@ def test_a_sink_that_a_decided_epoch_waits_for_is_not_removed_before_an_operator
 
 
 def test_nothing_is_put_on_the_record_while_the_end_of_the_log_is_damaged(place: Place) -> None:
-    place.log.put(5, b"half a record")
-    assert operations.status(place.log)["damaged_slots"] == [5]
+    place.log.put(5, b"half a record", place.log.read(4))
+    assert operations.status(place.log, place.checkpoint)["damaged_slots"] == [5]
     with pytest.raises(CorruptionError, match="the last record of the log is damaged"):
         place.resolve()
     assert place.log.slots() == [1, 2, 3, 4, 5]
+
+
+def test_a_command_overtaken_after_its_put_says_that_its_record_is_there(place: Place) -> None:
+    def another(where: Mapping[str, Any]) -> None:
+        if where["kind"] == "resolution":
+            journal = Journal(place.log)
+            history = journal.open()
+            body = generation_body(2, last_complete=0, pending=place.decided.to_json(), **history.carried([], 9))
+            journal.append(RecordKind.GENERATION, body)
+
+    with acting("log.stored", another), pytest.raises(OvertakenError) as caught:
+        place.resolve()
+    assert "the decision IS on the record" in caught.value.safe
+    assert Journal(place.log).open().resolution(1, "a") is not None
+
+
+def test_a_command_whose_log_goes_away_after_its_put_does_not_know(place: Place) -> None:
+    away = place.checkpoint / "elsewhere"
+
+    def unmounted(_: Mapping[str, Any]) -> None:
+        place.log.directory.rename(away)
+
+    with acting("log.stored", unmounted), pytest.raises(LogGoneError) as caught:
+        place.resolve()
+    assert "whether the decision is on the record is not known" in caught.value.safe
+
+
+def test_a_command_whose_slot_is_another_s_says_that_nothing_was_recorded(place: Place) -> None:
+    def another(where: Mapping[str, Any]) -> None:
+        if where["kind"] == "resolution":
+            failpoints.install({})
+            history = place.journal.open()
+            body = generation_body(2, last_complete=0, pending=place.decided.to_json(), **history.carried([], 9))
+            place.journal.append(RecordKind.GENERATION, body)
+
+    with acting("log.put", another), pytest.raises(SlotTakenError) as caught:
+        place.resolve()
+    assert "nothing was recorded" in caught.value.safe
+    assert place.journal.open().resolution(1, "a") is None

@@ -54,6 +54,7 @@ def generation_body(generation: int, **more: object) -> dict[str, object]:
         "owning_generation": 0,
         "voids": {},
         "removed": {},
+        "schemas": {},
     } | more
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,11 @@ from tests.core.builders import JOB, begun, branch, complete, intent, manifest
 from tpc.belonging import (
     check_bound_sinks,
     check_damage,
-    check_markers,
+    check_moved_sinks,
     check_pipeline,
     check_removed_sinks,
     check_unknown_to_sinks,
+    joins_again,
     knows_owner,
     unknown_owner,
 )
@@ -21,7 +23,8 @@ from tpc.errors import ConfigurationError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import Action, DamagedSlot, History, Resolution
 from tpc.records import RecordKind
-from tpc.sink import InDoubt, Marker, Owner
+from tpc.shown_epochs import check_markers, check_swept
+from tpc.sink import GivenUp, InDoubt, Marker, Owner
 
 IDENTITIES = {"a": "id-a", "b": "id-b"}
 PENDING = begun(intent(manifest(0)), complete(0), intent(manifest(1)))
@@ -51,6 +54,39 @@ def test_a_log_of_its_own_and_an_empty_one_are_taken() -> None:
     check_pipeline(History(), JOB, "/x/log")
 
 
+# Moved sinks -------------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_in_another_system_that_shows_its_epochs_was_moved_with_them() -> None:
+    check_moved_sinks(FINISHED, sinks(a=1, b=1), {**IDENTITIES, "b": "elsewhere"})
+
+
+@pytest.mark.parametrize(("newest", "said"), [(None, "none of its epochs"), (0, "epoch 0 as its newest")])
+def test_a_sink_in_another_system_without_its_epochs_is_told_as_that_and_not_as_a_backup(
+    newest: int | None, said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        check_moved_sinks(FINISHED, sinks(a=1, b=newest), {**IDENTITIES, "b": "elsewhere"})
+    assert refused.value.what == (
+        f"sink 'b' points at another system (elsewhere) than in the last term (id-b), and that one shows {said}"
+    )
+    assert "tpc remove MODULE:PIPELINE b" in refused.value.remedy
+
+
+def test_a_sink_that_went_back_where_it_was_is_no_moved_one() -> None:
+    check_moved_sinks(FINISHED, sinks(a=1, b=0), IDENTITIES)
+
+
+def test_a_sink_that_was_taken_out_on_the_record_may_begin_elsewhere() -> None:
+    removed = (
+        RecordKind.REMOVAL,
+        {"sink": "b", "marker": 1, "owners": {}, "swept": 0, "reason": "", "operator": "ann"},
+    )
+    history = begun(intent(manifest(0)), complete(0), intent(manifest(1)), complete(1), removed)
+    check_moved_sinks(history, sinks(a=1, b=None), {**IDENTITIES, "b": "elsewhere"})
+    assert check_markers(history, sinks(a=1, b=None)) == []
+
+
 # Bound sinks -------------------------------------------------------------------------------------------------------
 
 
@@ -61,6 +97,7 @@ def test_a_sink_that_a_pending_intent_names_must_be_there(identities: dict[str, 
     assert (caught.value.sink, caught.value.epoch) == ("b", 1)
     assert "tpc recover" in caught.value.remedy
     assert "tpc resolve" in caught.value.remedy
+    assert ("its old name was 'b': give it to 'renamed' again" in caught.value.remedy) == ("renamed" in identities)
 
 
 def test_a_sink_that_a_pending_intent_names_must_be_the_same_system() -> None:
@@ -86,57 +123,18 @@ def test_a_sink_that_an_operator_gave_up_is_not_bound() -> None:
     check_bound_sinks(history, {"a": "id-a"})
 
 
-# Markers -----------------------------------------------------------------------------------------------------------
-
-
-def test_sinks_that_show_the_last_epoch_belong() -> None:
-    check_markers(FINISHED, sinks(a=1, b=1))
-
-
-def test_a_pending_epoch_may_be_committed_in_some_sinks_already() -> None:
-    check_markers(PENDING, sinks(a=1, b=0))
-
-
-@pytest.mark.parametrize(
-    ("history", "found", "expected"),
-    [(FINISHED, 0, "epoch 1"), (FINISHED, 2, "epoch 1"), (FINISHED, None, "epoch 1"), (PENDING, None, "epoch 0")],
-    ids=["behind", "ahead", "shows nothing", "shows nothing while an epoch is pending"],
-)
-def test_a_sink_behind_or_ahead_of_the_log_stops_the_start(history: History, found: int | None, expected: str) -> None:
-    with pytest.raises(HistoryMismatchError, match=f"as its newest, the log says {expected}") as caught:
-        check_markers(history, sinks(a=1, b=found))
-    assert caught.value.sink == "b"
-    assert "backup" in caught.value.remedy
-
-
-def test_a_sink_that_forgets_its_markers_may_show_none() -> None:
-    assert check_markers(FINISHED, sinks(a=1, b=None), expiring=["b"]) == ["b"]
-
-
-def test_a_sink_that_forgets_its_markers_may_not_show_a_wrong_one() -> None:
-    with pytest.raises(HistoryMismatchError, match="shows epoch 0"):
-        check_markers(FINISHED, sinks(a=1, b=0), expiring=["b"])
-
-
-def test_a_new_sink_shows_nothing_and_belongs() -> None:
-    check_markers(FINISHED, sinks(a=1, b=1, new=None))
-
-
-def test_a_new_sink_that_shows_an_epoch_of_this_pipeline_stops_the_start() -> None:
-    with pytest.raises(HistoryMismatchError, match="shows epoch 0 as its newest, the log says none"):
-        check_markers(FINISHED, sinks(a=1, b=1, new=0))
-
-
-def test_epochs_without_branches_leave_the_marker_where_it_was() -> None:
-    history = begun(intent(manifest(0)), complete(0), intent(manifest(1, {"a": 1, "b": 0})), complete(1))
-    check_markers(history, sinks(a=1, b=0))
-
-
 # Removed sinks -----------------------------------------------------------------------------------------------------
 
 
 def removal(sink: str, marker: int | None) -> tuple[RecordKind, dict[str, object]]:
-    return RecordKind.REMOVAL, {"sink": sink, "marker": marker, "swept": 0, "reason": "moved", "operator": "anna"}
+    return RecordKind.REMOVAL, {
+        "sink": sink,
+        "marker": marker,
+        "owners": {"1": "n1"},
+        "swept": 0,
+        "reason": "moved",
+        "operator": "anna",
+    }
 
 
 REMOVED = begun(intent(manifest(0)), complete(0), removal("b", 0))
@@ -148,24 +146,25 @@ def test_a_sink_may_not_be_left_out_without_a_record_that_it_was_swept() -> None
     assert "tpc remove MODULE:PIPELINE b --reason TEXT" in caught.value.remedy
 
 
+def test_a_renamed_sink_is_told_from_one_that_was_left_out() -> None:
+    record = begun(intent(manifest(0)), complete(0))
+    old = record.sinks["b"]
+    with pytest.raises(ConfigurationError, match="'b' is not part of the pipeline any more") as caught:
+        check_removed_sinks(record, {"a": record.sinks["a"], "new": "elsewhere", "renamed": old})
+    assert "you renamed it? its old name was 'b': give it to 'renamed' again" in caught.value.remedy
+    with pytest.raises(ConfigurationError) as caught:
+        check_removed_sinks(record, {"a": old, "new": "elsewhere"})
+    assert "renamed" not in caught.value.remedy
+
+
 def test_a_sink_whose_removal_is_on_the_record_may_be_left_out() -> None:
     check_removed_sinks(REMOVED, {"a": "id-a"})
 
 
-def test_a_removed_sink_that_comes_back_may_show_its_old_epoch_or_none() -> None:
-    check_markers(REMOVED, sinks(a=0, b=0))
-    check_markers(REMOVED, sinks(a=0, b=None))
-
-
-def test_a_removed_sink_that_comes_back_with_another_epoch_stops_the_start() -> None:
-    with pytest.raises(HistoryMismatchError, match="shows epoch 5 as its newest, the log says epoch 0"):
-        check_markers(REMOVED, sinks(a=0, b=5))
-
-
-def test_a_sink_that_came_back_and_got_branches_is_asked_for_its_marker_again() -> None:
-    history = begun(intent(manifest(0)), complete(0), removal("b", 0), intent(manifest(1)), complete(1))
-    with pytest.raises(HistoryMismatchError, match="shows no epoch as its newest, the log says epoch 1"):
-        check_markers(history, sinks(a=1, b=None))
+def test_a_removed_sink_that_is_there_once_more_joins_again_until_a_term_names_it() -> None:
+    assert joins_again(REMOVED, IDENTITIES | {"new": "id-new"}) == ["b"]
+    assert joins_again(REMOVED, {"a": "id-a"}) == []
+    assert joins_again(replace(REMOVED, sinks=IDENTITIES), IDENTITIES) == []
 
 
 # Damage at the end of the log --------------------------------------------------------------------------------------
@@ -209,17 +208,16 @@ def test_a_log_without_damage_asks_nothing_of_the_markers() -> None:
 
 
 def test_an_owner_entry_of_a_term_of_this_log_is_known_and_so_is_none() -> None:
-    assert knows_owner(FINISHED, Owner(1, "n1", 0.0))
-    assert knows_owner(FINISHED, None)
+    assert knows_owner(FINISHED, "a", Owner(1, "n1", 0.0))
+    assert knows_owner(FINISHED, "a", None)
 
 
 @pytest.mark.parametrize("owner", [Owner(1, "other", 0.0), Owner(2, "n1", 0.0)], ids=["other nonce", "other number"])
 def test_an_owner_entry_of_another_log_is_unknown_and_says_what_to_do(owner: Owner) -> None:
-    assert not knows_owner(FINISHED, owner)
+    assert not knows_owner(FINISHED, "a", owner)
     error = unknown_owner(FINISHED, "b", owner)
     assert "copied, or restored from a backup" in str(error)
     assert "new incarnation" in error.remedy
-    assert "one generation record more" in error.safe
 
 
 # An empty log ------------------------------------------------------------------------------------------------------
@@ -252,3 +250,56 @@ def test_an_empty_log_with_an_owner_entry_in_a_sink_is_a_lost_log() -> None:
 
 def test_branches_of_an_older_incarnation_do_not_hold_up_a_new_one() -> None:
     check_unknown_to_sinks(JOB, sinks(a=None), {}, {"a": [doubt(PipelineId("job", 7))]})
+
+
+# What an operator has given up -------------------------------------------------------------------------------------
+
+
+def resolved(epoch: int, sink: str) -> tuple[RecordKind, Mapping[str, object]]:
+    return RecordKind.RESOLUTION, Resolution(epoch, sink, Action.ACCEPT_LOSS, "gone", "anna").to_json()
+
+
+def given_up(epoch: int, *ends: GivenUp) -> History:
+    """Epoch `epoch` of `b` was given up, and each of its branches ended so."""
+    made = manifest(epoch, {"a": 1, "b": len(ends)})
+    handles = [str(committable.handle) for committable in made.committables("b")]
+    kind, body = complete(epoch)
+    body = {**body, "given_up": {handle: end.value for handle, end in zip(handles, ends, strict=True)}}
+    return begun(intent(manifest(0)), complete(0), intent(made), resolved(epoch, "b"), (kind, body))
+
+
+@pytest.mark.parametrize(
+    ("ends", "shows"),
+    [
+        ([GivenUp.UNDONE, GivenUp.UNDONE], 0),
+        ([GivenUp.COMMITTED, GivenUp.COMMITTED], 1),
+        ([GivenUp.COMMITTED, GivenUp.UNDONE], 1),
+        ([GivenUp.COMMITTED, GivenUp.NOT_KNOWN], 1),
+    ],
+)
+def test_what_a_given_up_epoch_shows_follows_from_the_record(ends: list[GivenUp], shows: int) -> None:
+    history = given_up(1, *ends)
+    check_markers(history, sinks(a=1, b=shows))
+    if GivenUp.NOT_KNOWN not in ends:
+        with pytest.raises(HistoryMismatchError):
+            check_markers(history, sinks(a=1, b=1 - shows))
+
+
+def test_where_nobody_knows_what_became_of_a_given_up_branch_the_sink_may_show_it_or_not() -> None:
+    for shows in (0, 1):
+        check_markers(given_up(1, GivenUp.NOT_KNOWN), sinks(a=1, b=shows))
+
+
+def test_a_sink_that_kept_a_given_up_branch_and_lost_its_markers_is_not_swept() -> None:
+    with pytest.raises(HistoryMismatchError, match="shows no epoch as its newest, the log says epoch 1"):
+        check_swept(given_up(1, GivenUp.COMMITTED), sinks(b=None))
+
+
+def test_a_sink_that_shows_more_than_the_log_says_is_for_the_look_at_the_log() -> None:
+    check_swept(FINISHED, sinks(b=2))
+
+
+def test_what_became_of_given_up_branches_outlives_their_records() -> None:
+    [resolution] = given_up(1, GivenUp.COMMITTED, GivenUp.UNDONE).resolutions
+    assert Resolution.from_json(resolution.to_json()) == resolution
+    assert resolution.ends == {GivenUp.COMMITTED: 1, GivenUp.UNDONE: 1}

@@ -31,7 +31,7 @@ def test_a_data_error_carries_its_column_and_key_between_processes() -> None:
 
 
 def test_an_error_says_what_happened_where_what_is_safe_and_what_to_do() -> None:
-    text = str(ParkedError("a unique index refuses it", pipeline="p#1", epoch=7, sink="mongo"))
+    text = str(ParkedError("a unique index refuses it", pipeline="p#1", epoch=7, sink="mongo", safe="it stays"))
     for part in ("a unique index refuses it", "pipeline p#1", "epoch 7", "sink mongo", "Safe:", "To do:"):
         assert part in text
 

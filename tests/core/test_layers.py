@@ -38,19 +38,31 @@ def members(package: str) -> set[str]:
 
 CORE = members("tpc") - COMPOSITION_ROOTS - OUTER
 SHARED = "tpc.sinks.shared"
-SINKS = (members("tpc.sinks") & TREE.packages()) - {SHARED}
+AUTHORING = "tpc.sinks.authoring"
+SINKS = (members("tpc.sinks") & TREE.packages()) - {SHARED, AUTHORING}
 
 ROOMS: dict[str, set[str]] = {
-    "tpc": {*CORE, *OUTER, SHARED, *SINKS, "tpc.__main__"},
+    "tpc": {*CORE, *OUTER, SHARED, AUTHORING, *SINKS, "tpc.__main__"},
     "tpc.__main__": {*CORE, "tpc.coordinator", "tpc.chaos"},
     **{module: CORE - {module} for module in CORE},
     "tpc.testing": CORE,
     "tpc.support": CORE,
     SHARED: {*CORE, "tpc.support"},
-    **{sink: {*CORE, "tpc.support", SHARED} for sink in SINKS},
+    AUTHORING: {*CORE, "tpc.support", SHARED},
+    **{sink: {*CORE, "tpc.support", SHARED, AUTHORING} for sink in SINKS},
     "tpc.sinks": SINKS,
     "tpc.coordinator": {*CORE, "tpc.support"},
-    "tpc.chaos": {*CORE, "tpc", "tpc.support", "tpc.sinks", SHARED, *SINKS, "tpc.coordinator"},
+    "tpc.chaos": {
+        *CORE,
+        "tpc",
+        "tpc.support",
+        "tpc.sinks",
+        SHARED,
+        AUTHORING,
+        *SINKS,
+        "tpc.coordinator",
+        "tpc.testing",
+    },
 }
 """What each room may import of the others. Nobody imports the composition roots, which lead everywhere, but chaos."""
 
@@ -67,6 +79,7 @@ TIERS: dict[str, tuple[set[str], ...]] = {
     "tpc.coordinator": ({"*"}, {"passes"}, {"spark"}, {"log"}),
     "tpc.chaos": (
         {"cli"},
+        {"authoring"},
         {"user", "matrix", "demo"},
         {"kills", "flights", "reports", "faults", "proxy", "checkers"},
         {"servers", "running"},
@@ -77,6 +90,7 @@ TIERS: dict[str, tuple[set[str], ...]] = {
 """Inside a package: each tier may import itself and those after it. `*` is what no other tier names."""
 
 IMPORTED_ONLY_BY = {
+    "tpc.testing": {"tpc.chaos.authoring", "tpc.chaos.prove"},
     "tpc.chaos.prove": set[str](),
     "tpc.chaos.explorer": {"tpc.chaos.prove"},
     "tpc.chaos.simulator": {"tpc.chaos.prove", "tpc.chaos.cli"},
@@ -107,7 +121,8 @@ OTHERS: dict[str, set[str]] = {
     "jinja2": {"tpc.chaos.reports"},
     "filelock": {"tpc.chaos.servers"},
     "platformdirs": {"tpc.chaos.servers"},
-    "pytest": {"tpc.testing", "tpc.chaos.prove"},
+    "hypothesis": {"tpc.testing"},
+    "pytest": {"tpc.testing", "tpc.chaos.prove", "tpc.chaos.authoring"},
 }
 """The same for what is no driver."""
 
@@ -119,6 +134,7 @@ LINES_MAX = 250
 LONGER = {
     "tpc.machine": "the protocol's table of transitions and what each row does: read as one",
     "tpc.sink": "the contract of a sink: an author reads it from top to bottom",
+    "tpc.testing.directory_sink": "a whole sink as a model: an author reads it from top to bottom",
     "tpc.testing.log_conformance": "one class of short tests, which authors of logs derive from",
 }
 """Modules of more than `LINES_MAX` lines, each with its reason."""
@@ -177,10 +193,10 @@ def test_the_core_needs_the_standard_library_only() -> None:
     hold(wrong)
 
 
-def test_the_conformance_kits_need_pytest_and_arrow_only() -> None:
+def test_the_conformance_kits_need_pytest_hypothesis_and_arrow_only() -> None:
     of_kits = [(top, at) for top, at in foreign(TREE) if is_within(at.importer, "tpc.testing")]
     assert of_kits
-    hold([told(TREE, at) for top, at in of_kits if top not in {"pytest", "pyarrow"}])
+    hold([told(TREE, at) for top, at in of_kits if top not in {"pytest", "hypothesis", "pyarrow"}])
 
 
 def test_the_core_has_no_clock_no_threads_no_randomness() -> None:

@@ -185,6 +185,26 @@ def test_a_taken_slot_is_final(events: tuple[Event, ...]) -> None:
     assert isinstance(effects[0].error, FencedError)
 
 
+@pytest.mark.parametrize("before", [0, 1], ids=["during the pass", "when its undoing begins"])
+def test_an_epoch_of_which_no_intent_was_put_is_undone_by_a_fenced_coordinator(before: int) -> None:
+    events: list[Event] = [*DECIDED[:1], *[Failed(TransientError("a task failed"))] * before]
+    state, effects = run(*events, Superseded("slot 4"), state=ready())
+    assert effects == [AbortEpoch(0, state.generation, None, fenced=True)]
+    state, effects = run(Aborted(), state=state)
+    assert [type(effect) for effect in effects] == [Stop]
+    assert isinstance(state.failure, FencedError)
+
+
+def test_an_intent_in_whose_slot_another_s_record_was_read_is_undone() -> None:
+    state, effects = run(*DECIDED[:3], Superseded("slot 4", taken=True), state=ready())
+    assert effects == [AbortEpoch(0, state.generation, None, fenced=True)]
+
+
+def test_an_intent_that_may_stand_in_the_log_is_left_alone_by_a_fenced_coordinator() -> None:
+    _, effects = run(*DECIDED[:3], Superseded("the log goes on after slot 4"), state=ready())
+    assert [type(effect) for effect in effects] == [Stop]
+
+
 def test_a_replay_of_a_complete_epoch_touches_no_sink() -> None:
     state = ready(begun(intent(manifest(0)), complete(0)))
     state, effects = run(BatchStarted(0, manifest(0)), state=state)

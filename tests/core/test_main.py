@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import version
 
+import pytest
 from typer.testing import CliRunner
 
 from tpc.__main__ import app
 
 RUNNER = CliRunner()
-COMMANDS = {"status", "in-doubt", "recover", "sweep", "resolve", "remove", "orphans", "demo", "verify", "chaos"}
+COMMANDS = {
+    "status",
+    "in-doubt",
+    "recover",
+    "sweep",
+    "resolve",
+    "remove",
+    "orphans",
+    "demo",
+    "verify",
+    "chaos",
+    "sink",
+    "history",
+    "show",
+}
 HEAVY = {
     "pyspark",
     "pyarrow",
@@ -44,6 +60,16 @@ def test_the_version_is_that_of_the_package() -> None:
     result = RUNNER.invoke(app, ["--version"])
     assert result.exit_code == 0
     assert result.output == f"tpc {version('tpc')}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_can_be_taught_the_commands(shell: str) -> None:
+    asked = {**os.environ, "_TPC_COMPLETE": f"complete_{shell}", "COMP_WORDS": "tpc his", "COMP_CWORD": "1"}
+    asked |= {"_TYPER_COMPLETE_ARGS": "tpc his", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    program = [sys.executable, "-c", "import sys; sys.argv[0] = 'tpc'; from tpc.__main__ import main; main()"]
+    done = subprocess.run(program, env=asked, capture_output=True, text=True, timeout=60, check=False)
+    assert "history" in done.stdout
+    assert "status" not in done.stdout
 
 
 def test_help_loads_neither_spark_nor_any_driver() -> None:

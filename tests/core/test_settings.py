@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,46 @@ def test_a_missing_variable_is_named_with_the_remedy(monkeypatch: pytest.MonkeyP
 def test_an_empty_variable_is_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PG_DSN", "")
     assert resolve(tpc.env("PG_DSN")) == ""
+
+
+# Files ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "pg"
+    file.write_text(f"{SECRET}\n")
+    return file
+
+
+def test_a_secret_file_is_read_where_it_is_used_without_the_lines_end(path: Path) -> None:
+    setting = tpc.secret_file(str(path))
+    assert resolve(setting) == SECRET
+    path.write_text("another\r\n")
+    assert resolve(setting) == "another"
+
+
+def test_a_secret_file_shows_and_pickles_its_path_only(path: Path) -> None:
+    setting = tpc.secret_file(str(path))
+    resolve(setting)
+    assert repr(setting) == str(setting) == f"secret_file({str(path)!r})"
+    data = pickle.dumps(setting)
+    assert b"hunter2" not in data
+    assert pickle.loads(data) == setting
+
+
+def test_the_path_of_a_secret_file_is_absolute() -> None:
+    with pytest.raises(ConfigurationError, match="must be absolute, not 'secrets/pg'"):
+        tpc.secret_file("secrets/pg")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "cannot be read.*: No such file"), (b"\xff\xfe", "it is no text"), (b"\n", "is empty")],
+    ids=["missing", "no text", "empty"],
+)
+def test_a_secret_file_without_a_value_is_named(path: Path, content: bytes | None, words: str) -> None:
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        resolve(tpc.secret_file(str(path)))
+    assert str(path) in str(caught.value)

@@ -11,7 +11,7 @@ import pytest
 from tests.docs.examples import DOCS, EXAMPLES, load
 
 TUTORIAL = DOCS / "tutorial-pairing.md"
-NO_PROGRAMS = ("sqlite_sink", "chaos_orders")
+NO_PROGRAMS = ("sqlite_sink", "delta_sink", "chaos_orders")
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if not path.stem.endswith(NO_PROGRAMS)]
 
 

@@ -75,7 +75,7 @@ class Job:
             )
             for sink in self.sinks
         }
-        term.coordinator.take_over(contexts)
+        term.coordinator.take_over(contexts, {})
         return term
 
 
@@ -117,6 +117,9 @@ class Pass:
         self.term = term
         self.ids = ids
         self.sink_seconds: Mapping[str, Mapping[str, float]] = {}
+
+    def cancel(self) -> None:
+        """It has no tasks."""
 
     def write(self, epoch: int, generation: int) -> Manifest:
         history = self.term.coordinator.journal.history

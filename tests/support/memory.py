@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 from tpc.chaos.simulator.wrong_starts import CopiedLog
-from tpc.errors import PutUnknownError
+from tpc.coordinator.parked import ParkedNote
+from tpc.errors import PutUnknownError, TransientError
+
+NOTHING_NOTED = ParkedNote(Path("nowhere"))
 
 
 class MemoryLog(CopiedLog):
@@ -15,13 +19,17 @@ class MemoryLog(CopiedLog):
     def __init__(self) -> None:
         super().__init__({})
         self.lost_answers: list[bool] = []
+        self.is_down = False
+        """Whether a put whose answer is not lost is refused."""
 
-    def put(self, slot: int, data: bytes) -> bool:
+    def put(self, slot: int, data: bytes, after: bytes | None) -> bool:
         if self.lost_answers:
             if self.lost_answers.pop(0):
-                super().put(slot, data)
+                super().put(slot, data, after)
             raise PutUnknownError(f"the answer for slot {slot} was lost")
-        return super().put(slot, data)
+        if self.is_down:
+            raise TransientError(f"the log cannot take slot {slot}: connection refused")
+        return super().put(slot, data, after)
 
     def describe(self) -> str:
         return "memory"

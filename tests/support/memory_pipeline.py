@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import Any
 
-from tests.core.builders import JOB
-from tests.support.memory import MemoryClock, MemoryLog
+from tests.core.builders import JOB, generation_body
+from tests.support.memory import NOTHING_NOTED, MemoryClock, MemoryLog
 from tests.support.memory_sink import MemorySink
 from tpc import failpoints
 from tpc.coordinator.engine import Engine, EngineSettings
@@ -36,6 +37,10 @@ class MemoryRunner:
         self.sink_seconds: Mapping[str, Mapping[str, float]] = {"a": {"write": 0.25, "prepare": 0.5}}
         self.on_prepared: Callable[[], None] = lambda: None
         self.replays: list[ReplayEpoch] = []
+        self.cancelled = threading.Event()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
 
     def write(self, epoch: int, generation: int) -> Manifest:
         parts = {sink.name: self._part(sink, epoch, generation) for sink in self.sinks}
@@ -75,7 +80,9 @@ class MemoryPipeline:
             self.sinks = tuple(sinks)
         journal = Journal(self.log)
         journal.open()
-        self.engine = Engine(journal, Participants(JOB, self.sinks, self.pool), self.clock, self.settings)
+        self.engine = Engine(
+            journal, Participants(JOB, self.sinks, self.pool), self.clock, self.settings, NOTHING_NOTED
+        )
         self.engine.claim = {"sinks": {sink.name: sink.target for sink in self.sinks}, "query_id": "q"}
         if recover:
             self.engine.recover()
@@ -108,8 +115,16 @@ class MemoryPipeline:
     # What others do --------------------------------------------------------------------------------------------
 
     def somebody_takes_over(self) -> None:
-        """Another coordinator puts the next record."""
-        self.log.content[self.log.slots()[-1] + 1] = b"another coordinator's record"
+        """Another coordinator puts the next record: that of its term."""
+        other = Journal(self.log)
+        history = other.open()
+        body = generation_body(
+            history.next_generation,
+            last_complete=history.last_complete,
+            pending=None if history.pending is None else history.pending.to_json(),
+            **history.carried([], keep_epochs=100),
+        )
+        other.append(RecordKind.GENERATION, body)
 
     def give_up(self, sink: str, epoch: int = 0) -> None:
         """An operator decides that a sink's branches of an epoch are lost for good."""

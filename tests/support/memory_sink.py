@@ -14,6 +14,7 @@ from tpc.sink import (
     CheckContext,
     Committable,
     Committer,
+    GivenUp,
     InDoubt,
     Limit,
     Marker,
@@ -47,6 +48,9 @@ class MemorySink(Sink):
         self.marker: Marker | None = None
         self.answers: list[Answer] = []
         self.abort_error: Exception | None = None
+        self.released: list[str] = []
+        self.held_up_by: str | None = None
+        """The branch that a writer waits for."""
         self.calls: list[tuple[str, Any]] = []
         self.on_listed: Callable[[], None] = lambda: None
         self.on_commit: Callable[[], None] = lambda: None
@@ -103,13 +107,25 @@ class MemoryCommitter(Committer):
         for branch in branches:
             self.sink.prepared.pop(branch.resource, None)
 
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        self.sink.calls.append(("give_up", sorted(c.resource for c in committables)))
+        if self.sink.abort_error is not None:
+            raise self.sink.abort_error
+        for committable in committables:
+            self.sink.prepared.pop(committable.resource, None)
+        return [GivenUp.COMMITTED if str(c.handle) in self.sink.committed else GivenUp.UNDONE for c in committables]
+
+    def is_held_up(self) -> bool:
+        return self.sink.held_up_by in self.sink.prepared
+
     def in_doubt(self) -> list[InDoubt]:
         listed = list(self.sink.prepared.values())
         self.sink.on_listed()
         return listed
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
-        return self.sink.marker
+        marker = self.sink.marker  # one of an older term is left out, as the contract allows
+        return None if marker is None or (marker.handle and marker.handle.generation < since_generation) else marker
 
     def owner(self) -> Owner | None:
         return self.sink.owner
@@ -125,6 +141,7 @@ class MemoryCommitter(Committer):
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
         self.sink.calls.append(("released", epoch))
+        self.sink.released = [str(committable.handle) for committable in committables]
 
 
 class MemoryOffsetsSink(MemorySink):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.testing import weak_sinks
 from tests.testing.directory_kit import DirectoryKit
-from tpc.testing.broken import BROKEN
+from tpc.sink import Sink
+from tpc.testing.broken import BROKEN, data, deaths
 from tpc.testing.broken.faults import CommitHangs
 from tpc.testing.hooks import SinkHooks
 
-SMALL = {"large_branch_rows": 2_000}
+SMALL = {"large_branch_rows": 2_000, "deaths": 1, "schemas": 3}
+"""One death each, where deaths are not what the sink is about."""
 
 
 for _broken in BROKEN:
@@ -19,6 +23,8 @@ for _broken in BROKEN:
         "sink_class": _broken,
         **SMALL,
         **({"deadline_s": 1.0} if _broken is CommitHangs else {}),
+        **({"schemas": 25} if _broken.__module__ == data.__name__ else {}),
+        **({"deaths": 12} if _broken.__module__ == deaths.__name__ else {}),
     }
     globals()[f"Test{_broken.__name__}"] = type(f"Test{_broken.__name__}", (DirectoryKit,), _settings)
 
@@ -50,3 +56,21 @@ class TestHooksDeclared(TestHooksWithoutReason):
     cannot_cut = "a reason for no outage"
     takes_every_row = "a reason for no bad row"
     has_no_secrets = "a reason for no secret"
+
+
+class TestIdleHooks(DirectoryKit):
+    large_branch_rows = 2_000
+
+    @contextmanager
+    def outage(self, sink: Sink) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def restore_backup(self, sink: Sink) -> Iterator[None]:
+        yield
+
+    def foreign_write(self, sink: Sink) -> None:
+        """Nothing."""
+
+    def power_cut(self, sink: Sink) -> str:
+        return ""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pytest
 
+from tests.support.lossy_disk import LossyDisk
 from tpc.sink import Sink
 from tpc.testing import SinkConformance
 from tpc.testing.directory_sink import DirectorySink
+from tpc.testing.values import SPARK_TYPES
 
 PASSWORD = "hunter2-of-the-kit"
 
@@ -20,12 +27,26 @@ class DirectoryKit(SinkConformance):
     sink_class: type[DirectorySink] = DirectorySink
     secrets = (PASSWORD,)
     deadline_s = 5.0
+    types = SPARK_TYPES
+    numbers = itertools.count(1)
+
+    @pytest.fixture(autouse=True)
+    def lossy_disk(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+        """What is not synced is lost in the test that cuts the power."""
+        if "power_cut" not in request.node.name:
+            yield
+            return
+        with LossyDisk(tmp_path / "target") as self.disk:
+            yield
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> DirectorySink:
         root = tmp_path / "target"
         root.mkdir(parents=True, exist_ok=True)
-        (root / "password").write_text(PASSWORD)
-        return self.sink_class(name, root, password=PASSWORD, timeout_s=1.0)
+        with (root / "password").open("w") as file:
+            file.write(PASSWORD)
+            file.flush()
+            os.fsync(file.fileno())
+        return self.sink_class(name, root, password=PASSWORD, timeout_s=4.0)
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, DirectorySink)
@@ -34,6 +55,10 @@ class DirectoryKit(SinkConformance):
     def leftovers(self, sink: Sink) -> list[str]:
         assert isinstance(sink, DirectorySink)
         return sink.leftovers()
+
+    def forget_markers(self, sink: Sink) -> None:
+        assert isinstance(sink, DirectorySink)
+        sink.forget_markers()
 
     @contextmanager
     def outage(self, sink: Sink) -> Iterator[None]:
@@ -47,6 +72,34 @@ class DirectoryKit(SinkConformance):
         finally:
             sink.root.unlink()
             away.rename(sink.root)
+
+    def foreign_write(self, sink: Sink) -> None:
+        """A file of somebody else's among the visible ones."""
+        assert isinstance(sink, DirectorySink)
+        name, number = f"foreign-{uuid.uuid4()}", -next(self.numbers)
+        with pyarrow.ipc.new_stream(str(sink.root / name), self.schema) as stream:
+            stream.write_batch(pyarrow.RecordBatch.from_pylist([self.row(number)], schema=self.schema))
+        (sink.root / name).rename(sink.root / "visible" / name)
+
+    @contextmanager
+    def restore_backup(self, sink: Sink) -> Iterator[None]:
+        assert isinstance(sink, DirectorySink)
+        backup = sink.root.with_name("backup")
+        shutil.copytree(sink.root, backup)
+        yield
+        shutil.rmtree(sink.root)
+        backup.rename(sink.root)
+
+    def power_cut(self, sink: Sink) -> str:
+        return self.disk.power_cut()
+
+    @contextmanager
+    def look_alike(self, sink: Sink, name: str) -> Iterator[None]:
+        assert isinstance(sink, DirectorySink)
+        place = sink.root / "prepared" / name
+        place.touch()
+        yield
+        place.unlink()
 
     def bad_batch(self) -> pyarrow.RecordBatch:
         rows = [{"id": None, "value": "no key", "amount": 1.0}]

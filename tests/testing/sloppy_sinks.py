@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ import pyarrow
 from tests.testing.weak_sinks import WeakSink
 from tpc.errors import DataError, TransientError
 from tpc.handles import Handle, PipelineId
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Verdict, Writer
+from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Verdict, Writer
 from tpc.testing.directory_disk import OwnerEntries, rows_of
 from tpc.testing.directory_sink import DirectoryCommitter, DirectorySink, DirectoryWriter
 
@@ -77,6 +78,20 @@ class UnpicklableDataError(DirectoryWriter):
             raise DataError(error.what, batch=threading.Lock()) from error
 
 
+@rejected_by("test_a_branch_of_one_row_arrives")
+class OneRowIsNone(DirectoryWriter):
+    def prepare(self) -> Committable | None:
+        return super().prepare() if self.rows > 1 else None
+
+
+@rejected_by("test_columns_are_found_by_their_names")
+class RaisesWhatPythonRaises(DirectoryWriter):
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        if batch.schema.names[0] != "id":
+            raise KeyError("id")
+        super().write(batch)
+
+
 @rejected_by("test_a_committable_is_small_json_and_listed_under_its_resource")
 class FatCommittable(DirectoryWriter):
     def prepare(self) -> Committable | None:
@@ -126,6 +141,17 @@ class AbortsNothing(DirectoryCommitter):
         """Nothing."""
 
 
+@rejected_by("test_commits_go_through_while_others_write")
+class GivesUpWhenOthersWrite(DirectoryCommitter):
+    def _commit(self, committable: Committable) -> Outcome:
+        visible = self.sink.root / "visible"
+        before = set(visible.iterdir())
+        time.sleep(0.1)
+        if before != set(visible.iterdir()):
+            return Outcome(Verdict.REFUSED, "somebody else has written")
+        return super()._commit(committable)
+
+
 # Listings, markers and owners ---------------------------------------------------------------------------------
 
 
@@ -166,6 +192,12 @@ class MarkerOfLongerNames(DirectoryCommitter):
         return max(
             (h for path in names if (h := Handle.parse(path.name)).sink.startswith(self.sink.name)), default=None
         )
+
+
+@rejected_by("test_the_last_look_tells_the_newest_epoch_with_branches_and_without")
+class LastLookOnlyAtBranches(DirectoryCommitter):
+    def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
+        return super().verify(committables) if committables else None
 
 
 @rejected_by("test_forgotten_markers_prove_nothing")
@@ -269,6 +301,21 @@ class OwnerSwept(DirectoryCommitter):
 # Processes, secrets, outages ----------------------------------------------------------------------------------
 
 
+@rejected_by("test_a_sink_describes_itself_in_a_mapping_of_texts")
+class DescribesItselfInWords(DirectorySink):
+    def describe(self) -> Any:
+        return [("root", self.root)]
+
+
+@rejected_by("test_what_the_driver_hints_is_small_json")
+class HintsWhatIsNoJson(DirectorySink):
+    class Committer(DirectoryCommitter):
+        def hint(self) -> Any:
+            return {**super().hint(), 7: "a key that is no text"}
+
+    committer_class = Committer
+
+
 @rejected_by("test_a_sink_survives_pickling")
 class NeverPickled(DirectorySink):
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -319,3 +366,65 @@ class PasswordInRepr(DirectorySink):
 class PasswordInErrors(DirectoryCommitter):
     def _ask(self, doing: str, call: Callable[[], Any]) -> Any:
         return super()._ask(f"{doing} as {self.sink.password}", call)
+
+
+# Give up ------------------------------------------------------------------------------------------------------
+
+
+@rejected_by(
+    "test_a_given_up_branch_that_is_committed_stays",
+    "test_given_up_branches_get_each_an_answer_of_its_own",
+)
+class GivesUpByRemoving(DirectoryCommitter):
+    def _give_up(self, committable: Committable) -> GivenUp:
+        (self.sink.root / "visible" / committable.resource).unlink(missing_ok=True)
+        return super()._give_up(committable)
+
+
+@rejected_by(
+    "test_a_given_up_branch_that_is_prepared_is_undone",
+    "test_a_late_commit_brings_nothing_back_that_was_given_up",
+    "test_a_commit_and_a_give_up_at_one_moment_agree",
+    "test_after_a_given_up_epoch_the_marker_stays_and_the_next_commits",
+    "test_a_give_up_in_an_outage_is_transient_and_succeeds_after_it",
+)
+class GivesUpInWordsOnly(DirectoryCommitter):
+    """Believes whoever asks, and ends nothing."""
+
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        return [GivenUp.NOT_KNOWN for _ in committables]
+
+
+@rejected_by("test_a_given_up_branch_that_is_gone_is_not_said_to_be_committed")
+class AbsentIsCommitted(DirectoryCommitter):
+    def _give_up(self, committable: Committable) -> GivenUp:
+        there = (self.sink.root / "prepared" / committable.resource).exists()
+        return super()._give_up(committable) if there else GivenUp.COMMITTED
+
+
+@rejected_by("test_after_a_given_up_epoch_the_marker_stays_and_the_next_commits")
+class PrunesByEpoch(DirectoryCommitter):
+    """Forgets every epoch below the one that is complete, whoever has a branch in it."""
+
+    def released(self, committables: Sequence[Committable], epoch: int) -> None:
+        (self.sink.root / "pruned").write_text(str(epoch))
+
+    def newest_marker(self, since_generation: int = 0) -> Marker | None:
+        newest, pruned = super().newest_marker(since_generation), self.sink.root / "pruned"
+        return None if newest and pruned.exists() and newest.epoch < int(pruned.read_text()) else newest
+
+
+# The steps of a commit ----------------------------------------------------------------------------------------
+
+
+@rejected_by("test_a_commit_overtaken_at_any_step_changes_nothing_any_more")
+class GoesOnRegardless(DirectoryCommitter):
+    """What it has read before is written, whatever others have done meanwhile."""
+
+    def _commit(self, committable: Committable) -> Outcome:
+        prepared = self.sink.root / "prepared" / committable.resource
+        held = prepared.read_bytes() if prepared.exists() else b""
+        outcome = super()._commit(committable)
+        if held and outcome.verdict is Verdict.ALREADY:
+            (self.sink.root / "visible" / f"again-{committable.resource}").write_bytes(held)
+        return outcome

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.testing.directory_kit import DirectoryKit
-from tests.testing.weak_sinks import REASON, KeyedSink, WeakSink
-from tpc.sink import Limit, Sink
+from tests.testing.weak_sinks import REASON, ForgetsOldMarkers, KeyedSink, WeakSink
+from tpc.sink import Limit
 from tpc.testing import SinkConformance, guarantee
 from tpc.testing.directory_sink import DirectorySink
 
@@ -21,9 +21,10 @@ class TestWeakSink(DirectoryKit):
     sink_class = WeakSink
     large_branch_rows = 2_000
 
-    def forget_markers(self, sink: Sink) -> None:
-        assert isinstance(sink, WeakSink)
-        sink.forget_markers()
+
+class TestSinkThatForgets(DirectoryKit):
+    sink_class = ForgetsOldMarkers
+    large_branch_rows = 2_000
 
 
 class TestKeyedSink(DirectoryKit):

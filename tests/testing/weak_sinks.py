@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tpc.sink import Committable, InDoubt, Limit, Outcome, Owner, Verdict
+from tpc.sink import Committable, InDoubt, Limit, Marker, Outcome, Owner, Verdict
 from tpc.testing.broken.commits import AppearsPiecemeal
 from tpc.testing.broken.owners import OwnerOverwritten
-from tpc.testing.directory_disk import rows_of
+from tpc.testing.directory_disk import handles_of, rows_of
 from tpc.testing.directory_sink import DirectoryCommitter, DirectorySink
 
 REASON = "The directory of this test cannot do it."
@@ -33,10 +35,27 @@ class WeakSink(AppearsPiecemeal):
 
     committer_class = Committer
 
+
+class ForgetsOldMarkers(DirectorySink):
+    """Forgets the older epochs, and of the newest which branch it was."""
+
+    limits = MappingProxyType({Limit.OLD_MARKERS_EXPIRE: REASON})
+
+    class Committer(DirectoryCommitter):
+        def newest_marker(self, since_generation: int = 0) -> Marker | None:
+            newest = super().newest_marker(since_generation)
+            forgotten = newest is not None and (self.sink.root / "forgotten").exists()
+            return replace(newest, handle=None) if newest and forgotten else newest
+
+    committer_class = Committer
+
     def forget_markers(self) -> None:
-        """The rows stay, and nothing tells whose they are."""
-        for path in (self.root / "visible").glob("*"):
-            path.rename(path.with_name(f"forgotten-{uuid.uuid4()}"))
+        """All rows stay."""
+        epochs = {path: handle.epoch for path in (self.root / "visible").glob("*") for handle in handles_of(path.name)}
+        for path, epoch in epochs.items():
+            if epoch < max(epochs.values()):
+                path.rename(path.with_name(f"forgotten-{uuid.uuid4()}"))
+        (self.root / "forgotten").touch()
 
 
 class KeyedSink(DirectorySink):
@@ -46,8 +65,11 @@ class KeyedSink(DirectorySink):
         return list({row["id"]: row for path in self.in_order() for row in rows_of(path)}.values())
 
     def in_order(self) -> list[Any]:
-        """By the epoch, which is the sixth field of a handle."""
-        return sorted((self.root / "visible").glob("*"), key=lambda path: int(path.name.split("~")[5]))
+        """By the epoch; what others have written comes first."""
+        return sorted((self.root / "visible").glob("*"), key=self.epoch_of)
+
+    def epoch_of(self, path: Path) -> int:
+        return max((handle.epoch for handle in handles_of(path.name)), default=-1)
 
 
 class KeyedByCommitSink(KeyedSink):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from tpc.errors import TpcError
 from tpc.sink import Committable, InDoubt
 from tpc.testing.bench import Bench
 from tpc.testing.kit_tests import KitTests
@@ -35,14 +38,26 @@ class AbortTests(KitTests):
         self.require_undone(bench, after="two aborts")
 
     def test_an_abort_of_what_never_was_does_nothing(self, bench: Bench) -> None:
-        branch = bench.committed(1)
-        ghost = bench.prepare(2)
+        branch = bench.committed(0)
+        ghost = bench.prepare(1)
         doubt = next((doubt for doubt in bench.in_doubt() if doubt.resource == ghost.resource), None)
         bench.abort(ghost)
-        never = doubt or InDoubt(ghost.resource, bench.pipeline, 1, bench.sink.name, 2)
+        never = doubt or InDoubt(ghost.resource, bench.pipeline, 1, bench.sink.name, 1)
         with no_error("`abort` of a branch that is not there", Clause.ABORT, IDEMPOTENT):
             bench.fresh_committer().abort([never])
         bench.require_visible(branch, after="an abort of nothing", clause=Clause.ABORT, to_do=BY_RESOURCE)
+
+    def test_an_abort_of_a_committed_branch_takes_nothing_away(self, bench: Bench) -> None:
+        before, branch = bench.committed(0), bench.committed(1)
+        to_do = "remove what staged the branch only; what is published is not `abort`'s, whoever asks for it."
+        for committer in (bench.committer, bench.fresh_committer()):
+            with suppress(TpcError):  # a sink may say that this cannot be
+                committer.abort([branch.committable])
+            bench.require_visible(
+                before, branch, after="an abort of a committed branch", clause=Clause.ABORT, to_do=to_do
+            )
+        bench.commit(branch)
+        bench.require_visible(before, branch, after="another commit", clause=Clause.IDEMPOTENT, to_do=to_do)
 
     def test_another_process_aborts(self, bench: Bench) -> None:
         branch = bench.prepare()
@@ -51,7 +66,7 @@ class AbortTests(KitTests):
         self.require_undone(bench, after="an abort by another process")
 
     def test_an_abort_of_one_branch_leaves_the_other_prepared(self, bench: Bench) -> None:
-        winner, loser = bench.prepare(1), bench.prepare(1)
+        winner, loser = bench.prepare(0), bench.prepare(0)
         bench.abort(loser)
         bench.require_visible(after="an abort", clause=Clause.INVISIBLE, to_do=BY_RESOURCE)
         require(
@@ -64,7 +79,7 @@ class AbortTests(KitTests):
         bench.require_visible(winner, after="the winner's commit", clause=Clause.ABORT, to_do=BY_RESOURCE)
 
     def test_the_leftover_of_a_lost_attempt_is_aborted_without_the_winner(self, bench: Bench) -> None:
-        loser, winner = bench.prepare(1), bench.prepare(1)
+        loser, winner = bench.prepare(0), bench.prepare(0)
         bench.commit(winner)
         require(
             loser.resource in bench.listed(),

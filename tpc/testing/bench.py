@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +18,18 @@ import pytest
 
 from tpc.errors import TpcError
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
+from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, InDoubt, Outcome, Sink, Writer
-from tpc.testing.hooks import SinkHooks
+from tpc.testing.branch import Branch
+from tpc.testing.explained import ExplainedWriter
+from tpc.testing.hooks import SinkHooks, is_reason
 from tpc.testing.readers import Rows, counted, difference, expected_rows, settled, some, told
 from tpc.testing.requirements import Clause, no_error, refuse, require
 
 PARTITIONS = 4
 """What `check` is told about the branches of an epoch."""
 
-
-@dataclass(frozen=True)
-class Branch:
-    """A prepared branch: what a task handed back, and the rows it had got."""
-
-    committable: Committable
-    rows: Rows
-
-    @property
-    def resource(self) -> str:
-        """Its name in the system."""
-        return self.committable.resource
+NOTHING: Mapping[str, int] = {}
 
 
 class Bench:
@@ -46,6 +39,7 @@ class Bench:
         self.kit = kit
         self.tmp_path = tmp_path
         self.pipeline = PipelineId(kit.pipeline_name)
+        self.schema = kit.schema
         self.sink = kit.make_sink(tmp_path)
         self._committers: dict[tuple[str, PipelineId], Committer] = {}
         self._fresh: list[Committer] = []
@@ -61,7 +55,7 @@ class Bench:
 
     def context(self, pipeline: PipelineId | None = None) -> CheckContext:
         """What `check` is given."""
-        return CheckContext(pipeline or self.pipeline, self.kit.schema, PARTITIONS)
+        return CheckContext(pipeline or self.pipeline, self.schema, PARTITIONS)
 
     def committer_of(self, sink: Sink | None = None, pipeline: PipelineId | None = None) -> Committer:
         """The checked committer of a sink and pipeline; the same one every time."""
@@ -101,17 +95,23 @@ class Bench:
 
     def batch(self, rows: Rows) -> pyarrow.RecordBatch:
         """Rows as a task gets them."""
-        return pyarrow.RecordBatch.from_pylist(rows, schema=self.kit.schema)
+        return pyarrow.RecordBatch.from_pylist(rows, schema=self.schema)
 
-    def writer(self, handle: Handle, sink: Sink | None = None) -> Writer:
-        """A writer with the hint that the driver gives for this epoch."""
+    def hint(self, committer: Committer | None = None) -> JSONObject:
+        """What the driver gives the writers of the next epoch, as it travels."""
+        with no_error("`hint`", Clause.DEADLINE, "answer with small JSON while the system answers."):
+            hint: JSONObject = json.loads(json.dumps((committer or self.committer).hint()))
+        return hint
+
+    def writer(self, handle: Handle, sink: Sink | None = None, expected: Sequence[type[Exception]] = ()) -> Writer:
+        """A writer with the hint of this epoch. Its errors fail the test, except those `expected`."""
         sink = sink or self.sink
-        hint = json.loads(json.dumps(self.committer_of(sink, handle.pipeline).hint()))
-        return sink.writer(handle, self.kit.schema, hint)
+        hint = self.hint(self.committer_of(sink, handle.pipeline))
+        return ExplainedWriter(sink.writer(handle, self.schema, hint), *expected)
 
     def prepare(
         self,
-        epoch: int = 1,
+        epoch: int = 0,
         partition: int = 0,
         *,
         rows: Rows | None = None,
@@ -122,14 +122,13 @@ class Bench:
         """A prepared branch; with three new rows, in two batches, unless rows are given."""
         rows = self.rows(3) if rows is None else rows
         handle = self.handle(epoch, partition, generation=generation, pipeline=pipeline, sink=sink)
-        with no_error(
-            "preparing a branch", Clause.PROMISE, "make `write` and `prepare` take rows of the kit's schema."
-        ):
-            writer = self.writer(handle, sink)
-            for part in (rows[:1], rows[1:]):
-                writer.write(self.batch(part))
-            committable = writer.prepare()
-        return self.branch(committable, rows)
+        return self.prepared_by(self.writer(handle, sink), rows)
+
+    def prepared_by(self, writer: Writer, rows: Rows) -> Branch:
+        """The branch of a writer that gets these rows in two batches."""
+        for part in (rows[:1], rows[1:]):
+            writer.write(self.batch(part))
+        return self.branch(writer.prepare(), rows)
 
     def branch(self, committable: Committable | None, rows: Rows) -> Branch:
         """What became of a branch with these rows, its committable as another process would read it."""
@@ -141,7 +140,7 @@ class Bench:
             )
         return Branch(Committable.from_json(json.loads(json.dumps(committable.to_json()))), rows)
 
-    def committed(self, epoch: int = 1, partition: int = 0, *, rows: Rows | None = None, **where: Any) -> Branch:
+    def committed(self, epoch: int = 0, partition: int = 0, *, rows: Rows | None = None, **where: Any) -> Branch:
         """A branch that is prepared and committed."""
         branch = self.prepare(epoch, partition, rows=rows, **where)
         self.commit(branch, committer=self.committer_of(where.get("sink"), where.get("pipeline")))
@@ -206,11 +205,14 @@ class Bench:
 
     # What is seen ---------------------------------------------------------------------------------------------
 
-    def require_visible(self, *branches: Branch, after: str, clause: Clause, to_do: str) -> None:
-        """Readers see the rows of these branches, committed in this order, and no others."""
+    def require_visible(
+        self, *branches: Branch, after: str, clause: Clause, to_do: str, and_also: Mapping[str, int] = NOTHING
+    ) -> None:
+        """Readers see the rows of these branches, committed in this order, and (counted) those of others."""
         rows = [branch.rows for branch in branches]
-        expected = counted(expected_rows(rows, self.kit.keyed, self.kit.merged))
-        seen = settled(lambda: counted(self.kit.visible_rows(self.sink)), expected, self.kit.settle_s)
+        expected = counted(expected_rows(rows, self.kit.keyed, self.kit.merged)) + Counter(and_also)
+        with no_error(f"Reading the target after {after}", clause, to_do):
+            seen = settled(lambda: counted(self.kit.visible_rows(self.sink)), expected, self.kit.settle_s)
         require(seen == expected, f"After {after} readers see {difference(expected, seen)}.", clause, to_do)
 
     def require_nothing_left(self, *, after: str, clause: Clause, to_do: str) -> None:
@@ -232,7 +234,7 @@ class Bench:
             return
         reason = str(getattr(self.kit, reason_in))
         require(
-            bool(reason.strip()),
+            is_reason(reason),
             f"The kit has neither `{hook}` nor a reason why not.",
             Clause.HOOKS,
             f"write `{hook}`, or set the class attribute `{reason_in}` to a sentence that says why it cannot be.",

@@ -10,12 +10,16 @@ from functools import partial
 import pytest
 
 from tpc.sink import Limit, Verdict
-from tpc.testing.bench import Bench, Branch
+from tpc.testing.bench import Bench
+from tpc.testing.branch import Branch
 from tpc.testing.deadlines import at_once
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
 from tpc.testing.readers import counted, told
 from tpc.testing.requirements import Clause, no_error, require
+
+MANY_EPOCHS = 13
+"""More than any of the last few that a sink may look at."""
 
 RIVALS = 4
 """How many coordinators commit one branch at the same moment."""
@@ -26,6 +30,7 @@ AT_ONCE = (
     "make the rows visible by one act of the system (a rename, a transaction), or declare Limit.APPEARS_GRADUALLY with "
     "the reason."
 )
+FAR_BACK = "keep the markers until `released`, and look for a branch's own however many came after it."
 BY_HANDLE = "commit exactly the branches that are named, by their handles, never a whole epoch."
 
 
@@ -77,7 +82,7 @@ class CommitTests(KitTests):
         bench.require_visible(branch, after="commits at one moment", clause=Clause.IDEMPOTENT, to_do=ONCE)
 
     def test_two_branches_of_an_epoch_commit_in_one_call(self, bench: Bench) -> None:
-        branches = [bench.prepare(1, partition) for partition in (1, 0)]
+        branches = [bench.prepare(0, partition) for partition in (1, 0)]
         bench.commit(*branches)
         bench.require_visible(*branches, after="a commit of two branches", clause=Clause.DURABLE, to_do=BY_HANDLE)
 
@@ -85,7 +90,7 @@ class CommitTests(KitTests):
         if self.one_act:
             self.settle_in_one_act(bench)
             return
-        first, second = (bench.prepare(1, partition) for partition in (0, 1))
+        first, second = (bench.prepare(0, partition) for partition in (0, 1))
         bench.commit(first)
         bench.require_visible(first, after="a commit of one branch of two", clause=Clause.INVISIBLE, to_do=BY_HANDLE)
         bench.commit(second)
@@ -99,7 +104,7 @@ class CommitTests(KitTests):
 
     def settle_in_one_act(self, bench: Bench) -> None:
         """Instead, for sinks that publish an epoch at once: all its branches get one verdict, every time."""
-        branches = [bench.prepare(1, partition) for partition in (0, 1)]
+        branches = [bench.prepare(0, partition) for partition in (0, 1)]
         for _ in range(2):
             verdicts = {outcome.verdict for outcome in bench.commit(*branches)}
             require(
@@ -111,12 +116,12 @@ class CommitTests(KitTests):
         bench.require_visible(*branches, after="commits of one epoch", clause=Clause.IDEMPOTENT, to_do=ONCE)
 
     def test_branches_of_two_epochs_commit_in_one_call(self, bench: Bench) -> None:
-        first, second = bench.prepare(1), bench.prepare(2)
+        first, second = bench.prepare(0), bench.prepare(1)
         bench.commit(first, second)
         bench.require_visible(first, second, after="a commit of two epochs", clause=Clause.DURABLE, to_do=BY_HANDLE)
 
     def test_a_commit_leaves_the_branch_of_a_later_epoch_prepared(self, bench: Bench) -> None:
-        first, second = bench.prepare(1), bench.prepare(2)
+        first, second = bench.prepare(0), bench.prepare(1)
         bench.commit(first)
         bench.require_visible(first, after="a commit of one epoch", clause=Clause.INVISIBLE, to_do=BY_HANDLE)
         require(
@@ -129,7 +134,7 @@ class CommitTests(KitTests):
         bench.require_visible(first, second, after="both commits", clause=Clause.DURABLE, to_do=BY_HANDLE)
 
     def test_outcomes_come_in_the_order_given(self, bench: Bench) -> None:
-        good, gone = bench.prepare(2), bench.prepare(3)
+        good, gone = bench.prepare(1), bench.prepare(2)
         bench.abort(gone)
         outcomes = bench.outcomes(gone, good)
         require(
@@ -140,11 +145,27 @@ class CommitTests(KitTests):
         )
 
     def test_a_decided_epoch_committed_again_after_a_later_one_doubles_nothing(self, bench: Bench) -> None:
-        first, second = bench.committed(1), bench.committed(2)
+        first, second = bench.committed(0), bench.committed(1)
         bench.commit(first)
         bench.require_visible(
-            first, second, after="a commit of epoch 1 after that of epoch 2", clause=Clause.IDEMPOTENT, to_do=ONCE
+            first, second, after="a commit of epoch 0 after that of epoch 1", clause=Clause.IDEMPOTENT, to_do=ONCE
         )
+
+    def test_the_first_epoch_is_known_after_many_others(self, bench: Bench) -> None:
+        branches = [bench.committed(epoch) for epoch in range(MANY_EPOCHS)]
+        for committer in (bench.committer, bench.fresh_committer()):
+            outcomes = bench.outcomes(branches[0], committer=committer)
+            forgets = {Limit.MARKERS_EXPIRE, Limit.OLD_MARKERS_EXPIRE} & bench.sink.limits.keys()
+            require(
+                outcomes[0].settled or (bool(forgets) and outcomes[0].verdict is Verdict.UNKNOWN),
+                f"{MANY_EPOCHS} epochs were committed and none released; the first, committed again, is answered "
+                f"{told(outcomes)}.",
+                Clause.IDEMPOTENT,
+                FAR_BACK,
+            )
+            bench.require_visible(
+                *branches, after="a commit of the first of many epochs", clause=Clause.IDEMPOTENT, to_do=FAR_BACK
+            )
 
     def test_readers_see_a_branch_whole_or_not_at_all(self, bench: Bench) -> None:
         branch = bench.prepare(rows=bench.rows(min(2_000, self.large_branch_rows)))
@@ -190,4 +211,4 @@ class CommitTests(KitTests):
         """Two committed epochs that wrote the same key."""
         before, after = bench.rows(2)
         after = {**after, self.keyed: before[self.keyed]}
-        return [bench.committed(1, rows=[before]), bench.committed(2, rows=[after])]
+        return [bench.committed(0, rows=[before]), bench.committed(1, rows=[after])]

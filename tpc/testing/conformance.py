@@ -6,25 +6,43 @@ from typing import Any
 
 from tpc.testing.abort import AbortTests
 from tpc.testing.commit import CommitTests
+from tpc.testing.data import DataTests
+from tpc.testing.deaths import DeathTests
+from tpc.testing.disasters import DisasterTests
 from tpc.testing.faults import FaultTests
+from tpc.testing.giving_up import GiveUpTests
 from tpc.testing.in_doubt import InDoubtTests
 from tpc.testing.markers import MarkerTests
 from tpc.testing.names import NamesTests
+from tpc.testing.others import OthersTests
+from tpc.testing.overtaken import OvertakenTests
 from tpc.testing.owner import OwnerTests
 from tpc.testing.portability import PortabilityTests
 from tpc.testing.prepare import PrepareTests
 from tpc.testing.secrecy import SecrecyTests
+from tpc.testing.steps import StepTests
+from tpc.testing.sweeps import SweepTests
+from tpc.testing.types import TypeTests
 
 
 class SinkConformance(
     PrepareTests,
+    DataTests,
+    TypeTests,
     CommitTests,
+    StepTests,
     AbortTests,
+    GiveUpTests,
+    OvertakenTests,
     InDoubtTests,
+    SweepTests,
     MarkerTests,
     OwnerTests,
     NamesTests,
+    OthersTests,
     FaultTests,
+    DeathTests,
+    DisasterTests,
     PortabilityTests,
     SecrecyTests,
 ):
@@ -60,7 +78,7 @@ class SinkConformance(
 
     What else can be told is in `tpc.testing.hooks`: `schema` and `row` (other columns), `keyed` and `merged` (merges),
     `settle_s` (answers run ahead of readers), `one_act` (an epoch is published at once), `large_branch_rows`,
-    `forget_markers`.
+    `forget_markers`, `restore_backup`.
 
     No test can be replaced or left out. What the system cannot do is declared in `Sink.limits`, with the reason for
     users; the kit then holds the sink to the weaker promise. A hook that cannot be written is declared with a reason,

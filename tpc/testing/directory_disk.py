@@ -1,4 +1,4 @@
-"""The disk of the reference sink: durable operations, owner entries, and errors of `tpc.errors` with a deadline."""
+"""The disk of the reference sink: durable operations, names, owner entries; its errors are of `tpc.errors`, in time."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from typing import Any, TypeVar
 
 import pyarrow
 
-from tpc.errors import TransientError
-from tpc.sink import Owner
+from tpc.errors import CorruptionError, TransientError
+from tpc.handles import Handle
+from tpc.sink import InDoubt, Owner
 from tpc.testing.deadlines import within
 
 Result = TypeVar("Result")
+
+DIRECTORIES_MADE = 3
+"""How many directories above a file may be new with it, and have to be durable with it."""
 
 
 def ask(sink: str, doing: str, call: Callable[[], Result], timeout_s: float) -> Result:
@@ -55,8 +59,21 @@ def put_if_absent(path: Path, text: str) -> None:
         pass
     finally:
         temporary.unlink()
-        sync(path.parent)
-        sync(path.parent.parent)
+        for directory in list(path.parents)[:DIRECTORIES_MADE]:
+            sync(directory)
+
+
+def handles_of(name: str) -> list[Handle]:
+    """The handle that a file's name is; none, if the name only looks like one."""
+    try:
+        return [Handle.parse(name)]
+    except CorruptionError:
+        return []
+
+
+def in_doubt(handle: Handle) -> InDoubt:
+    """A branch as recovery lists it."""
+    return InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
 
 
 class OwnerEntries:

@@ -21,9 +21,21 @@ import pyarrow
 from tpc.errors import ConfigurationError, DataError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.settings import Env, resolve
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner, Sink, Verdict, Writer
-from tpc.testing.directory_disk import OwnerEntries, ask, put_if_absent, rows_of, sync
+from tpc.settings import Elsewhere, resolve
+from tpc.sink import (
+    CheckContext,
+    Committable,
+    Committer,
+    GivenUp,
+    InDoubt,
+    Marker,
+    Outcome,
+    Owner,
+    Sink,
+    Verdict,
+    Writer,
+)
+from tpc.testing.directory_disk import OwnerEntries, ask, handles_of, in_doubt, put_if_absent, rows_of, sync
 
 NO_EPOCH = -1
 """Stands for the newest epoch of a directory that shows none."""
@@ -38,7 +50,7 @@ class DirectorySink(Sink):
     writer_class: ClassVar[type[DirectoryWriter]]
     committer_class: ClassVar[type[DirectoryCommitter]]
 
-    def __init__(self, name: str, root: Path, *, password: str | Env = "", timeout_s: float = 10.0) -> None:
+    def __init__(self, name: str, root: Path, *, password: str | Elsewhere = "", timeout_s: float = 10.0) -> None:
         super().__init__(name)
         self.root = Path(root)
         self.password = password
@@ -62,6 +74,11 @@ class DirectorySink(Sink):
     def rows(self) -> list[dict[str, Any]]:
         """What readers see."""
         return [row for path in sorted((self.root / "visible").glob("*")) for row in rows_of(path)]
+
+    def forget_markers(self) -> None:
+        """The rows stay, and nothing tells whose they are."""
+        for path in (self.root / "visible").glob("*"):
+            path.rename(path.with_name(f"forgotten-{path.name}"))
 
     def leftovers(self) -> list[str]:
         """Branches that are neither committed nor aborted."""
@@ -191,6 +208,16 @@ class DirectoryCommitter(Committer):
                 path = self.sink.root / part / branch.resource
                 self._ask("aborting", lambda path=path: path.unlink(missing_ok=True))  # type: ignore[misc]  # bound
 
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        """Remove what is prepared: a rename and a removal exclude each other. What is visible stays."""
+        return [self._ask("giving up", lambda c=c: self._give_up(c)) for c in committables]  # type: ignore[misc]  # bound
+
+    def _give_up(self, committable: Committable) -> GivenUp:
+        (self.sink.root / "identity").stat()
+        (self.sink.root / "prepared" / committable.resource).unlink(missing_ok=True)
+        visible = self.sink.root / "visible" / committable.resource
+        return GivenUp.COMMITTED if visible.exists() else GivenUp.UNDONE
+
     def in_doubt(self) -> list[InDoubt]:
         """The files of this pipeline's name that are not visible."""
         found = self._ask("listing", lambda: list(self.undecided(self.pipeline.name_prefix)))
@@ -206,7 +233,7 @@ class DirectoryCommitter(Committer):
         (self.sink.root / "identity").stat()  # raises when the whole directory is away
         for part in ("writing", "prepared"):
             names = sorted(path.name for path in (self.sink.root / part).glob("*"))
-            yield from (Handle.parse(name) for name in names if name.startswith(prefix))
+            yield from (handle for name in names if name.startswith(prefix) for handle in handles_of(name))
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The visible file of the greatest epoch, and of the highest generation in it."""
@@ -215,8 +242,8 @@ class DirectoryCommitter(Committer):
 
     def _newest(self) -> Handle | None:
         (self.sink.root / "identity").stat()
-        handles = [Handle.parse(path.name) for path in (self.sink.root / "visible").glob(self.pipeline.prefix + "*")]
-        own = [handle for handle in handles if handle.sink == self.sink.name]
+        names = [path.name for path in (self.sink.root / "visible").glob(self.pipeline.prefix + "*")]
+        own = [handle for name in names for handle in handles_of(name) if handle.sink == self.sink.name]
         return max(own, key=lambda handle: (handle.epoch, handle.generation), default=None)
 
     def _newest_epoch(self) -> int:
@@ -239,11 +266,6 @@ class DirectoryCommitter(Committer):
 
     def _ask(self, doing: str, call: Callable[[], Result]) -> Result:
         return ask(self.sink.name, doing, call, self.sink.timeout_s)
-
-
-def in_doubt(handle: Handle) -> InDoubt:
-    """A branch as recovery lists it."""
-    return InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
 
 
 DirectorySink.writer_class = DirectoryWriter

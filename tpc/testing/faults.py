@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
 
 from tpc.errors import ConfigurationError, TpcError, TransientError
-from tpc.sink import Committer, Owner, Verdict
+from tpc.sink import Committer, GivenUp, Outcome, Owner, Verdict
 from tpc.testing.bench import Bench
+from tpc.testing.branch import Branch
 from tpc.testing.deadlines import within
 from tpc.testing.kit_tests import KitTests
-from tpc.testing.readers import told
+from tpc.testing.readers import counted, told
 from tpc.testing.requirements import Clause, no_error, refuse, require
 
 Result = TypeVar("Result")
@@ -25,6 +26,7 @@ GRACE_S = 1.0
 QUESTIONS: Mapping[str, Callable[[Committer], Any]] = {
     "in_doubt": lambda committer: committer.in_doubt(),
     "newest_marker": lambda committer: committer.newest_marker(),
+    "verify": lambda committer: committer.verify([]),
     "owner": lambda committer: committer.owner(),
     "take_ownership": lambda committer: committer.take_ownership(Owner(1, "nonce", 1.0), None),
 }
@@ -35,15 +37,16 @@ class FaultTests(KitTests):
     """The system is away, and comes back."""
 
     def test_a_commit_in_an_outage_is_unknown_and_succeeds_after_it(self, bench: Bench) -> None:
-        branches = [bench.prepare(epoch) for epoch in (1, 2)]
+        branches = [bench.prepare(epoch) for epoch in (0, 1)]
         with bench.outage():
             outcomes = self.in_time(lambda: bench.outcomes(*branches), "`commit` in an outage")
-            require(
-                all(outcome.verdict is Verdict.UNKNOWN for outcome in outcomes),
-                f"The system is away, and `commit` answers {told(outcomes)}.",
-                Clause.DEADLINE,
-                "answer UNKNOWN for whatever the system did not answer: it may or may not have done it.",
-            )
+        self.require_outage(bench, branches, outcomes)
+        require(
+            all(outcome.verdict is Verdict.UNKNOWN for outcome in outcomes),
+            f"The system is away, and `commit` answers {told(outcomes)}.",
+            Clause.DEADLINE,
+            "answer UNKNOWN for whatever the system did not answer: it may or may not have done it.",
+        )
         bench.commit(*branches)
         bench.require_visible(
             *branches, after="an outage and a commit", clause=Clause.DURABLE, to_do="keep the branch prepared."
@@ -83,6 +86,19 @@ class FaultTests(KitTests):
         require(not bench.in_doubt(), "A branch is in doubt after its abort.", Clause.ABORT, BOUND)
         bench.require_nothing_left(after="an outage and an abort", clause=Clause.ABORT, to_do=BOUND)
 
+    def test_a_give_up_in_an_outage_is_transient_and_succeeds_after_it(self, bench: Bench) -> None:
+        branch = bench.prepare()
+        with bench.outage():
+            self.fails_in_time(lambda: bench.committer.give_up([branch.committable]), "`give_up` in an outage")
+        with no_error("`give_up` after an outage", Clause.GIVEN_UP, "connect anew after an error."):
+            ends = bench.committer.give_up([branch.committable])
+        require(
+            ends == [GivenUp.UNDONE],
+            f"A prepared branch was given up in an outage and again after it, and the answer is {ends}.",
+            Clause.GIVEN_UP,
+            BOUND,
+        )
+
     @pytest.mark.parametrize("question", QUESTIONS)
     def test_a_question_in_an_outage_is_a_transient_error(self, bench: Bench, question: str) -> None:
         branch = bench.prepare()
@@ -105,7 +121,7 @@ class FaultTests(KitTests):
             )
 
     def test_a_writer_in_an_outage_fails_and_leaves_nothing_beyond_a_sweep(self, bench: Bench) -> None:
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0), expected=[Exception])  # judged below
         writer.write(bench.batch(bench.rows(3)))
 
         def go_on() -> None:
@@ -119,6 +135,17 @@ class FaultTests(KitTests):
         to_do = "abort what is half written when the system is back, or list it as in doubt."
         bench.require_visible(after="a writer's failure", clause=Clause.INVISIBLE, to_do=to_do)
         bench.require_nothing_left(after="a writer's failure and a sweep", clause=Clause.LISTING, to_do=to_do)
+
+    def require_outage(self, bench: Bench, branches: Sequence[Branch], outcomes: Sequence[Outcome]) -> None:
+        """Rows that were committed meanwhile, and are there, show that the system was not away."""
+        done = [branch.rows for branch, outcome in zip(branches, outcomes, strict=True) if outcome.settled]
+        seen = counted(self.visible_rows(bench.sink))
+        require(
+            not done or not all(counted(rows) <= seen for rows in done),
+            "The hook `outage` took nothing away: a commit in it says that it is done, and readers see its rows.",
+            Clause.HOOKS,
+            "cut what the sink itself connects through, or give the reason in `cannot_cut`.",
+        )
 
     def in_time(self, call: Callable[[], Result], what: str) -> Result:
         """What a call returns; it must end within `deadline_s`."""

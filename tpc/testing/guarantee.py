@@ -9,14 +9,16 @@ from tpc.sink import Limit, Sink
 KEPT: Mapping[Limit, str] = {
     Limit.APPEARS_GRADUALLY: "Readers see all rows of a branch or none.",
     Limit.LOSS_IS_UNKNOWN: "A decided branch that is gone is recognised as lost, and its epoch is written again.",
-    Limit.MARKERS_EXPIRE: "Markers do not expire.",
+    Limit.MARKERS_EXPIRE: "The newest marker does not expire.",
+    Limit.OLD_MARKERS_EXPIRE: "Older markers stay until the epochs after them are complete.",
     Limit.OWNER_NOT_FENCED: "A coordinator on a copied checkpoint is refused.",
     Limit.ORPHANS_NOT_LISTED: "`tpc orphans` lists what pipelines have left behind.",
 }
 DECLARED: Mapping[Limit, str] = {
     Limit.APPEARS_GRADUALLY: "Readers may see a part of a branch while it is being committed",
     Limit.LOSS_IS_UNKNOWN: "A decided branch that is gone is answered *unknown*, and an operator decides",
-    Limit.MARKERS_EXPIRE: "Markers expire, so that a missing one proves nothing",
+    Limit.MARKERS_EXPIRE: "Markers expire, the newest too, so that a missing one proves nothing",
+    Limit.OLD_MARKERS_EXPIRE: "Older markers expire, so that a missing one proves nothing about older epochs",
     Limit.OWNER_NOT_FENCED: "Of two coordinators at one moment the later one stays as owner",
     Limit.ORPHANS_NOT_LISTED: "`tpc orphans` passes the sink over",
 }

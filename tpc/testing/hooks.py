@@ -6,7 +6,7 @@ Only hooks stand here: `bench` uses them, and the tests stand in the modules nam
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +21,19 @@ from tpc.testing.readers import Row
 class SinkHooks:
     """The hooks; `SinkConformance` adds the tests. Three must be written, the others have a default or a reason."""
 
-    schema: ClassVar[pyarrow.Schema] = pyarrow.schema(
+    schema: pyarrow.Schema = pyarrow.schema(
         [("id", pyarrow.int64()), ("value", pyarrow.string()), ("amount", pyarrow.float64())]
     )
-    """The columns of the rows that the kit writes; `row` fills them."""
+    """The columns of the rows that the kit writes; `row` fills them. Tests of `types` set others on the instance."""
+
+    types: ClassVar[Sequence[pyarrow.DataType]] = ()
+    """The types that the sink takes besides, if `make_sink` makes targets for whatever stands in `self.schema`."""
+
+    fixed_columns: ClassVar[str] = ""
+    """A reason, if targets of other columns cannot be made, so that there are no `types`."""
+
+    schemas: ClassVar[int] = 25
+    """How many tables of any columns Hypothesis makes up."""
 
     keyed: ClassVar[str] = ""
     """The key column of a sink that merges by key; `merged` then says what becomes of a key that is there."""
@@ -41,14 +50,38 @@ class SinkHooks:
     large_branch_rows: ClassVar[int] = 200_000
     """How many rows the large branch has."""
 
+    deaths: ClassVar[int] = 12
+    """At how many moments a process is killed in each of commit, abort and prepare; 6 are enough for a server."""
+
+    commit_steps: ClassVar[Sequence[str]] = ()
+    """The steps of a commit in their order, if it is more than one act of the system; `at_step` stops before each."""
+
     one_act: ClassVar[str] = ""
     """A reason, if the sink publishes an epoch by one act, so that its branches cannot be committed one by one."""
+
+    required_columns: ClassVar[Sequence[str]] = ("id",)
+    """The columns of `schema` that may not be NULL."""
+
+    has_no_types: ClassVar[str] = ""
+    """A reason, if the target's columns have no types, so that every value fits into each, spelled as text say."""
+
+    is_alone: ClassVar[str] = ""
+    """A reason, if nobody else writes to the target of this sink, so that `foreign_write` cannot be provided."""
+
+    cannot_restore: ClassVar[str] = ""
+    """A reason, if `restore_backup` cannot be provided."""
+
+    cannot_cut_power: ClassVar[str] = ""
+    """A reason, if `power_cut` cannot be provided."""
+
+    cannot_plant: ClassVar[str] = ""
+    """A reason, if `look_alike` cannot be provided."""
 
     cannot_cut: ClassVar[str] = ""
     """A reason, if `outage` cannot be provided."""
 
-    cannot_forget: ClassVar[str] = ""
-    """A reason, if the sink declares `MARKERS_EXPIRE` and `forget_markers` cannot be provided."""
+    cannot_forget: ClassVar[str] = "nobody has told the kit how to take this system's markers away"
+    """A reason, if `forget_markers` cannot be provided; a sink that declares that markers expire needs it."""
 
     takes_every_row: ClassVar[str] = ""
     """A reason, if there is no row that the sink must refuse, so that `bad_batch` cannot be provided."""
@@ -80,11 +113,39 @@ class SinkHooks:
         """Rows of `schema` of which at least one can never be taken."""
         raise NotImplementedError("write bad_batch(self), or give the reason in `takes_every_row`")
 
+    def foreign_write(self, sink: Sink) -> None:
+        """Somebody who knows nothing of this library writes a row or more to the sink's target."""
+        raise NotImplementedError("write foreign_write(self, sink), or give the reason in `is_alone`")
+
+    def restore_backup(self, sink: Sink) -> AbstractContextManager[None]:
+        """What the system holds when the context is entered, rows and all else, is what it holds after it."""
+        raise NotImplementedError("write restore_backup(self, sink), or give the reason in `cannot_restore`")
+
+    def power_cut(self, sink: Sink) -> str:
+        """The system loses its power and comes back; in words, what was lost or started again."""
+        raise NotImplementedError("write power_cut(self, sink), or give the reason in `cannot_cut_power`")
+
+    def look_alike(self, sink: Sink, name: str) -> AbstractContextManager[None]:
+        """While the context is open, something of this name, which is nobody's branch, lies where branches lie."""
+        raise NotImplementedError("write look_alike(self, sink, name), or give the reason in `cannot_plant`")
+
     def forget_markers(self, sink: Sink) -> None:
-        """Make the system forget its markers, as it does by itself in time."""
+        """Take away all by which the sink tells committed branches, but not their rows, as a clean-up job may."""
         raise NotImplementedError("write forget_markers(self, sink), or give the reason in `cannot_forget`")
 
+    def at_step(self, sink: Sink, step: str, action: Callable[[], None]) -> AbstractContextManager[None]:
+        """While the context is open, `action` is called whenever a commit of this process comes to a step.
+
+        In the thread of the commit, before the step.
+        """
+        raise NotImplementedError("write at_step(self, sink, step, action), or leave `commit_steps` empty")
+
     # With a default -------------------------------------------------------------------------------------------
+
+    @property
+    def nullable_columns(self) -> list[str]:
+        """The columns that may be NULL."""
+        return [name for name in self.schema.names if name not in self.required_columns]
 
     def row(self, number: int) -> Row:
         """The row with this number; rows with different numbers differ, in the key too."""
@@ -104,9 +165,23 @@ class SinkHooks:
         return hook in vars(self) or getattr(type(self), hook) is not getattr(SinkHooks, hook)
 
 
+PLACEHOLDER = "say why"
+"""What the reasons in a skeleton begin with: not written yet."""
+
+
+def is_reason(text: str) -> bool:
+    """Whether somebody has written why a hook cannot be provided."""
+    return bool(text.strip()) and not text.strip().startswith(PLACEHOLDER)
+
+
 OPTIONAL: Mapping[str, str] = {
     "outage": "cannot_cut",
     "bad_batch": "takes_every_row",
     "secrets": "has_no_secrets",
+    "foreign_write": "is_alone",
+    "restore_backup": "cannot_restore",
+    "power_cut": "cannot_cut_power",
+    "look_alike": "cannot_plant",
+    "types": "fixed_columns",
 }
 """Each optional hook, and the attribute that gives the reason when it is not provided."""

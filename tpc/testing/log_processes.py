@@ -21,8 +21,11 @@ DEADLINE_S = 120.0
 class LogUnderTest(Protocol):
     """What the kit asks of a log: the methods of `tpc.coordinator.Log`."""
 
-    def put(self, slot: int, data: bytes) -> bool:
-        """Make `data` the content of `slot` if it is empty; whether the slot holds `data` now."""
+    def put(self, slot: int, data: bytes, after: bytes | None) -> bool:
+        """Make `data` the content of `slot` if it is empty and follows `after`; whether the slot holds `data` now."""
+
+    def goes_on(self, slot: int, data: bytes) -> bool:
+        """Whether the next slot holds anything; `data` is what is known of `slot`."""
 
     def slots(self) -> list[int]:
         """The numbers of all slots that hold anything, ascending."""
@@ -74,12 +77,15 @@ def _results(pipes: Sequence[Connection]) -> list[Any]:
 def _race(log: LogUnderTest, name: str, slots: range, start: Barrier, result: Connection) -> None:
     won: list[int] = []
     seen: dict[int, bytes] = {}
+    after: bytes | None = None
     for slot in slots:
         start.wait(DEADLINE_S)
-        if log.put(slot, f"{name} {slot}".encode()):
+        data = f"{name} {slot}".encode()
+        if log.put(slot, data, after):
             won.append(slot)
         else:
-            seen[slot] = log.read(slot)
+            data = seen[slot] = log.read(slot)
+        after = data
     result.send((won, seen))
 
 
@@ -94,7 +100,7 @@ def putting(log: LogUnderTest, slots: range, size_bytes: int) -> Iterator[tuple[
 
 def _put(log: LogUnderTest, slots: range, size_bytes: int, through: Connection) -> None:
     for slot in slots:
-        if log.put(slot, record(slot, size_bytes)):
+        if log.put(slot, record(slot, size_bytes), record(slot - 1, size_bytes) if slot > 1 else None):
             through.send(slot)
 
 

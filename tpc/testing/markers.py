@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tpc.sink import Limit, Marker, Verdict
-from tpc.testing.bench import Bench, Branch
+from tpc.testing.bench import Bench
+from tpc.testing.branch import Branch
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
 from tpc.testing.readers import told
@@ -13,6 +14,7 @@ from tpc.testing.requirements import Clause, no_error, require
 
 WITH_THE_ROWS = "write the marker inside the branch, so that it appears with the rows and not before."
 NEVER_BACK = "never put the marker of an older epoch in the place of a newer one: compare, and set in one act."
+ASKED_NOW = "ask the system in every `verify`, also without branches, and remember neither the answer nor a commit."
 OWN_MARKER = "look for a marker that carries this branch's handle; a marker of its epoch is another branch's."
 
 
@@ -23,15 +25,15 @@ class MarkerTests(KitTests):
         self.require_marker(bench, None, "on a fresh target")
 
     def test_the_marker_names_epoch_and_handle_of_the_newest_commit(self, bench: Bench) -> None:
-        for epoch in (1, 2, 10):
+        for epoch in (0, 1, 10):
             branch = bench.committed(epoch)
             self.require_marker(bench, branch, f"after the commit of epoch {epoch}")
 
     def test_another_process_sees_the_marker(self, bench: Bench) -> None:
-        branch = bench.committed(7)
+        branch = bench.committed(6)
         marker = ask(self.made_portable(bench), bench.pipeline, "newest_marker", deadline_s=self.deadline_s)
         require(
-            marker == Marker(7, branch.committable.handle),
+            marker == Marker(6, branch.committable.handle),
             f"After the commit of {branch.committable.handle} another process reads the marker {marker}.",
             Clause.MARKER,
             "keep the marker in the system.",
@@ -44,21 +46,21 @@ class MarkerTests(KitTests):
         self.require_marker(bench, None, "after an abort")
 
     def test_a_branch_that_was_aborted_is_never_said_to_be_committed(self, bench: Bench) -> None:
-        before, gone = bench.committed(1), bench.prepare(2)
+        before, gone = bench.committed(0), bench.prepare(1)
         bench.abort(gone)
         self.require_unsettled(bench, gone, "was aborted")
         bench.require_visible(before, after="a commit of an aborted branch", clause=Clause.EVIDENCE, to_do=OWN_MARKER)
 
     def test_a_branch_that_lost_is_never_said_to_be_committed_though_its_epoch_is(self, bench: Bench) -> None:
-        loser, winner = bench.prepare(1), bench.prepare(1)
+        loser, winner = bench.prepare(0), bench.prepare(0)
         bench.commit(winner)
         bench.abort(loser)
         self.require_unsettled(bench, loser, "was aborted, while another branch of its epoch was committed,")
         bench.require_visible(winner, after="a commit of the loser", clause=Clause.EVIDENCE, to_do=OWN_MARKER)
 
     def test_a_lost_branch_is_lost_or_declared_unknown(self, bench: Bench) -> None:
-        bench.committed(1)
-        gone = bench.prepare(2)
+        bench.committed(0)
+        gone = bench.prepare(1)
         bench.abort(gone)
         declared = Limit.LOSS_IS_UNKNOWN in bench.sink.limits
         outcomes = bench.outcomes(gone)
@@ -72,7 +74,7 @@ class MarkerTests(KitTests):
         )
 
     def test_the_marker_is_of_the_highest_generation_in_the_newest_epoch(self, bench: Bench) -> None:
-        first, repaired = bench.prepare(3, 1, generation=9), bench.prepare(3, 0, generation=10)
+        first, repaired = bench.prepare(2, 1, generation=9), bench.prepare(2, 0, generation=10)
         if self.one_act:
             bench.commit(first, repaired)
         else:
@@ -80,20 +82,20 @@ class MarkerTests(KitTests):
             bench.commit(first)
         marker = bench.committer.newest_marker()
         require(
-            marker == Marker(3, repaired.committable.handle),
-            f"Branches of generations 9 and 10 of epoch 3 are committed, and the marker is {marker}.",
+            marker == Marker(2, repaired.committable.handle),
+            f"Branches of generations 9 and 10 of epoch 2 are committed, and the marker is {marker}.",
             Clause.MARKER,
             "choose by (epoch, generation), as numbers: after a repair the newest marker is of the one that repaired.",
         )
 
     def test_the_marker_does_not_go_back_when_an_old_epoch_is_committed_again(self, bench: Bench) -> None:
-        first, second = bench.committed(1), bench.committed(2)
+        first, second = bench.committed(0), bench.committed(1)
         bench.commit(first)
-        self.require_marker(bench, second, "after epoch 1 was committed again", NEVER_BACK)
+        self.require_marker(bench, second, "after epoch 0 was committed again", NEVER_BACK)
 
     def test_a_released_epoch_committed_again_doubles_nothing(self, bench: Bench) -> None:
         branches: list[Branch] = []
-        for epoch in (1, 2, 3):
+        for epoch in (0, 1, 2):
             branches.append(bench.committed(epoch))
             with no_error("`released`", Clause.REUSE, "log what fails in `released`: the epoch is complete."):
                 bench.committer.released([branches[-1].committable], epoch)
@@ -107,20 +109,71 @@ class MarkerTests(KitTests):
         )
 
     def test_forgotten_markers_prove_nothing(self, bench: Bench) -> None:
-        if Limit.MARKERS_EXPIRE not in bench.sink.limits:
-            pytest.skip("MARKERS_EXPIRE is not declared: the system keeps its markers")
+        newest_goes = Limit.MARKERS_EXPIRE in bench.sink.limits
+        if not newest_goes and Limit.OLD_MARKERS_EXPIRE not in bench.sink.limits:
+            pytest.skip("neither MARKERS_EXPIRE nor OLD_MARKERS_EXPIRE is declared: the system keeps its markers")
         bench.needs("forget_markers", "cannot_forget")
-        branch = bench.committed(1)
+        old, newest = bench.committed(0), bench.committed(1)
+        shown = bench.fresh_committer().newest_marker()
         self.forget_markers(bench.sink)
-        self.require_marker(bench, None, "after the system forgot its markers")
-        outcomes = bench.outcomes(branch)
+        marker = bench.fresh_committer().newest_marker()
+        # A system may forget which branch it was, and keep how far it has come.
+        kept = marker is not None and marker.epoch == 1 and marker.handle in (newest.committable.handle, None)
         require(
-            outcomes[0].verdict is not Verdict.LOST,
-            f"A committed branch whose marker has expired was committed again: {told(outcomes)}.",
+            kept or (marker is None and newest_goes),
+            f"After the system forgot {'its' if newest_goes else 'its older'} markers, the newest is {marker}.",
+            Clause.MARKER,
+            "show the newest epoch or nothing; declare Limit.OLD_MARKERS_EXPIRE if the newest marker stays, and "
+            "Limit.MARKERS_EXPIRE if it goes too.",
+        )
+        outcomes = bench.outcomes(old) + bench.outcomes(newest)
+        require(
+            Verdict.LOST not in [outcome.verdict for outcome in outcomes],
+            f"Committed branches whose markers have expired were committed again: {told(outcomes)}.",
             Clause.EVIDENCE,
             "never answer LOST because a marker is missing when markers expire; answer UNKNOWN.",
         )
-        bench.require_visible(branch, after="that commit", clause=Clause.EVIDENCE, to_do=OWN_MARKER)
+        bench.require_visible(old, newest, after="those commits", clause=Clause.EVIDENCE, to_do=OWN_MARKER)
+        require(
+            marker != shown or not all(outcome.settled for outcome in outcomes),
+            "The hook `forget_markers` has changed nothing: the newest marker and every answer are as before it.",
+            Clause.HOOKS,
+            "let the hook do what the system does in time; a system whose markers stay declares no such limit.",
+        )
+
+    def test_the_last_look_tells_the_newest_epoch_with_branches_and_without(self, bench: Bench) -> None:
+        self.require_last_look(bench, None, "on a fresh target")
+        first = bench.committed(0)
+        self.require_last_look(bench, first, "after the commit of epoch 0")
+        second = bench.prepare(1)
+        self.require_last_look(bench, first, "while epoch 1 is prepared", second)
+        bench.commit(second)
+        self.require_last_look(bench, second, "after the commit of epoch 1")
+
+    def test_the_last_look_tells_an_epoch_that_another_committer_has_committed(self, bench: Bench) -> None:
+        self.require_last_look(bench, bench.committed(0), "after the commit of epoch 0")
+        other = bench.prepare(1)
+        bench.commit(other, committer=bench.fresh_committer())
+        self.require_last_look(bench, other, "after another committer has committed epoch 1")
+
+    def test_the_last_look_sees_that_the_system_went_back(self, bench: Bench) -> None:
+        bench.needs("restore_backup", "cannot_restore")
+        first = bench.committed(0)
+        with self.restore_backup(bench.sink):
+            self.require_last_look(bench, bench.committed(1), "after the commit of epoch 1")
+        self.require_last_look(bench, first, "after a backup with epoch 0 was restored")
+
+    def require_last_look(self, bench: Bench, branch: Branch | None, when: str, *prepared: Branch) -> None:
+        """The last look of the committer that has done everything so far tells this branch's epoch, or none."""
+        with no_error("`verify`", Clause.MARKER, "return what `newest_marker` returns; None when there is none yet."):
+            marker = bench.committer.verify([one.committable for one in prepared])
+        handle = None if branch is None else branch.committable.handle
+        require(
+            marker == (None if handle is None else Marker(handle.epoch, handle)),
+            f"{when[0].upper()}{when[1:]} the last look before an intent tells {marker}, not the marker of {handle}.",
+            Clause.MARKER,
+            ASKED_NOW,
+        )
 
     def require_unsettled(self, bench: Bench, branch: Branch, what: str) -> None:
         """The branch is not said to be committed."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
-from tpc.handles import PipelineId
-from tpc.sink import Committer
+from tpc.handles import Handle, PipelineId
+from tpc.sink import Committer, Limit, Marker
 from tpc.testing.bench import Bench
 from tpc.testing.kit_tests import KitTests
-from tpc.testing.requirements import Clause, require
+from tpc.testing.requirements import Clause, no_error, require
 
 DELIMIT = (
     "compare with `PipelineId.name_prefix`, which ends with the delimiter, or parse the handle and compare its fields; "
@@ -21,6 +23,12 @@ ALIKE = {
     "a point is no pattern": ("{}.x", "{}yx"),
     "an underscore is no pattern": ("{}_x", "{}yx"),
 }
+
+
+def look_alikes(handle: Handle) -> list[str]:
+    """Names that begin as the handle of a branch does, and are none."""
+    prefix = handle.pipeline.prefix
+    return [f"{handle}.tmp", f"{handle}~1", f"{prefix}{handle.generation}", f"{prefix}notes"]
 
 
 class NamesTests(KitTests):
@@ -74,6 +82,34 @@ class NamesTests(KitTests):
         self.require_no_marker(bench.committer, f"sink {bench.sink.name} shows the marker of sink {longer.name}")
         bench.commit(ours)
         bench.require_visible(theirs, ours, after="commits of both sinks", clause=Clause.NAMES, to_do=DELIMIT)
+
+    def test_names_that_only_look_like_ours_are_left_alone(self, bench: Bench) -> None:
+        bench.needs("look_alike", "cannot_plant")
+        before, branch = bench.committed(0), bench.prepare(1)
+        to_do = "parse every name with `Handle.parse`, and pass over what raises CorruptionError: it is not ours."
+        with ExitStack() as planted:
+            for name in look_alikes(branch.committable.handle):
+                planted.enter_context(self.look_alike(bench.sink, name))
+            committer = bench.fresh_committer()
+            with no_error("A question beside names that look like ours", Clause.NAMES, to_do):
+                listed, marker = {doubt.resource for doubt in committer.in_doubt()}, committer.newest_marker()
+                everywhere = {doubt.resource for doubt, _ in committer.all_in_doubt()}
+            orphans = Limit.ORPHANS_NOT_LISTED not in bench.sink.limits
+            require(
+                listed == {branch.resource} and (everywhere == listed or not orphans),
+                f"Beside {branch.resource} lie names that look like it; listed are {sorted(listed | everywhere)}.",
+                Clause.NAMES,
+                to_do,
+            )
+            require(
+                marker == Marker(0, before.committable.handle),
+                f"Beside names that look like ours the newest marker is {marker}.",
+                Clause.NAMES,
+                to_do,
+            )
+            bench.commit(branch, committer=committer)
+            bench.sweep(committer)
+        bench.require_visible(before, branch, after="a sweep beside such names", clause=Clause.NAMES, to_do=to_do)
 
     def require_no_marker(self, committer: Committer, wrong: str) -> None:
         """The committer shows no epoch."""

@@ -17,12 +17,17 @@ from tpc.testing.requirements import Clause, no_error, require
 FIRST = Owner(1, "nonce-of-the-first", 1_700_000_000.25)
 SECOND = Owner(2, "nonce-of-the-second", 1_700_000_100.5)
 COPY = Owner(2, "nonce-of-a-copied-checkpoint", 1_700_000_100.5)
+THIRD = Owner(3, "nonce-of-the-third", 1_700_000_200.75)
 
 RIVALS = 6
 
 COMPARE = (
     "put the new entry only where the old one stands, by one act of the system (UPDATE ... WHERE, findAndModify, put "
     "if absent), or declare Limit.OWNER_NOT_FENCED with the reason."
+)
+ASK_ANEW = (
+    "compare with what the system holds in every `take_ownership` and `owner`, and remember neither: a coordinator "
+    "that was forgotten learns by these calls that it has a successor."
 )
 KEEP = "store generation, nonce and time durably in the system, under the name of pipeline and incarnation."
 
@@ -121,6 +126,24 @@ class OwnerTests(KitTests):
         self.take(bench.fresh_committer(), SECOND, FIRST)
         self.require_owner(bench.committer, SECOND, "after the same entry was put twice")
 
+    def test_a_committer_that_was_the_owner_sees_its_successor(self, bench: Bench) -> None:
+        old, new = bench.fresh_committer(), bench.fresh_committer()
+        self.take(old, FIRST, None)
+        self.take(old, SECOND, FIRST)
+        self.take(old, SECOND, SECOND)
+        self.require_owner(old, SECOND, "after it took ownership")
+        self.take(new, THIRD, SECOND)
+        found = old.owner()
+        told = f"The committer that had put {SECOND}, which {THIRD} has replaced since,"
+        require(found == THIRD, f"{told} says that the owner is {found}.", Clause.OWNER, ASK_ANEW)
+        if Limit.OWNER_NOT_FENCED in bench.sink.limits:
+            return
+        for before in (SECOND, FIRST):
+            taken = old.take_ownership(SECOND, before)
+            asked = f"put {SECOND} in the place of {before}, and was told {taken!r}"
+            require(taken is False, f"{told} {asked}.", Clause.OWNER, ASK_ANEW)
+            self.require_owner(new, THIRD, "after a committer that was the owner asked again")
+
     def test_the_holder_renews_its_entry_with_a_later_time(self, bench: Bench) -> None:
         held: Owner | None = None
         for owner in (FIRST, replace(FIRST, since=FIRST.since + 3600.125), SECOND):
@@ -140,10 +163,10 @@ class OwnerTests(KitTests):
 
     def test_a_commit_and_a_sweep_leave_the_owner_alone(self, bench: Bench) -> None:
         self.take(bench.committer, FIRST, None)
-        branch = bench.committed(1)
-        bench.prepare(2)
+        branch = bench.committed(0)
+        bench.prepare(1)
         bench.sweep()
-        bench.committer.released([branch.committable], 1)
+        bench.committer.released([branch.committable], 0)
         self.require_owner(bench.committer, FIRST, "after a commit, a sweep and a release")
 
     def take(self, committer: Committer, owner: Owner, before: Owner | None) -> None:

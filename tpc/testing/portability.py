@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tpc.sink import CheckContext, Committable
 from tpc.testing.bench import PARTITIONS, Bench
 from tpc.testing.deadlines import at_once
 from tpc.testing.faults import FaultTests
-from tpc.testing.hooks import OPTIONAL
+from tpc.testing.hooks import OPTIONAL, is_reason
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
 from tpc.testing.requirements import Clause, no_error, require
@@ -26,6 +27,29 @@ AT_ONCE = 6
 
 class PortabilityTests(KitTests):
     """Executors, drivers and recoveries are different processes."""
+
+    def test_a_sink_describes_itself_in_a_mapping_of_texts(self, bench: Bench) -> None:
+        described: object = bench.sink.describe()
+        require(
+            isinstance(described, Mapping)
+            and all(isinstance(text, str) for pair in described.items() for text in pair),
+            f"`describe` returned {described!r}.",
+            Clause.PORTABLE,
+            "return a mapping of names to texts, {'table': 'orders'} say: target and mode, for people.",
+        )
+
+    def test_what_the_driver_hints_is_small_json(self, bench: Bench) -> None:
+        hint: object = bench.committer.hint()
+        try:
+            same = json.loads(json.dumps(hint)) == hint and isinstance(hint, dict)
+        except TypeError:
+            same = False
+        require(
+            same,
+            f"`hint` returned {hint!r}.",
+            Clause.PORTABLE,
+            "return a dict that JSON gives back as it was: it goes to every writer of the epoch.",
+        )
 
     def test_a_sink_survives_pickling(self, bench: Bench) -> None:
         again = self.made_portable(bench)
@@ -47,7 +71,7 @@ class PortabilityTests(KitTests):
         self.made_portable(bench)
 
     def test_a_committable_is_small_json_and_listed_under_its_resource(self, bench: Bench) -> None:
-        handle = bench.handle(1)
+        handle = bench.handle(0)
         writer = bench.writer(handle)
         writer.write(bench.batch(bench.rows(3)))
         committable = bench.branch(writer.prepare(), []).committable
@@ -96,7 +120,7 @@ class PortabilityTests(KitTests):
 
     def test_check_may_be_repeated(self, bench: Bench) -> None:
         branch = bench.committed()
-        later = bench.prepare(2)
+        later = bench.prepare(1)
         to_do = "create what is missing and leave what is there alone."
         with no_error("A second `check`", Clause.CHECK, to_do):
             bench.committer.check(bench.context())
@@ -137,7 +161,7 @@ class PortabilityTests(KitTests):
 
     def test_the_error_of_a_refused_row_survives_pickling(self, bench: Bench) -> None:
         bench.needs("bad_batch", "takes_every_row")
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0), expected=[TpcError])
         try:
             writer.write(self.bad_batch())
             writer.prepare()
@@ -157,7 +181,7 @@ class PortabilityTests(KitTests):
     def test_every_hook_is_provided_or_declared(self) -> None:
         for hook, reason_in in OPTIONAL.items():
             require(
-                self.provides(hook) or bool(str(getattr(self, reason_in)).strip()),
+                self.provides(hook) or is_reason(str(getattr(self, reason_in))),
                 f"The kit has neither `{hook}` nor a reason why not.",
                 Clause.HOOKS,
                 f"write `{hook}`, or set the class attribute `{reason_in}` to a sentence that says why it cannot be.",

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tpc.errors import DataError
+from tpc.errors import DataError, TpcError
 from tpc.testing.bench import Bench
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import prepare_and_die, write_and_die
+from tpc.testing.readers import told
 from tpc.testing.requirements import Clause, refuse, require
 
 KEEP_INVISIBLE = "write to a staging place, or inside a transaction that the system keeps open or prepared."
 KEEP_OUTSIDE = "make the branch durable in the system before `prepare` returns; keep nothing in the writer's process."
+WHOLE_OR_NOT = (
+    "let `prepare`, and the act that commits, count the rows that the system holds against those that `write` took; a "
+    "branch of which a part is gone is not prepared, or not committed."
+)
 REMOVE = "remove the branch's files, rows or transaction in `Writer.abort`, and on every error in `prepare`."
 
 
@@ -23,7 +28,7 @@ class PrepareTests(KitTests):
         bench.require_visible(after="a prepare without a commit", clause=Clause.INVISIBLE, to_do=KEEP_INVISIBLE)
 
     def test_rows_that_are_written_and_not_prepared_are_invisible(self, bench: Bench) -> None:
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0))
         writer.write(bench.batch(bench.rows(3)))
         try:
             bench.require_visible(after="a write without a prepare", clause=Clause.INVISIBLE, to_do=KEEP_INVISIBLE)
@@ -35,9 +40,9 @@ class PrepareTests(KitTests):
         branch = bench.branch(
             prepare_and_die(
                 self.made_portable(bench),
-                bench.handle(1),
+                bench.handle(0),
                 [bench.batch(rows)],
-                bench.committer.hint(),
+                bench.hint(),
                 deadline_s=self.deadline_s,
             ),
             rows,
@@ -49,7 +54,7 @@ class PrepareTests(KitTests):
     def test_a_prepared_branch_of_a_dead_writer_is_listed_and_can_be_aborted(self, bench: Bench) -> None:
         batches = [bench.batch(bench.rows(3))]
         committable = prepare_and_die(
-            self.made_portable(bench), bench.handle(1), batches, bench.committer.hint(), deadline_s=self.deadline_s
+            self.made_portable(bench), bench.handle(0), batches, bench.hint(), deadline_s=self.deadline_s
         )
         branch = bench.branch(committable, [])
         require(
@@ -63,9 +68,7 @@ class PrepareTests(KitTests):
 
     def test_a_writer_killed_before_prepare_leaves_nothing_beyond_a_sweep(self, bench: Bench) -> None:
         batches = [bench.batch(bench.rows(3))]
-        write_and_die(
-            self.made_portable(bench), bench.handle(1), batches, bench.committer.hint(), deadline_s=self.deadline_s
-        )
+        write_and_die(self.made_portable(bench), bench.handle(0), batches, bench.hint(), deadline_s=self.deadline_s)
         bench.sweep()
         bench.require_visible(after="a writer's death", clause=Clause.INVISIBLE, to_do=KEEP_INVISIBLE)
         bench.require_nothing_left(
@@ -76,7 +79,7 @@ class PrepareTests(KitTests):
 
     @pytest.mark.parametrize("batches", [0, 2], ids=["no batch", "empty batches"])
     def test_a_branch_without_rows_prepares_nothing(self, bench: Bench, batches: int) -> None:
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0))
         for _ in range(batches):
             writer.write(bench.batch([]))
         committable = writer.prepare()
@@ -87,7 +90,7 @@ class PrepareTests(KitTests):
 
     def test_a_large_branch_arrives_whole(self, bench: Bench) -> None:
         rows = bench.rows(self.large_branch_rows)
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0))
         step = max(1, len(rows) // 20)
         for start in range(0, len(rows), step):
             writer.write(bench.batch(rows[start : start + step]))
@@ -104,7 +107,7 @@ class PrepareTests(KitTests):
 
     def test_many_small_batches_are_one_branch(self, bench: Bench) -> None:
         rows = bench.rows(150)
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0))
         for number in range(0, len(rows), 3):
             writer.write(bench.batch(rows[number : number + 3]))
             writer.write(bench.batch([]))
@@ -119,15 +122,35 @@ class PrepareTests(KitTests):
         bench.commit(branch)
         bench.require_visible(branch, after="a hundred batches", clause=Clause.DURABLE, to_do=to_do)
 
+    def test_a_branch_of_which_a_part_was_swept_is_committed_whole_or_not_at_all(self, bench: Bench) -> None:
+        rows = bench.rows(5)
+        writer = bench.writer(bench.handle(0), expected=[TpcError])
+        writer.write(bench.batch(rows[:3]))
+        bench.sweep(bench.fresh_committer())
+        try:
+            writer.write(bench.batch(rows[3:]))
+            committable = writer.prepare()
+        except TpcError:
+            committable = None
+        swept = "a sweep between the two batches of a branch"
+        if committable is None:
+            bench.require_visible(after=swept, clause=Clause.INVISIBLE, to_do=WHOLE_OR_NOT)
+            return
+        branch = bench.branch(committable, rows)
+        outcomes = bench.outcomes(branch)
+        shown = [branch] if outcomes[0].settled else []
+        after = f"{swept}, its `prepare`, and a commit that says {told(outcomes)},"
+        bench.require_visible(*shown, after=after, clause=Clause.DURABLE, to_do=WHOLE_OR_NOT)
+
     def test_a_writer_aborted_before_prepare_leaves_nothing(self, bench: Bench) -> None:
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0))
         writer.write(bench.batch(bench.rows(3)))
         writer.abort()
         writer.abort()
         self.require_gone(bench, "`Writer.abort` before `prepare`")
 
     def test_a_writer_aborted_after_prepare_leaves_nothing(self, bench: Bench) -> None:
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0))
         writer.write(bench.batch(bench.rows(3)))
         bench.branch(writer.prepare(), [])
         writer.abort()
@@ -136,7 +159,7 @@ class PrepareTests(KitTests):
 
     def test_a_refused_row_is_a_data_error_and_leaves_nothing(self, bench: Bench) -> None:
         bench.needs("bad_batch", "takes_every_row")
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0), expected=[DataError])
         try:
             writer.write(bench.batch(bench.rows(3)))
             writer.write(self.bad_batch())

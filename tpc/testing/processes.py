@@ -20,6 +20,9 @@ import pyarrow
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import Committable, Sink
+from tpc.testing import killed, paused
+from tpc.testing.killed import Death
+from tpc.testing.paused import Pause
 
 START_S = 60.0
 """How long a process may take beyond the deadline of its calls, to start and to import."""
@@ -48,6 +51,21 @@ def write_and_die(
 ) -> None:
     """Write a branch, without preparing it, in a process that is killed (SIGKILL) after the last row."""
     _in_process("_write", (sink, handle, list(batches), hint), deadline_s=deadline_s)
+
+
+def die(what: str, *arguments: Any, deadline_s: float) -> Death:
+    """What became of a process that was killed right before one of its acts; `what` is a function of `killed`."""
+    death: Death = _in_process(f"_{what}_and_die", arguments, deadline_s=deadline_s)
+    return death
+
+
+def give_up_and_pause(
+    sink: Sink, pipeline: PipelineId, committables: Sequence[Committable], at: int, *, deadline_s: float
+) -> Pause:
+    """What became of a give-up that stood still right before one of its acts while others committed."""
+    work = (sink, pipeline, list(committables), at)
+    pause: Pause = _in_process("_give_up_and_pause", work, deadline_s=deadline_s)
+    return pause
 
 
 def _in_process(name: str, arguments: Sequence[Any], *, deadline_s: float) -> Any:
@@ -119,7 +137,15 @@ def _write(sink: Sink, handle: Handle, batches: Sequence[pyarrow.RecordBatch], h
         writer.write(batch)
 
 
-_SERVED: Mapping[str, Callable[..., Any]] = {"_ask": _ask, "_prepare": _prepare, "_write": _write}
+_SERVED: Mapping[str, Callable[..., Any]] = {
+    "_ask": _ask,
+    "_prepare": _prepare,
+    "_write": _write,
+    "_commit_and_die": killed.commit_and_die,
+    "_abort_and_die": killed.abort_and_die,
+    "_write_and_die": killed.write_and_die,
+    "_give_up_and_pause": paused.give_up_and_pause,
+}
 
 
 def _packed(argument: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from tpc.sink import Outcome
+from tpc.testing.values import plain
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -20,7 +21,7 @@ LOOK_AGAIN_S = 0.2
 
 def counted(rows: Rows) -> Counter[str]:
     """Rows as a multiset."""
-    return Counter(repr(sorted(row.items())) for row in rows)
+    return Counter(repr([(name, plain(value)) for name, value in sorted(row.items())]) for row in rows)
 
 
 def expected_rows(branches: Iterable[Rows], key_column: str, merged: Callable[[Row, Row], Row]) -> Rows:

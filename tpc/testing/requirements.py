@@ -21,8 +21,12 @@ class Clause(str, Enum):
     IDEMPOTENT = "Commit is idempotent and says per branch what it found."
     ORDER = "Commit gives one outcome for each committable, in the order given."
     EVIDENCE = "Absence is never proof: every branch carries a marker that tells committed from never prepared."
+    DATA = "What readers see is what was written, value by value; what cannot be stored exactly is refused."
     WHOLE = "A commit makes the rows of a branch visible all at once, unless APPEARS_GRADUALLY is declared."
     ABORT = "Abort undoes branches that nobody decided, exactly these; gone already is fine."
+    GIVEN_UP = (
+        "`give_up` ends decided branches for good: what is committed stays and is said to be, all else is undone."
+    )
     PROMISE = "Prepare promises commit: what can be refused is refused by check, write or prepare."
     EMPTY = "A branch without rows prepares nothing: `prepare` returns None."
     LISTING = (
@@ -40,7 +44,7 @@ class Clause(str, Enum):
     REUSE = "After `released` names may be used again, and after `close` the committer may be used again."
     CHECK = "`check` and `identity` may be called any number of times and answer alike."
     LIMITS = "What a system cannot do, its sink declares in `limits`, each with the reason in a sentence."
-    HOOKS = "A hook that a kit does not provide is declared with a reason."
+    HOOKS = "Hooks do what they are for, and a hook that a kit does not provide is declared with a reason."
 
 
 def refuse(wrong: str, clause: Clause, to_do: str) -> NoReturn:

@@ -27,7 +27,7 @@ class SecrecyTests(KitTests):
 
     def test_no_secret_is_in_what_a_sink_says_of_itself(self, bench: Bench) -> None:
         bench.needs("secrets", "has_no_secrets")
-        writer = bench.writer(bench.handle(1))
+        writer = bench.writer(bench.handle(0))
         self.require_no_secret(
             {
                 "repr(sink)": repr(bench.sink),
@@ -43,7 +43,7 @@ class SecrecyTests(KitTests):
 
     def test_no_secret_is_in_what_is_stored_or_answered(self, bench: Bench) -> None:
         bench.needs("secrets", "has_no_secrets")
-        branch, other = bench.prepare(1), bench.prepare(2)
+        branch, other = bench.prepare(0), bench.prepare(1)
         listed = [repr(doubt) for doubt in bench.in_doubt()]
         bench.abort(other)
         self.require_no_secret(

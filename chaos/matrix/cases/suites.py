@@ -14,6 +14,7 @@ SUITES: Mapping[str, str] = {
     "pairs": "cell_cases:pairs",
     "processes": "process:cases",
     "disk": "disk:cases",
+    "power": "power:cases",
     "load": "load:cases",
 }
 """The suites, with the function of this package that lists their cases."""

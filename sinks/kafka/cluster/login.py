@@ -54,7 +54,6 @@ def _named(
     if refused:
         return ConfigurationError(
             f"the Kafka cluster at {connection.servers!r} refuses the login: {refused[-1].str()}",
-            safe="nothing was asked or changed.",
             remedy="correct security.protocol, sasl.* and ssl.* in client=, and the variables they name.",
         )
     cause = "; ".join([reason_of(error), *(report.str() for report in telling[-1:])])

@@ -3,7 +3,8 @@
 Inside its transaction every branch commits one offset to a consumer group that is named like its transactional id:
 the offset is the epoch, its metadata the handle. It becomes visible with the rows and not before, so a marker that
 names a handle proves that this branch is committed; a missing one proves nothing. Brokers forget a group without
-members after `offsets.retention.minutes` (7 days by default).
+members after `offsets.retention.minutes` (7 days by default), and any offset with the topic that it names: where rows
+may go to several topics the marker names Kafka's own topic of groups, which nobody deletes.
 """
 
 from __future__ import annotations
@@ -82,6 +83,10 @@ class Markers:
     def newest(self, since_generation: int) -> Marker | None:
         """The marker of the highest epoch that this incarnation's sink shows, of generations not below the given."""
         require_all_groups(self._cluster, self._client)
+        return self.newest_listed(since_generation)
+
+    def newest_listed(self, since_generation: int) -> Marker | None:
+        """The same of a listing that may be short: what it shows is there, what it does not show proves nothing."""
         groups = [str(name) for name in self._names(self._pipeline.prefix) if name.generation >= since_generation]
         handles = [
             handle

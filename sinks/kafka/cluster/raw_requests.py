@@ -85,7 +85,6 @@ class RawClient:
             cause = f"{type(error).__name__}: {error}"
             raise TransientError(
                 f"Kafka did not answer ({what}): {cause}",
-                safe="no row is lost or doubled: done or not, every request of this kind may be repeated.",
                 remedy="start the cluster, or correct servers=; a supervisor restarts the pipeline meanwhile.",
                 cause=cause,
             ) from error

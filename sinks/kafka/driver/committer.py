@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Marker, Outcome, Owner
+from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner
 from tpc.sinks.kafka.check import check_reachable
 from tpc.sinks.kafka.cluster.answers import NOT_FOUND, Reply, Transaction
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
@@ -55,6 +55,8 @@ class TransactionCommitter(Committer):
         self._released = ReleasedIds()
         self._pruning = Pruning(self._markers, self._released)
         self._facts: Facts | None = None
+        self._seen_epoch: int | None = None
+        """The newest epoch that was committed or seen here: a listing that shows less is not believed at once."""
 
     def check(self, context: CheckContext) -> None:
         """The cluster answers, the target is fit, and the cluster can do what is asked of it."""
@@ -91,13 +93,26 @@ class TransactionCommitter(Committer):
             timeout_s=self._sink.timeout_s,
         )
 
-    def verify(self, committables: Sequence[Committable]) -> None:
+    def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
         """Every branch is Ongoing with its producer id and epoch, and younger than half its timeout.
 
         The age is this machine's clock against the broker's.
         """
-        if not committables:
-            return
+        if committables:
+            self._require_alive(committables)
+        return self._look_again(since_generation)
+
+    def _look_again(self, since_generation: int) -> Marker | None:
+        """The newest marker. Whether the listing is complete is asked only when it shows less than was seen before."""
+        listed = patiently(lambda: self._markers.newest_listed(since_generation), self._sink.timeout_s)
+        if listed is not None and self._seen_epoch is not None and listed.epoch >= self._seen_epoch:
+            self._seen_epoch = listed.epoch
+            return listed
+        newest = self.newest_marker(since_generation)
+        self._seen_epoch = None if newest is None else newest.epoch
+        return newest
+
+    def _require_alive(self, committables: Sequence[Committable]) -> None:
         described = patiently(lambda: self._client.describe(one.resource for one in committables), self._sink.timeout_s)
         now_ms = time.time() * 1000
         for committable in committables:
@@ -124,11 +139,18 @@ class TransactionCommitter(Committer):
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
         """All EndTxn requests at once; ambiguous answers are settled by marker and description."""
-        return self._ending.commit(committables)
+        outcomes = self._ending.commit(committables)
+        settled = [one.handle.epoch for one, outcome in zip(committables, outcomes, strict=True) if outcome.settled]
+        self._seen_epoch = max([*settled, *([] if self._seen_epoch is None else [self._seen_epoch])], default=None)
+        return outcomes
 
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
         """Undo branches and shut their writers out. Raises `HistoryMismatchError` for one that is committed."""
         self._ending.abort(branches)
+
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        """Abort what is open; marker and description tell of the others."""
+        return self._ending.give_up(committables)
 
     def in_doubt(self) -> list[InDoubt]:
         """The open transactions of this sink, of any incarnation of the pipeline's name."""

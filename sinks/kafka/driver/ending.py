@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tpc.errors import HistoryMismatchError, TransientError
 from tpc.handles import Handle, PipelineId
-from tpc.sink import Committable, InDoubt, Outcome, Verdict
+from tpc.sink import Committable, GivenUp, InDoubt, Outcome, Verdict
 from tpc.sinks.kafka.cluster.answers import (
     ENDING,
     NONE,
@@ -22,7 +22,7 @@ from tpc.sinks.kafka.cluster.answers import (
 )
 from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
-from tpc.sinks.kafka.driver.verdicts import verdict_of_evidence, verdict_of_reply
+from tpc.sinks.kafka.driver.verdicts import end_of_given_up, verdict_of_evidence, verdict_of_reply
 from tpc.support.deadlines import patiently, until
 
 BRIEFLY_S = 5.0
@@ -96,6 +96,31 @@ class TransactionEnding:
         for branch in branches:
             if branch not in exact:
                 self._fence(branch.resource)
+
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        """Abort what is open of these branches; then markers and descriptions tell what became of each."""
+        transactions = [Transaction.of(committable) for committable in committables]
+        exact = [one for one in transactions if one.endtxn_version >= 5]
+        replies = dict(zip((one.transactional_id for one in exact), self._end(exact, commit=False), strict=True))
+        for name, reply in replies.items():
+            if reply.name not in GONE and reply.name != "INVALID_TXN_STATE":
+                raise TransientError(f"Kafka did not end {name}: {reply}", sink=self._name)
+        for transaction in transactions:
+            if transaction.transactional_id not in replies:
+                self._fence(transaction.transactional_id)
+        names = [one.transactional_id for one in transactions]
+        committed = patiently(lambda: self._markers.committed(names), BRIEFLY_S)
+        described = patiently(lambda: self._client.describe(names), BRIEFLY_S)
+        return [
+            end_of_given_up(
+                committable.handle,
+                transaction,
+                replies.get(transaction.transactional_id),
+                committed[transaction.transactional_id],
+                described.get(transaction.transactional_id, Reply(NOT_FOUND)),
+            )
+            for committable, transaction in zip(committables, transactions, strict=True)
+        ]
 
     def _judge_abort(self, branch: Committable, reply: Reply) -> None:
         if reply.name in GONE:

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Set
 
 from tpc.handles import Handle
-from tpc.sink import Outcome, Verdict
-from tpc.sinks.kafka.cluster.answers import NONE, Description, Reply, Transaction
+from tpc.sink import GivenUp, Outcome, Verdict
+from tpc.sinks.kafka.cluster.answers import NONE, NOT_FOUND, Description, Reply, Transaction
 
 AMBIGUOUS = frozenset({"INVALID_TXN_STATE", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
 """Answers that leave open whether the branch was committed or aborted before."""
 
 ABORTED_STATES = frozenset({"CompleteAbort", "PrepareAbort", "PrepareEpochFence"})
 """States of a coordinator that lead to an abort and nowhere else."""
+
+
+COMMITTED_STATES = frozenset({"CompleteCommit", "PrepareCommit"})
+"""States that lead to a commit and nowhere else."""
 
 
 def verdict_of_reply(reply: Reply) -> Outcome | None:
@@ -47,9 +51,33 @@ def verdict_of_evidence(
         return Outcome(Verdict.LOST, f"the broker answered {reply} to EndTxn 5: {_told(description)}")
     if _shows_abort(transaction, description):
         return Outcome(Verdict.LOST, f"the broker answered {reply}: {_told(description)}")
-    # A description that is missing for a moment comes back; one that is there and does not fit stays.
     told = f"the broker answered {reply}, no marker is there, and {_told(description)}"
-    return Outcome(Verdict.UNKNOWN, told, contradiction=isinstance(description, Description))
+    if isinstance(description, Description):
+        return Outcome(Verdict.UNKNOWN, told, contradiction=True)
+    if description.name == NOT_FOUND:
+        return Outcome(Verdict.UNKNOWN, f"{told}: {_forgotten(handle, transaction)}", contradiction=True)
+    # One that is missing for a moment, or refused, comes back.
+    return Outcome(Verdict.UNKNOWN, told)
+
+
+def end_of_given_up(
+    handle: Handle,
+    transaction: Transaction,
+    reply: Reply | None,
+    committed: Set[str],
+    description: Description | Reply,
+) -> GivenUp:
+    """What became of a branch after its abort was asked for; `reply` is the answer to EndTxn 5, if that was sent.
+
+    NONE says that it is aborted, now or before. Where the id has expired and the marker too, nobody knows.
+    """
+    if str(handle) in committed:
+        return GivenUp.COMMITTED
+    if (reply is not None and reply.name == NONE) or _shows_abort(transaction, description):
+        return GivenUp.UNDONE
+    if _describes(transaction, description, COMMITTED_STATES):
+        return GivenUp.COMMITTED
+    return GivenUp.NOT_KNOWN
 
 
 def _shows_abort(transaction: Transaction, description: Description | Reply) -> bool:
@@ -57,10 +85,22 @@ def _shows_abort(transaction: Transaction, description: Description | Reply) -> 
 
     A timeout and a fencing abort raise the epoch by one. A higher one belongs to a later transaction of the id.
     """
-    if isinstance(description, Reply) or description.state not in ABORTED_STATES:
+    return _describes(transaction, description, ABORTED_STATES)
+
+
+def _describes(transaction: Transaction, description: Description | Reply, states: Set[str]) -> bool:
+    if isinstance(description, Reply) or description.state not in states:
         return False
     ours = (transaction.producer_epoch, transaction.producer_epoch + 1)
     return description.producer_id == transaction.producer_id and description.producer_epoch in ours
+
+
+def _forgotten(handle: Handle, transaction: Transaction) -> str:
+    return (
+        f"the cluster has forgotten transactional id {transaction.transactional_id} and its marker (by "
+        "transactional.id.expiration.ms and offsets.retention.minutes, or they were deleted), so look with a "
+        f"read_committed reader whether the rows of epoch {handle.epoch} are in the topics (branch {handle})"
+    )
 
 
 def _told(description: Description | Reply) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.settings import Env
+from tpc.settings import Elsewhere
 from tpc.sink import Writer
 from tpc.sinks.kafka.kafka_python import require_kafka_python
 from tpc.sinks.kafka.transactional_sink import TransactionalSink
@@ -36,9 +36,9 @@ class KafkaOffsetsSink(TransactionalSink):
         self,
         group: str,
         *,
-        servers: str | Env,
+        servers: str | Elsewhere,
         name: str | None = None,
-        client: Mapping[str, str | Env] | None = None,
+        client: Mapping[str, str | Elsewhere] | None = None,
         transaction_timeout_s: float | None = None,
         timeout_s: float = 30.0,
     ) -> None:

@@ -11,6 +11,7 @@ from tpc.errors import ConfigurationError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
+from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
 from tpc.sinks.kafka.worker.transaction import OpenTransaction
 from tpc.sinks.kafka.worker.writer import producer_settings
 
@@ -32,7 +33,7 @@ def offsets_batch(offsets: Mapping[str, Mapping[int, int]]) -> pa.RecordBatch:
 
 
 class KafkaOffsetsWriter(Writer):
-    """One branch of offsets, for `group`. The marker names the first partition written, which is known to exist."""
+    """One branch of offsets, for `group`. The marker names Kafka's topic of groups: a source's topic may be deleted."""
 
     def __init__(
         self, sink: TransactionalSink, handle: Handle, schema: pa.Schema, hint: JSONObject, *, group: str
@@ -63,8 +64,7 @@ class KafkaOffsetsWriter(Writer):
         except BaseException:
             self._open.abort()
             raise
-        topic, partition, _ = self._offsets[0]
-        return self._open.prepare(len(self._offsets), 0, (topic, partition), produced=0)
+        return self._open.prepare(len(self._offsets), 0, (GROUPS_TOPIC, 0), produced=0)
 
     def abort(self) -> None:
         """Undo the branch; a second call does nothing."""

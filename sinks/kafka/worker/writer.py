@@ -14,6 +14,7 @@ from tpc.errors import ConfigurationError, DataError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer, describe_row
+from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
 from tpc.sinks.kafka.worker.messages import MessageColumns
 from tpc.sinks.kafka.worker.producer import ProducerSettings
@@ -80,7 +81,7 @@ class KafkaWriter(Writer):
         """Flush, count, mark; None when no row came."""
         if self._open is None:
             return None
-        marker_topic = self._sink.marker_topic or next(iter(self._partitions))
+        marker_topic = self._sink.marker_topic or GROUPS_TOPIC
         made = self._open.prepare(self._rows, self._size_bytes, (marker_topic, 0), produced=self._rows)
         self.flush_seconds = self._open.flush_seconds
         return made

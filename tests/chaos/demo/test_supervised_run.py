@@ -8,11 +8,11 @@ import pytest
 
 from tpc.chaos.demo import supervised_run
 from tpc.chaos.demo.directory import DemoDirectory
-from tpc.chaos.demo.life_checks import life_checks
+from tpc.chaos.demo.life_checks import RECOVERY_BOUND_S, life_checks
 from tpc.chaos.demo.supervised_run import SPARE_RESTARTS, Kills, run_pipeline
 from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.plan import Step, StepKill
-from tpc.chaos.kills.run_record import RunRecord
+from tpc.chaos.kills.run_record import LifeSeen, RunRecord
 from tpc.chaos.servers.stack import Stack
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +80,17 @@ def test_a_kill_before_any_complete_epoch_is_red() -> None:
     record.started(2)
     record.ended(0)
     assert list(failed(record, 0, None)) == ["every kill came after a complete epoch"]
+
+
+@pytest.mark.parametrize(
+    ("first_s", "restart_s", "in_time"),
+    [(10.0, 119.0, True), (10.0, 121.0, False), (60.0, 239.0, True), (60.0, 241.0, False), (None, 121.0, False)],
+)
+def test_a_restart_may_take_a_multiple_of_what_the_first_start_took(
+    first_s: float | None, restart_s: float, in_time: bool
+) -> None:
+    record = RunRecord({})
+    for number, took_s in enumerate((first_s, restart_s)):
+        record.lives.append(LifeSeen(number, 1, 100.0, first_complete_at=took_s and 100.0 + took_s, exit_code=0))
+    assert ("every restart came to a new epoch in time" not in failed(record, 0, 0)) == in_time
+    assert RECOVERY_BOUND_S == 120.0

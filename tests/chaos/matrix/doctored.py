@@ -21,7 +21,7 @@ def commit_before_the_intent() -> None:
             self.context.committers[name].commit(manifest.committables(name))
         return manifest
 
-    Participants.verify = lambda self, manifest: None  # type: ignore[method-assign]  # the defect that the checks must notice
+    Participants.verify = lambda self, manifest, history, still_leading: None  # type: ignore[method-assign]  # the defect that the checks must notice
     SparkPass.write = hasty  # type: ignore[method-assign]  # the defect that the checks must notice
 
 
@@ -34,3 +34,10 @@ def sweep_nothing() -> None:
 
 def nothing() -> None:
     """No mistake."""
+
+
+def sync_no_state() -> None:
+    """Of what an intent rests on the state stores are not made durable."""
+    from tpc.coordinator.spark import lineage
+
+    lineage.FOLDERS = ("sources",)  # type: ignore[assignment]  # the defect that the checks must notice

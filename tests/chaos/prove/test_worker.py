@@ -14,17 +14,22 @@ DEADLINE_S = 60.0
 _RUN = """
 import json, pathlib, sys
 from tpc.chaos.prove.worker import run_kit
-pathlib.Path(sys.argv[2]).write_text(json.dumps(run_kit(sys.argv[1])))
+pathlib.Path(sys.argv[2]).write_text(json.dumps(run_kit(sys.argv[1], sys.argv[3])))
 """
 
 
-def result_of(place: Path, tests: str) -> dict[str, Any]:
+def result_of(place: Path, tests: str, *, first: str = "") -> dict[str, Any]:
     """What the worker finds in a file of tests."""
     file, report = place / "test_kit.py", place / "report.json"
     file.write_text(f"import pytest\nfrom tpc.errors import JavaNotFoundError\n{tests}")
-    subprocess.run([sys.executable, "-c", _RUN, file, report], cwd=place, timeout=DEADLINE_S, check=True)
+    subprocess.run([sys.executable, "-c", _RUN, file, report, first], cwd=place, timeout=DEADLINE_S, check=True)
     found: dict[str, Any] = json.loads(report.read_text())
     return found
+
+
+def test_a_kit_begins_with_the_test_that_is_named(tmp_path: Path) -> None:
+    tests = "def test_a(): assert 1 == 2\n@pytest.mark.parametrize('x', [1])\ndef test_b(x): assert 1 == 2\n"
+    assert result_of(tmp_path, tests, first="test_b")["invariant"] == "test_b"
 
 
 @pytest.mark.parametrize("body", ["assert 1 == 2", "pytest.fail('no')"])

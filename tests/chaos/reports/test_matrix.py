@@ -192,3 +192,9 @@ def test_a_record_of_one_case_without_pairs_blanks_or_recovery_has_a_report(reco
     page = page_of(tmp_path, only(record, case))
     assert {"matrix", "pairs", "recovery", "failed", "skipped"}.isdisjoint(page.ids())
     assert verdict(page) == Verdict(True, [1])
+
+
+def test_a_case_that_was_set_up_again_tells_why(tmp_path: Path) -> None:
+    record = sample_record()
+    record["cases"][0]["set_up_again"] = ["the case could not be set up in time: no topic"]
+    assert html(tmp_path, record).count("set up again: the case could not be set up in time: no topic") == 1

@@ -16,7 +16,7 @@ from tpc.chaos.simulator.sinks import SimulatedCommitter
 from tpc.chaos.simulator.spark import MissingStateError
 from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import Halted, Invariant, InvariantViolation
-from tpc.coordinator import coordinator, participants
+from tpc.coordinator import coordinator, participants, shown
 from tpc.errors import StateMachineError, TransientError
 from tpc.handles import Handle
 from tpc.records import Record, RecordKind
@@ -265,8 +265,8 @@ def run_with(simulation: Simulation, monkeypatch: pytest.MonkeyPatch, error: Exc
     [
         (coordinator, "check_removed_sinks", lambda history, identities: None),
         (coordinator, "check_bound_sinks", lambda history, identities: None),
-        (participants, "check_markers", lambda history, markers, expiring: []),
-        (participants, "knows_owner", lambda history, owner: True),
+        (shown, "check_markers", lambda history, markers, expiring: []),
+        (participants, "knows_owner", lambda history, sink, owner: True),
     ],
     ids=["a sink left out", "a sink elsewhere", "a sink put back", "a copied checkpoint"],
 )
@@ -288,7 +288,7 @@ def test_a_wrong_start_that_is_not_refused_is_a_violation(
 
 
 def test_a_decision_without_a_last_look_at_what_can_expire_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SimulatedCommitter, "verify", lambda self, committables: None)
+    monkeypatch.setattr(SimulatedCommitter, "verify", lambda self, committables, since_generation: self.system.newest())
     with pytest.raises(InvariantViolation) as caught:
         for seed in range(20):  # some of them have a sink whose branches expire
             Simulation(seed, FaultPlan()).run()

@@ -107,6 +107,20 @@ def test_a_life_that_does_not_end_is_given_up(run: Run) -> None:
     assert [life.given_up for life in run.rounds.processes.lives] == ["not ended after 1 s (--life-limit)"] * 3
 
 
+def test_a_life_that_ends_with_0_before_the_end_of_its_input_has_not_come_to_its_end(run: Run) -> None:
+    (run.place / "leaves early").touch()
+    assert not run.disturbed()
+    [life] = run.rounds.processes.lives
+    assert (life.code, life.left_early, life.ended_by_itself) == (0, True, True)
+
+
+def test_a_life_that_leaves_early_after_a_fault_is_no_recovery(run: Run) -> None:
+    (run.place / "leaves early").touch()
+    assert not run.disturbed(KILL)
+    [attempt] = run.rounds.attempts
+    assert attempt.wrong == "life 2 ended with exit code 0 before the end of its input"
+
+
 def test_in_peace_a_life_that_does_not_end_is_not_tried_again(run: Run) -> None:
     run.rounds.processes.limit_s = 1.0
     (run.place / "stuck").touch()

@@ -33,8 +33,8 @@ def pipeline(): ...
 def feed(round):
     {feed}
     INPUT.write_text(str(3 * round))
-def expected(): return {{"mine": []}}
-readers = {{"mine": list}}
+def expected(): return {{"mine": [{{"id": 1}}]}}
+readers = {{"mine": lambda: [{{"id": 1}}]}}
 """
 
 
@@ -60,7 +60,8 @@ def user_run(paths: UserRunDirectory, *kinds: str, **settings: Any) -> UserRun:
     """On the input that is there, six epochs: the target has no feed."""
     paths.claim()
     (paths.work / "input").write_text("6")
-    target = Target("toy:pipeline", lambda: {"mine": []}, None, {"mine": list})
+    rows = [{"id": 1}]
+    target = Target("toy:pipeline", lambda: {"mine": rows}, None, {"mine": lambda: rows})
     return UserRun(target, paths, kinds, 1, lambda _line: None, **settings)
 
 

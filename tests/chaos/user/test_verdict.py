@@ -20,7 +20,14 @@ from tpc.chaos.user.plan import PlannedFault
 from tpc.chaos.user.record import fault_json
 from tpc.chaos.user.secrets import hiding
 from tpc.chaos.user.target import Row, Target
-from tpc.chaos.user.verdict import check_account, check_expectation, check_run, check_sinks, not_compared_sinks
+from tpc.chaos.user.verdict import (
+    check_account,
+    check_expectation,
+    check_run,
+    check_sinks,
+    check_something_expected,
+    not_compared_sinks,
+)
 from tpc.coordinator.supervisor import EXIT_FENCED
 from tpc.errors import ConfigurationError
 from tpc.sinks import KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
@@ -120,6 +127,11 @@ def test_a_run_that_would_compare_nothing_is_refused() -> None:
         check_expectation(target({}), account(KafkaSink("t", servers="nowhere:1")), {})
 
 
+def test_a_run_that_expects_no_row_anywhere_is_red() -> None:
+    assert not check_something_expected({"mine": [], "other": []}).passed
+    assert check_something_expected({"mine": [], "other": [{"id": 1}]}).passed
+
+
 def test_what_is_left_in_a_sink_or_in_the_log_is_red() -> None:
     assert all(check.passed for check in check_account(account()))
     assert not all(check.passed for check in check_account(account(left={"a": ("tpc~job~1 (abort)",)})))
@@ -151,6 +163,7 @@ def attempt(kind: str, code: int, *, fired: bool = True, next_code: int = 0) -> 
         ("zombie", EXIT_FENCED, 1, "the driver that took over ended with 1"),
         ("error", EXIT_FENCED, 0, "exit code 86 (fenced)"),
         ("kill", 87, 0, "exit code 87 (parked)"),
+        ("kill", 0, 0, "the kill is on record, and the pipeline ended with exit code 0: nothing was killed"),
     ],
 )
 def test_a_life_ends_as_its_fault_says(kind: str, code: int, next_code: int, wrong: str) -> None:
@@ -192,6 +205,16 @@ def test_an_end_that_no_fault_explains_is_red() -> None:
     assert not check_run([0], [life(1, 1)], [])[1].passed
     assert not check_run([0], one.lives, [one])[1].passed
     assert check_run([0], [life(1, 0)], [])[1].passed
+
+
+def test_an_end_with_0_before_the_end_of_the_input_is_red_with_or_without_a_fault() -> None:
+    early = life(1, 0)
+    early.left_early = True
+    assert check_run([0], [early], [])[1].differences == ("life 1: exit code 0 before the end of its input",)
+    one = attempt("error", 1)
+    assert one.next is not None
+    one.next.left_early = True
+    assert one.wrong == "life 2 ended with exit code 0 before the end of its input"
 
 
 def test_a_transient_error_that_a_restart_has_cured_is_told_and_not_red() -> None:

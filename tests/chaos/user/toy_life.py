@@ -1,7 +1,8 @@
 """A pipeline without systems or Spark under orders: epochs up to `input`, done ones in `done`, terms in `term`.
 
-`python -m tests.chaos.user.toy_life ORDERS DIRECTORY`. It obeys its faults as `tpc.chaos.user.life_program` does, ends
-fenced when another term has begun, with 1 while a file `broken` is there, and never while a file `stuck` is.
+`python -m tests.chaos.user.toy_life ORDERS DIRECTORY`. It obeys its faults as `tpc.chaos.user.life_program` does. It
+ends fenced when another term has begun, with 1 while a file `broken` is there, with 0 after one epoch while
+`leaves early` is, and never while `stuck` is.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 
 from tpc import failpoints
-from tpc.chaos.user.life_program import FamilyInjector, read_orders
+from tpc.chaos.user.life_program import FamilyInjector, end_file, read_orders
 from tpc.coordinator.supervisor import EXIT_FENCED
 
 
@@ -38,6 +39,9 @@ def main(orders_file: Path, place: Path) -> int:
             return EXIT_FENCED
         (place / "done").write_text(str(epoch + 1))
         failpoints.hit("epoch.completed", epoch=epoch)
+        if (place / "leaves early").exists():
+            return 0
+    end_file(Path(orders.directory), orders.life).touch()
     if orders.account is not None:
         leave_account(place, Path(orders.account))
     return 0

@@ -9,12 +9,13 @@ import pytest
 
 from tests.support.memory_pipeline import started
 from tpc.errors import (
+    LogGoneError,
     ParkedError,
     RepairNeededError,
     TransientError,
     UnknownOutcomeError,
 )
-from tpc.sink import Verdict
+from tpc.sink import GivenUp, Verdict
 
 UNKNOWN, REFUSED, LOST = Verdict.UNKNOWN, Verdict.REFUSED, Verdict.LOST
 
@@ -100,28 +101,27 @@ def test_stop_waits_for_the_epoch_that_is_being_worked_on() -> None:
     assert pipeline.engine.state.last_complete == 0
 
 
-def test_a_log_that_shows_nothing_while_an_epoch_is_decided_does_not_end_its_commits() -> None:
-    """A directory that is not mounted for a moment."""
+def test_a_log_that_is_gone_while_an_epoch_is_decided_ends_its_commits() -> None:
+    """Another log may have been put in its place, in which somebody else decides: a restart looks again."""
     pipeline = started()
     pipeline.sinks[1].answers = [UNKNOWN]
-    read, empty = pipeline.log.slots, [True]
-    pipeline.log.slots = lambda: [] if pipeline.sinks[1].calls and empty and empty.pop() else read()  # type: ignore[method-assign]
-    pipeline.run(0)
-    assert not empty
-    assert pipeline.engine.state.last_complete == 0
+    pipeline.clock.while_waiting = pipeline.log.content.clear
+    with pytest.raises(LogGoneError, match="slot 2 of the log at memory, which this process knows, is not there"):
+        pipeline.run(0)
+    assert [call for call, _ in pipeline.sinks[1].calls] == ["commit"]
 
 
 def test_a_log_that_cannot_be_read_does_not_hold_up_the_commits_of_a_decided_epoch() -> None:
     pipeline = started()
     pipeline.sinks[1].answers = [UNKNOWN]
-    read, failures = pipeline.log.slots, [TransientError("the log's server is away")] * 2
+    ask, failures = pipeline.log.goes_on, [TransientError("the log's server is away")] * 2
 
-    def slots() -> list[int]:
+    def goes_on(slot: int, data: bytes) -> bool:
         if pipeline.sinks[1].calls and failures:
             raise failures.pop()
-        return read()
+        return ask(slot, data)
 
-    pipeline.log.slots = slots  # type: ignore[method-assign]
+    pipeline.log.goes_on = goes_on  # type: ignore[method-assign]
     pipeline.run(0)
     assert not failures
     assert pipeline.engine.state.last_complete == 0
@@ -147,7 +147,7 @@ def test_a_branch_lost_in_a_running_query_asks_for_a_restart() -> None:
     assert caught.value.sink == "b"
 
 
-def test_branches_that_an_operator_gave_up_are_aborted_before_the_epoch_is_completed() -> None:
+def test_branches_that_an_operator_gave_up_are_ended_before_the_epoch_is_completed() -> None:
     pipeline = started()
     pipeline.sinks[0].answers = [REFUSED]
     with pytest.raises(ParkedError):
@@ -155,8 +155,39 @@ def test_branches_that_an_operator_gave_up_are_aborted_before_the_epoch_is_compl
     [resource] = pipeline.sinks[0].prepared
     pipeline.give_up("a")
     engine = pipeline.restarted()
-    assert pipeline.sinks[0].calls[1:] == [("abort", [resource]), ("released", 0)]
+    assert pipeline.sinks[0].calls[1:] == [("give_up", [resource]), ("released", 0)]
     assert (engine.state.last_complete, pipeline.sinks[0].committed) == (0, {})
+
+
+def test_a_branch_that_was_given_up_and_is_committed_stays_and_every_later_start_works() -> None:
+    pipeline = started()
+    pipeline.sinks[1].answers = [REFUSED]
+    with pytest.raises(ParkedError):
+        pipeline.run(0)
+    pipeline.give_up("a")  # it has committed, and the operator does not know
+    pipeline.give_up("b")
+    engine = pipeline.restarted()
+    assert engine.state.last_complete == 0
+    ends = {r.sink: dict(r.ends) for r in pipeline.engine.journal.history.resolutions}
+    assert ends == {"a": {GivenUp.COMMITTED: 1}, "b": {GivenUp.UNDONE: 1}}
+    assert [len(sink.released) for sink in pipeline.sinks] == [1, 0]
+    again = pipeline.restarted()
+    again.participants.shown.check(again.journal.history, again.participants.newest_markers(again.journal.history))
+    pipeline.run(1)
+
+
+def test_a_sink_that_points_elsewhere_now_is_not_asked_for_what_was_given_up() -> None:
+    pipeline = started()
+    pipeline.sinks[0].answers = [REFUSED]
+    with pytest.raises(ParkedError):
+        pipeline.run(0)
+    pipeline.give_up("a")
+    pipeline.sinks[0].target = "memory:elsewhere"
+    pipeline.sinks[0].prepared.clear()
+    pipeline.restarted()
+    assert [call for call, _ in pipeline.sinks[0].calls] == ["commit", "released"]
+    [resolution] = pipeline.engine.journal.history.resolutions
+    assert resolution.ends == {GivenUp.NOT_KNOWN: 1}
 
 
 def test_a_sink_that_an_operator_gave_up_may_leave_the_pipeline() -> None:

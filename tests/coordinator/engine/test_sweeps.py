@@ -139,7 +139,7 @@ def test_nothing_is_aborted_when_the_log_goes_on_between_the_listing_and_the_abo
     pipeline.run(0)
     pipeline.sinks[0].plant(0, partition=9)
     pipeline.sinks[0].on_listed = pipeline.somebody_takes_over
-    with pytest.raises(FencedError, match="the log goes on to slot 4"):
+    with pytest.raises(FencedError, match="the log goes on after slot 3"):
         pipeline.wait_for_sweep()
     assert pipeline.sinks[0].aborted() == []
 

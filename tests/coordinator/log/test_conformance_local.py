@@ -6,17 +6,19 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
+from tpc import failpoints
 from tpc.coordinator.log.local import LocalLog
 from tpc.testing.log_conformance import LogConformance
 
 
 class TestLocalLog(LogConformance):
     NO_LOST_ANSWER = ""
+    NO_LOSS_MEANWHILE = ""
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)
@@ -44,5 +46,18 @@ class TestLocalLog(LogConformance):
             patch.setattr(os, "fsync", fsync)
             yield log
 
+    def losing_the_record_before(self, slot: int) -> AbstractContextManager[LocalLog]:
+        return losing_the_record_before(self.make_log(), slot)
+
     def damage(self, slot: int, data: bytes) -> None:
         (self.directory / "log" / f"{slot:020d}.json").write_bytes(data)
+
+
+@contextmanager
+def losing_the_record_before(log: LocalLog, slot: int) -> Iterator[LocalLog]:
+    """The file is removed between the link and the fsync of the directory."""
+    failpoints.install({"log.linked": lambda _step, _where: log.delete([slot - 1])})
+    try:
+        yield log
+    finally:
+        failpoints.install({})

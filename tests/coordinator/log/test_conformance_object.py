@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,29 @@ def s3() -> Iterator[S3Server]:
         yield server
 
 
+@contextmanager
+def losing_the_record_before(log: ObjectLog, slot: int) -> Iterator[ObjectLog]:
+    """The object is deleted right after the next one is put."""
+    import obstore
+
+    honest = obstore.put
+
+    def put(store: Any, path: str, data: bytes, **more: Any) -> Any:
+        result = honest(store, path, data, **more)
+        log.delete([slot - 1])
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(obstore, "put", put)
+        yield log
+
+
 @pytest.mark.slow
 class TestS3Log(LogConformance):
     RACES = 1000  # this server is one Python process: each takes it 50 ms
     SECRETS = ("key-not-to-be-seen", "secret-not-to-be-seen")
     NO_LOST_ANSWER = ""
+    NO_LOSS_MEANWHILE = ""
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)
@@ -45,6 +64,9 @@ class TestS3Log(LogConformance):
         self.server.fault = lose_the_answer
         yield self.make_log()
 
+    def losing_the_record_before(self, slot: int) -> AbstractContextManager[ObjectLog]:
+        return losing_the_record_before(self.make_log(), slot)
+
     def damage(self, slot: int, data: bytes) -> None:
         import obstore
         from obstore.store import from_url
@@ -54,6 +76,7 @@ class TestS3Log(LogConformance):
 
 class TestLocalStoreLog(LogConformance):
     NO_LOST_ANSWER = "the store is this process and its disk"
+    NO_LOSS_MEANWHILE = ""
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)
@@ -70,6 +93,9 @@ class TestLocalStoreLog(LogConformance):
 
         return ObjectLog(LocalStore(self.directory), prefix="orders2")
 
+    def losing_the_record_before(self, slot: int) -> AbstractContextManager[ObjectLog]:
+        return losing_the_record_before(self.make_log(), slot)
+
     def damage(self, slot: int, data: bytes) -> None:
         (self.directory / "orders" / f"{slot:020d}.json").write_bytes(data)
 
@@ -77,6 +103,7 @@ class TestLocalStoreLog(LogConformance):
 class TestMemoryStoreLog(LogConformance):
     ONE_PROCESS = "a memory store is in the memory of one process"
     NO_LOST_ANSWER = "the store is this process"
+    NO_LOSS_MEANWHILE = "it is shown on the other stores"
     NO_DAMAGE = "whoever overwrites a memory store does it through the store"
 
     @pytest.fixture(autouse=True)

@@ -23,6 +23,7 @@ class TestPostgresLog(LogConformance):
     RACES = 1000
     SECRETS = (PASSWORD,)
     NO_LOST_ANSWER = ""
+    NO_LOSS_MEANWHILE = "the statement that puts holds the row before until COMMIT; see test_sql_before"
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)
@@ -38,7 +39,7 @@ class TestPostgresLog(LogConformance):
 
     @contextmanager
     def losing_the_answer(self) -> Iterator[SqlLog]:
-        SqlLog(self.url, pipeline="another").put(1, b"the table is there")
+        SqlLog(self.url, pipeline="another").put(1, b"the table is there", None)
         with proxied_postgres(self.url) as (proxy, through):
             proxy.add(Rule(Action.LOSE_REPLY_AND_RESET, "COMMIT", times=None))
             yield SqlLog(through, pipeline="orders")
@@ -49,6 +50,7 @@ class TestPostgresLog(LogConformance):
 
 class TestSqliteLog(LogConformance):
     NO_LOST_ANSWER = "an SQLite file answers in the process itself"
+    NO_LOSS_MEANWHILE = "the statement that puts holds the row before until COMMIT; see test_sql_before"
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,29 @@ import pytest
 from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.memory import MemoryLog
 from tpc import failpoints
+from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
-from tpc.errors import CorruptionError, FencedError, PutUnknownError, TransientError
-from tpc.records import RecordKind
+from tpc.coordinator.log.sql import SqlLog
+from tpc.errors import (
+    CorruptionError,
+    FencedError,
+    LogFormatError,
+    LogGoneError,
+    PutUnknownError,
+    TransientError,
+)
+from tpc.json import canonical
+from tpc.records import DamagedRecordError, RecordKind
 
 
-def opened(log: MemoryLog | LocalLog) -> Journal:
+def opened(log: Log) -> Journal:
     journal = Journal(log)
     journal.open()
     return journal
 
 
-def filled(log: MemoryLog | LocalLog, epochs: int) -> Journal:
+def filled(log: Log, epochs: int) -> Journal:
     """A journal of one generation with so many complete epochs."""
     journal = opened(log)
     journal.append(RecordKind.GENERATION, generation_body(1))
@@ -64,7 +75,7 @@ def test_a_put_into_a_hole_left_by_pruning_is_fenced() -> None:
     for generation in (2, 3, 4):
         renewed(current, generation, keep_epochs=0)
     assert log.slots() == [5, 6]
-    with pytest.raises(FencedError, match="the log goes on to slot 6, after slot 4"):
+    with pytest.raises(FencedError, match="the log goes on to slot 6, after slot 3"):
         stale.append(*intent(manifest(1)))
     assert opened(log).history == current.history
 
@@ -231,7 +242,7 @@ def test_a_repeated_put_of_the_same_record_is_stored_once() -> None:
     log = MemoryLog()
     journal = filled(log, 1)
     record = journal.next_record(*intent(manifest(1)))
-    log.put(record.slot, record.encode())  # an earlier try, whose answer was lost
+    log.put(record.slot, record.encode(), log.read(3))  # an earlier try, whose answer was lost
     journal.put(record)
     assert opened(log).history == journal.history
 
@@ -304,3 +315,168 @@ def test_the_number_of_files_stays_constant_over_thousands_of_epochs(
     assert set(counts[2:]) == {102}
     assert len(journal.history.manifests) <= 101
     assert opened(log).history == journal.history
+
+
+# A log that goes away, or falls back ---------------------------------------------------------------------------------
+
+
+def decided_elsewhere(log: MemoryLog) -> dict[int, bytes]:
+    """What an older copy of a log of one epoch holds after it has gone on under another coordinator."""
+    copy = MemoryLog()
+    copy.content = {slot: log.content[slot] for slot in (1, 2)}
+    journal = opened(copy)
+    journal.append(RecordKind.GENERATION, generation_body(2, pending=manifest(0).to_json()))
+    journal.append(*complete(0, generation=2))
+    journal.append(RecordKind.GENERATION, generation_body(3, last_complete=0))
+    return dict(copy.content)
+
+
+@pytest.mark.parametrize("left", [2, 1, 0], ids=["without its newest record", "without two", "empty"])
+def test_nothing_is_put_into_a_log_that_has_fallen_back(left: int) -> None:
+    log = MemoryLog()
+    journal = filled(log, 1)
+    log.content = {slot: data for slot, data in log.content.items() if slot <= left}
+    before = dict(log.content)
+    for _ in range(2):
+        with pytest.raises(LogGoneError, match="slot 3 of the log at memory, which this process knows, is not there"):
+            journal.append(*intent(manifest(1)))
+        with pytest.raises(LogGoneError):
+            journal.require_leading()
+    assert log.content == before
+
+
+def test_an_older_copy_that_went_on_under_another_is_not_taken_for_the_log() -> None:
+    log = MemoryLog()
+    journal = filled(log, 1)
+    log.content = decided_elsewhere(log)
+    before = dict(log.content)
+    with pytest.raises(LogGoneError, match=r"slot 3 .* holds other bytes than this process knows"):
+        journal.append(*intent(manifest(1)))
+    assert log.content == before
+
+
+def test_a_log_in_whose_middle_another_s_record_stands_is_no_chain() -> None:
+    log = MemoryLog()
+    filled(log, 1)
+    other = MemoryLog()
+    filled(other, 1)
+    log.content[2] = other.content[2]
+    with pytest.raises(CorruptionError, match="no chain: slot 3 was put after other bytes than those in slot 2"):
+        opened(log)
+
+
+def test_a_moved_directory_is_gone_and_is_not_made_again(tmp_path: Path) -> None:
+    log = LocalLog(tmp_path / "disk" / "log")
+    journal = filled(log, 1)
+    (tmp_path / "disk").rename(tmp_path / "mounted elsewhere")
+    with pytest.raises(LogGoneError):
+        journal.append(*intent(manifest(1)))
+    with pytest.raises(LogGoneError):
+        journal.require_leading()
+    assert not (tmp_path / "disk").exists()
+    (tmp_path / "mounted elsewhere").rename(tmp_path / "disk")
+    journal.append(*intent(manifest(1)))
+
+
+def test_a_moved_database_is_gone_and_is_not_made_again(tmp_path: Path) -> None:
+    log = SqlLog(f"sqlite:///{tmp_path}/log.db", pipeline="job")
+    journal = opened(log)
+    journal.append(RecordKind.GENERATION, generation_body(1))
+    (tmp_path / "log.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(LogGoneError):
+        journal.append(*intent(manifest(0)))
+    with pytest.raises(LogGoneError):
+        journal.require_leading()
+    assert not (tmp_path / "log.db").exists()
+
+
+def test_a_damaged_record_in_the_slot_of_a_put_is_nobody_s() -> None:
+    log = MemoryLog()
+    journal = filled(log, 1)
+    log.content[4] = b"torn"
+    with pytest.raises(DamagedRecordError):
+        journal.append(*intent(manifest(1)))
+
+
+def test_a_log_of_another_format_is_refused_by_name() -> None:
+    log = MemoryLog()
+    envelope = {"format": 1, "slot": 1, "kind": "generation", "nonce": "n", "body": generation_body(1)}
+    log.content[1] = canonical({**envelope, "checksum": hashlib.sha256(canonical(envelope)).hexdigest()}) + b"\n"
+    with pytest.raises(LogFormatError, match="slot 1 of the log has format 1, this version of tpc reads 2"):
+        opened(log)
+
+
+# A log whose lowest records cannot begin one ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", range(6))
+def test_a_pruning_that_was_interrupted_below_a_damaged_generation_record_leaves_a_log(cut: int) -> None:
+    """The record that raised the floor is damaged: the generation record below it stands for what was deleted."""
+    log = MemoryLog()
+    journal = filled(log, 2)
+    for generation in (2, 3):
+        history = journal.history
+        body = generation_body(generation, last_complete=history.last_complete, **history.carried([], 0))
+        journal.append(RecordKind.GENERATION, body)
+        if generation == 2:
+            journal.append(*intent(manifest(2, generation=2)))
+            journal.append(*complete(2))
+    assert journal.history.floor == 6
+    log.delete(range(1, cut + 1))
+    log.content[9] = b"torn"
+    again = opened(log)
+    assert ([d.slot for d in again.history.damaged], again.history.last_complete) == ([9], 2)
+    assert again.records()[0].slot == (1 if cut == 0 else 6)
+
+
+def test_a_generation_record_stands_for_the_slot_that_is_missing_below_it() -> None:
+    log = MemoryLog()
+    journal = filled(log, 1)
+    journal.append(*intent(manifest(1)))
+    history = journal.history
+    body = generation_body(2, last_complete=0, pending=manifest(1).to_json(), **history.carried([], 100))
+    journal.append(RecordKind.GENERATION, body)
+    log.delete([4])
+    again = opened(log)
+    assert again.history.pending == manifest(1)
+    again.append(*complete(1, generation=2))
+    assert opened(log).history.last_complete == 1
+
+
+def test_records_below_which_nothing_stands_begin_no_log() -> None:
+    log = MemoryLog()
+    filled(log, 2)
+    log.delete([1])
+    with pytest.raises(CorruptionError, match="a log begins with a generation record"):
+        opened(log)
+
+
+def copies(tmp_path: Path) -> Iterator[tuple[Log, Callable[[], None], Callable[[], None]]]:
+    """A log, what copies it, and what brings the copy back."""
+    memory, kept = MemoryLog(), dict[int, bytes]()
+
+    def bring_back() -> None:
+        memory.content = dict(kept)
+
+    yield memory, lambda: kept.update(memory.content), bring_back
+    place, copy = tmp_path / "log.db", tmp_path / "copy.db"
+
+    def copied(source: Path, target: Path) -> None:
+        shutil.copy(source, target)
+
+    log = SqlLog(f"sqlite:///{place}", pipeline="job")
+    yield log, lambda: copied(place, copy), lambda: copied(copy, place)
+
+
+def test_an_older_copy_that_went_on_just_as_far_is_noticed_without_a_put(tmp_path: Path) -> None:
+    for log, copy, bring_back in copies(tmp_path):
+        first = filled(log, 1)
+        copy()
+        first.append(*intent(manifest(1)))
+        bring_back()
+        other = opened(log)
+        body = generation_body(2, last_complete=0, **other.history.carried([], 100))
+        other.append(RecordKind.GENERATION, body)
+        with pytest.raises(LogGoneError, match=r"slot 4 .* holds other bytes than this process knows"):
+            first.require_leading()
+        other.require_leading()

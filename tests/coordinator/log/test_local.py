@@ -32,21 +32,21 @@ def files(log: LocalLog) -> list[str]:
 
 
 def test_a_record_put_is_there_for_another_reader(log: LocalLog) -> None:
-    assert log.put(1, b"one")
-    assert log.put(2, b"two")
+    assert log.put(1, b"one", None)
+    assert log.put(2, b"two", b"one")
     other = LocalLog(log.directory)
     assert (other.slots(), other.read(1), other.read(2)) == ([1, 2], b"one", b"two")
 
 
 def test_a_taken_slot_keeps_its_first_content(log: LocalLog) -> None:
-    log.put(1, b"first")
-    assert not log.put(1, b"second")
+    log.put(1, b"first", None)
+    assert not log.put(1, b"second", None)
     assert log.read(1) == b"first"
 
 
 def test_the_same_bytes_again_are_an_answer_of_yes(log: LocalLog) -> None:
-    log.put(1, b"first")
-    assert log.put(1, b"first")
+    log.put(1, b"first", None)
+    assert log.put(1, b"first", None)
     assert log.slots() == [1]
 
 
@@ -61,21 +61,21 @@ def test_a_directory_that_is_not_there_is_a_log_without_slots(log: LocalLog) -> 
 
 
 def test_a_put_leaves_nothing_but_its_slot(log: LocalLog) -> None:
-    log.put(1, b"one")
-    log.put(1, b"other")
+    log.put(1, b"one", None)
+    log.put(1, b"other", None)
     assert files(log) == ["00000000000000000001.json"]
 
 
 def test_the_order_of_slots_is_that_of_their_numbers(log: LocalLog) -> None:
     for slot in (10, 9, 100):
-        log.put(slot, b"x")
+        log.put(slot, b"x", None)
     assert log.slots() == [9, 10, 100]
 
 
 def test_a_slot_that_was_pruned_while_it_was_found_taken_is_not_ours(
     log: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     read = Path.read_bytes
 
     def read_after_pruning(path: Path) -> bytes:
@@ -83,7 +83,7 @@ def test_a_slot_that_was_pruned_while_it_was_found_taken_is_not_ours(
         return read(path)
 
     monkeypatch.setattr(Path, "read_bytes", read_after_pruning)
-    assert not log.put(1, b"one")
+    assert not log.put(1, b"one", None)
 
 
 # Two processes -----------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def race(directory: Path, name: str, start: Barrier, won: Connection) -> None:
     mine = []
     for slot in SLOTS:
         start.wait(60)
-        if log.put(slot, f"{name} {slot}".encode()):
+        if log.put(slot, f"{name} {slot}".encode(), None):
             mine.append(slot)
     won.send(mine)
 
@@ -135,15 +135,15 @@ def interrupted(log: LocalLog, slot: int) -> Path:
 
 
 def test_the_file_of_an_interrupted_put_is_no_slot(log: LocalLog) -> None:
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     interrupted(log, 2)
     assert log.slots() == [1]
-    assert log.put(2, b"two")
+    assert log.put(2, b"two", b"one")
 
 
 def test_files_of_interrupted_puts_are_removed_with_the_slots_they_were_for(log: LocalLog) -> None:
-    log.put(1, b"one")
-    log.put(2, b"two")
+    log.put(1, b"one", None)
+    log.put(2, b"two", b"one")
     below, taken, ahead = (interrupted(log, slot) for slot in (0, 1, 2))
     log.delete([1])
     assert [below.exists(), taken.exists(), ahead.exists()] == [False, False, True]
@@ -151,14 +151,14 @@ def test_files_of_interrupted_puts_are_removed_with_the_slots_they_were_for(log:
 
 
 def test_a_slot_that_is_gone_already_can_be_deleted(log: LocalLog) -> None:
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     log.delete([1])
     log.delete([1])
     assert log.slots() == []
 
 
 def test_other_files_in_the_directory_are_left_alone(log: LocalLog) -> None:
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     note = log.directory / "note.txt"
     note.write_text("mine")
     log.delete([1])
@@ -183,14 +183,14 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_directories_are_made_durable_up_to_one_that_was_there(tmp_path: Path, synced: list[str]) -> None:
-    LocalLog(tmp_path / "a" / "b" / "c").put(1, b"one")
+    LocalLog(tmp_path / "a" / "b" / "c").put(1, b"one", None)
     assert synced[:3] == [tmp_path.name, "a", "b"]
 
 
 def test_nobody_but_the_owner_may_write_a_slot_whatever_the_umask(log: LocalLog) -> None:
     before = os.umask(0)
     try:
-        log.put(1, b"one")
+        log.put(1, b"one", None)
     finally:
         os.umask(before)
     assert stat.S_IMODE(Path(log.where(1)).stat().st_mode) == 0o644
@@ -200,15 +200,15 @@ def test_a_put_fsyncs_the_file_before_and_the_directory_after_its_name_is_there(
     log: LocalLog, synced: list[str]
 ) -> None:
     log.directory.mkdir()
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     assert synced[0].startswith(".put-1-")
     assert synced[1:] == ["log"]
 
 
 def test_a_yes_to_the_same_bytes_is_durable_too(log: LocalLog, synced: list[str]) -> None:
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     synced.clear()
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     assert synced[-1] == "log"
 
 
@@ -224,40 +224,40 @@ def failing_fsync(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool])
 
 
 def test_a_failed_fsync_of_the_file_puts_nothing(log: LocalLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     failing_fsync(monkeypatch, stat.S_ISREG)
     with pytest.raises(TransientError, match="cannot take slot 2: Input/output error"):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
     assert files(log) == ["00000000000000000001.json"]
 
 
 def test_after_a_failed_fsync_of_the_directory_the_decision_is_unknown(
     log: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     failing_fsync(monkeypatch, stat.S_ISDIR)
     with pytest.raises(DecisionUnknownError, match=r"slot 2 .* may be durable: Input/output error"):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
 
 
 def test_the_same_bytes_are_no_yes_while_the_directory_cannot_be_synced(
     log: LocalLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     failing_fsync(monkeypatch, stat.S_ISDIR)
     with pytest.raises(DecisionUnknownError):
-        log.put(1, b"one")
+        log.put(1, b"one", None)
 
 
 def test_a_link_that_fails_leaves_the_decision_unknown(log: LocalLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    log.put(1, b"one")
+    log.put(1, b"one", None)
 
     def link(source: object, target: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(DecisionUnknownError):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
     assert files(log) == ["00000000000000000001.json"]
 
 
@@ -282,7 +282,7 @@ def test_each_step_of_a_put_comes_before_what_it_is_named_after(
 
     log.directory.mkdir()
     acting({step: look for step in failpoints.STEPS if step.startswith("log.")})
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     assert seen == [
         ("log.write", {"slot": 1}, [0], [], 0),
         ("log.fsync", {"slot": 1}, [3], [], 0),
@@ -311,10 +311,10 @@ def test_an_os_error_at_a_step_is_that_of_the_system_call_after_it(
     def fail(step: str, where: Mapping[str, object]) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     acting({step: fail})
     with pytest.raises(TpcError, match="Input/output error") as caught:
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
     assert type(caught.value) is raised
     assert files(log) == [f"{slot:020d}.json" for slot in slots]
 
@@ -324,23 +324,23 @@ def test_an_os_error_at_a_step_is_that_of_the_system_call_after_it(
 
 def test_a_full_disk_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
     log = LocalLog(disk.path / "log")
-    assert log.put(1, b"one")
+    assert log.put(1, b"one", None)
     with pytest.raises(TransientError, match="No space left on device"):
-        log.put(2, b"x" * 100_000)
+        log.put(2, b"x" * 100_000, b"one")
     assert files(log) == ["00000000000000000001.json"]
-    assert log.put(2, b"small enough")
+    assert log.put(2, b"small enough", b"one")
 
 
 def test_a_read_only_file_system_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
     log = LocalLog(disk.path / "log")
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     disk.make_read_only()
     with pytest.raises(TransientError, match="Read-only file system"):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
     assert log.slots() == [1]
 
 
 def test_a_file_in_the_place_of_the_directory_gives_an_error(log: LocalLog) -> None:
     log.directory.write_text("in the way")
     with pytest.raises(TpcError, match="cannot take slot 1"):
-        log.put(1, b"one")
+        log.put(1, b"one", None)

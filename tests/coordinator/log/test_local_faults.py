@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.core.builders import intent, manifest
 from tests.support.failing_calls import run_with_failing
 from tests.support.processes import line, python
 from tpc.coordinator.log.local import LocalLog
+from tpc.errors import TransientError
 from tpc.records import DamagedRecordError, Record, decode
 
 RECORD = Record(2, intent(manifest(0))[0], "0" * 32, intent(manifest(0))[1])
@@ -18,8 +20,8 @@ RECORD = Record(2, intent(manifest(0))[0], "0" * 32, intent(manifest(0))[1])
 @pytest.fixture
 def log(tmp_path: Path) -> LocalLog:
     log = LocalLog(tmp_path / "log")
-    log.put(1, b"one")
-    log.put(2, RECORD.encode())
+    log.put(1, b"one", None)
+    log.put(2, RECORD.encode(), b"one")
     return log
 
 
@@ -60,14 +62,14 @@ def test_a_flipped_bit_in_any_byte_is_known_for_damaged(log: LocalLog) -> None:
 
 def test_a_damaged_slot_is_not_put_again(log: LocalLog) -> None:
     is_known_for_damaged(log, RECORD.encode()[:50])
-    assert not log.put(2, RECORD.encode())
+    assert not log.put(2, RECORD.encode(), b"one")
     assert log.read(2) == RECORD.encode()[:50]
 
 
 def test_a_put_that_ended_between_its_link_and_its_tidying_up_is_put(log: LocalLog) -> None:
     left = log.directory / f".put-2-{'0' * 32}"
     left.hardlink_to(log.where(2))
-    assert (log.slots(), log.put(2, RECORD.encode())) == ([1, 2], True)
+    assert (log.slots(), log.put(2, RECORD.encode(), b"one")) == ([1, 2], True)
     log.delete([1, 2])
     assert list(log.directory.iterdir()) == []
 
@@ -75,13 +77,14 @@ def test_a_put_that_ended_between_its_link_and_its_tidying_up_is_put(log: LocalL
 def test_a_put_whose_name_a_power_cut_has_lost_is_not_put(log: LocalLog) -> None:
     Path(log.where(2)).rename(log.directory / f".put-2-{'0' * 32}")
     assert log.slots() == [1]
-    assert log.put(2, b"another's")
+    assert log.put(2, b"another's", b"one")
 
 
 OUT_OF_DESCRIPTORS = """
 import os, resource, sys
 from tpc.coordinator.log.local import LocalLog
 log = LocalLog(sys.argv[1])
+before = log.read(2)
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
 taken = []
@@ -90,14 +93,14 @@ try:
         taken.append(os.open(os.devnull, os.O_RDONLY))
 except OSError:
     pass
-for question in (lambda: log.put(3, b"three"), log.slots, lambda: log.read(1)):
+for question in (lambda: log.put(3, b"three", before), log.slots, lambda: log.read(1)):
     try:
         print(question())
     except Exception as error:
         print(type(error).__name__, error)
 for descriptor in taken:
     os.close(descriptor)
-print(log.slots(), log.put(3, b"three"))
+print(log.slots(), log.put(3, b"three", before))
 """
 
 
@@ -114,7 +117,8 @@ PUT = """
 import sys
 from tpc.coordinator.log.local import LocalLog
 try:
-    print(LocalLog(sys.argv[1]).put(3, b"three"))
+    log = LocalLog(sys.argv[1])
+    print(log.put(3, b"three", log.read(2)))
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -141,3 +145,15 @@ def test_a_system_call_that_fails_is_told_from_one_that_may_have_worked(
 
 def test_an_fsync_that_fails_for_good_is_never_answered_with_yes(log: LocalLog) -> None:
     assert not run_with_failing("fsync", PUT, log.directory, when="1+").startswith("True")
+
+
+def test_a_slot_that_cannot_be_deleted_is_an_error_of_the_library(
+    log: LocalLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(TransientError, match="cannot be pruned: Operation not permitted"):
+        log.delete([1])
+    assert log.slots() == [1, 2]

@@ -41,7 +41,7 @@ def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 def log(s3: S3Server) -> ObjectLog:
     """A log that holds slot 1."""
     log = ObjectLog(f"s3://{BUCKET}", prefix=uuid.uuid4().hex)
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     return log
 
 
@@ -64,10 +64,10 @@ def test_an_answer_that_proves_nothing_leaves_the_put_unknown_and_repeatable(
 ) -> None:
     s3.fault = fault
     with pytest.raises(PutUnknownError, match=r"slot 2 .* may be durable"):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
     assert log.slots() == ([1, 2] if put else [1])
-    assert log.put(2, b"two")
-    assert not log.put(2, b"other")
+    assert log.put(2, b"two", b"one")
+    assert not log.put(2, b"other", b"one")
     assert log.read(2) == b"two"
 
 
@@ -79,14 +79,14 @@ def test_a_refusal_puts_nothing_for_certain_and_names_no_key(
 ) -> None:
     s3.fault = refuse(status, code)
     with pytest.raises(TransientError, match=f"cannot take slot 2: .*{code}") as caught:
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
     assert log.slots() == [1]
     assert_no_secret(caught.value)
 
 
 def test_a_conflict_with_a_put_under_way_is_settled_by_putting_again(log: ObjectLog, s3: S3Server) -> None:
     s3.fault = refuse("409 Conflict", "ConditionalRequestConflict")
-    assert log.put(2, b"two")
+    assert log.put(2, b"two", b"one")
     assert log.read(2) == b"two"
 
 
@@ -99,7 +99,7 @@ def test_conflicts_without_an_end_leave_the_put_unknown(log: ObjectLog, s3: S3Se
 
     s3.fault = again  # type: ignore[assignment]  # typed looser than `Fault`
     with pytest.raises(PutUnknownError, match="said to be taken, and is empty"):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
 
 
 def test_a_taken_slot_that_cannot_be_read_may_be_ours(log: ObjectLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_a_taken_slot_that_cannot_be_read_may_be_ours(log: ObjectLog, monkeypatc
 
     monkeypatch.setattr(log, "read", read)
     with pytest.raises(PutUnknownError, match="by whom is not known"):
-        log.put(1, b"one")
+        log.put(1, b"one", None)
 
 
 # Deadlines and reach -----------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_a_store_that_cannot_be_reached_puts_nothing_for_certain(s3: S3Server, m
     with socket.create_server(("127.0.0.1", 0)) as probe:
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{probe.getsockname()[1]}")
     log = ObjectLog(f"s3://{BUCKET}", prefix="orders")
-    for call in (lambda: log.put(1, b"one"), log.slots, lambda: log.read(1), lambda: log.delete([1])):
+    for call in (lambda: log.put(1, b"one", None), log.slots, lambda: log.read(1), lambda: log.delete([1])):
         with pytest.raises(TransientError, match="HTTP connect error") as caught:
             call()
         assert_no_secret(caught.value)
@@ -126,7 +126,7 @@ def test_a_store_that_cannot_be_reached_puts_nothing_for_certain(s3: S3Server, m
 
 def test_a_store_that_does_not_answer_is_given_up_in_time(log: ObjectLog, s3: S3Server) -> None:
     impatient = ObjectLog(f"s3://{BUCKET}", prefix=log.prefix, timeout_s=0.5)
-    impatient.put(1, b"one")
+    impatient.put(1, b"one", None)
 
     def sleep(server: S3Server, environ: object, start: object) -> object:
         time.sleep(2)
@@ -135,7 +135,7 @@ def test_a_store_that_does_not_answer_is_given_up_in_time(log: ObjectLog, s3: S3
     s3.fault = sleep  # type: ignore[assignment]  # typed looser than `Fault`
     started = time.monotonic()
     with pytest.raises(PutUnknownError, match="HTTP timeout error"):
-        impatient.put(2, b"two")
+        impatient.put(2, b"two", b"one")
     assert time.monotonic() - started < 1.5
 
 
@@ -152,12 +152,12 @@ def test_a_store_object_gets_the_log_s_deadline_and_keeps_its_settings(s3: S3Ser
         client_options={"allow_http": True},
     )
     log = ObjectLog(store, prefix="orders", timeout_s=0.5)
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     assert ObjectLog(f"s3://{BUCKET}/deep", prefix="orders").read(1) == b"one"
     assert log.describe() == f"S3Store/{BUCKET}/deep/orders"
     s3.fault = lose_the_answer
     with pytest.raises(PutUnknownError):  # a store with retries of its own would have put again
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
 
 
 def test_a_bucket_that_is_not_there_is_no_empty_log(s3: S3Server) -> None:
@@ -186,7 +186,7 @@ def test_a_store_that_ignores_the_condition_is_refused_before_the_first_put(s3: 
     log = ObjectLog(f"s3://{BUCKET}", prefix=uuid.uuid4().hex)
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="does not honour a conditional put"):
-            log.put(1, b"one")
+            log.put(1, b"one", None)
     assert log.slots() == []
 
 
@@ -197,7 +197,7 @@ def test_stores_that_know_no_conditional_put_are_refused_by_name(s3: S3Server) -
     switched_off = S3Store(BUCKET, conditional_put="disabled", client_options={"allow_http": True})
     for store, name in ((web, "HTTPStore"), (switched_off, f"S3Store/{BUCKET}")):
         with pytest.raises(ConfigurationError, match=f"the store at {name}.* does not honour a conditional put"):
-            ObjectLog(store, prefix="orders").put(1, b"one")
+            ObjectLog(store, prefix="orders").put(1, b"one", None)
 
 
 @pytest.mark.parametrize("url", ["https://me:not-to-be-seen@host/x", "file:///tmp", "nonsense"])
@@ -211,7 +211,7 @@ def test_a_local_store_warns_that_it_does_not_fsync(tmp_path: Path, caplog: pyte
     from obstore.store import LocalStore
 
     with caplog.at_level(logging.WARNING):
-        ObjectLog(LocalStore(tmp_path), prefix="orders").put(1, b"one")
+        ObjectLog(LocalStore(tmp_path), prefix="orders").put(1, b"one", None)
     assert "does not fsync" in caplog.text
 
 
@@ -222,9 +222,9 @@ def test_a_url_of_the_environment_is_resolved_where_it_is_used(s3: S3Server, mon
     log = ObjectLog(tpc.env("LOG_URL"), prefix="orders")
     assert repr(log) == "ObjectLog(env('LOG_URL')/orders)"
     with pytest.raises(ConfigurationError, match="LOG_URL is not set"):
-        log.put(1, b"one")
+        log.put(1, b"one", None)
     monkeypatch.setenv("LOG_URL", f"s3://{BUCKET}/{uuid.uuid4().hex}?token=not-to-be-seen")
-    assert log.put(1, b"one")
+    assert log.put(1, b"one", None)
     assert b"not-to-be-seen" not in pickle.dumps(log)
     assert "not-to-be-seen" not in f"{log!r} {log.where(1)}"
 
@@ -244,3 +244,29 @@ def assert_no_secret(error: TpcError) -> None:
     assert not any(secret in str(error) for secret in SECRETS)
     assert error.__cause__ is None
     assert error.__suppress_context__
+
+
+def test_pruning_goes_upward_one_slot_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hole below which a slot still stands would take the put of a stale coordinator."""
+    from obstore.store import MemoryStore
+
+    log, requests, honest = ObjectLog(MemoryStore(), prefix="orders"), [], obstore.delete
+    for slot in range(1, 6):
+        log.put(slot, b"x", b"x" if slot > 1 else None)
+
+    def delete(store: Any, paths: Any) -> None:
+        honest(store, paths)
+        requests.append(log.slots())
+
+    monkeypatch.setattr(obstore, "delete", delete)
+    log.delete([3, 1, 2])
+    assert requests == [[2, 3, 4, 5], [3, 4, 5], [4, 5]]
+
+
+def test_a_store_in_memory_is_no_place_for_the_log_of_a_pipeline() -> None:
+    from obstore.store import MemoryStore
+
+    for place in ("memory:///orders", MemoryStore()):
+        with pytest.raises(ConfigurationError, match="in memory, which is gone with its process"):
+            ObjectLog(place, prefix="").require_lasting()
+    ObjectLog("s3://bucket/orders", prefix="").require_lasting()

@@ -28,7 +28,7 @@ def test_a_url_of_postgresql_names_its_pipeline_after_a_hash(scheme: str) -> Non
 
 
 def test_a_url_of_sqlite_is_a_log_that_others_can_open(tmp_path: Path) -> None:
-    open_log(f"sqlite:///{tmp_path}/log.db#orders").put(1, b"one")
+    open_log(f"sqlite:///{tmp_path}/log.db#orders").put(1, b"one", None)
     assert SqlLog(f"sqlite:///{tmp_path}/log.db", pipeline="orders").slots() == [1]
 
 

@@ -38,7 +38,7 @@ def log_at(dsn: str, timeout_s: float = 10.0) -> SqlLog:
 def log(postgres: PostgresDatabase) -> SqlLog:
     """A log that holds slot 1."""
     log = log_at(postgres.dsn)
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     return log
 
 
@@ -50,12 +50,12 @@ def test_a_connection_that_breaks_at_commit_leaves_the_put_unknown_and_repeatabl
         through_proxy = log_at(through)
         rule = proxy.add(Rule(action, "COMMIT", times=None))
         with pytest.raises(PutUnknownError, match=r"slot 2 .* may be durable"):
-            through_proxy.put(2, b"two")
+            through_proxy.put(2, b"two", b"one")
         assert rule.fired
         assert log.slots() == ([1, 2] if action is Action.LOSE_REPLY_AND_RESET else [1])
         proxy.remove(rule)
-        assert through_proxy.put(2, b"two")
-        assert not through_proxy.put(2, b"other")
+        assert through_proxy.put(2, b"two", b"one")
+        assert not through_proxy.put(2, b"other", b"one")
     assert log.read(2) == b"two"
 
 
@@ -64,7 +64,7 @@ def test_a_server_that_does_not_answer_a_commit_is_given_up_in_time(log: SqlLog,
         proxy.add(Rule(Action.LOSE_REPLY_SILENTLY, "COMMIT", times=None))
         started = time.monotonic()
         with pytest.raises(PutUnknownError, match=r"did not answer within 2\.5 s"):
-            log_at(through, timeout_s=0.5).put(2, b"two")
+            log_at(through, timeout_s=0.5).put(2, b"two", b"one")
         assert time.monotonic() - started < 10
 
 
@@ -77,19 +77,19 @@ def test_a_server_killed_at_commit_leaves_the_put_unknown_and_repeatable(tmp_pat
 
     server.start()
     try:
-        log_at(server.dsn).put(1, b"one")
+        log_at(server.dsn).put(1, b"one", None)
         with proxied_postgres(server.dsn) as (proxy, through):
             log = log_at(through)
-            log.put(2, b"two")
+            log.put(2, b"two", b"one")
             rule = proxy.add(Rule(Action.LOSE_REPLY_AND_RESET, "COMMIT", before=kill))
             with pytest.raises(PutUnknownError):
-                log.put(3, b"three")
+                log.put(3, b"three", b"two")
             assert killed.wait(30)
             with pytest.raises(TransientError):
-                log.put(3, b"three")
+                log.put(3, b"three", b"two")
             server.start()
             proxy.remove(rule)
-            assert (log.put(3, b"three"), log.slots()) == (True, [1, 2, 3])
+            assert (log.put(3, b"three", b"two"), log.slots()) == (True, [1, 2, 3])
     finally:
         server.kill()
 
@@ -103,7 +103,7 @@ def test_the_deadline_begins_anew_with_each_call(
     )
     postgres.execute("CREATE TRIGGER wait AFTER INSERT ON tpc_log FOR EACH ROW EXECUTE FUNCTION wait()")
     impatient = log_at(postgres.dsn, timeout_s=2.0)
-    assert [impatient.put(slot, b"late") for slot in (2, 3, 4, 5)] == [True] * 4
+    assert [impatient.put(slot, b"late", None) for slot in (2, 3, 4, 5)] == [True] * 4
 
 
 # PostgreSQL: before the COMMIT ---------------------------------------------------------------------------------------
@@ -130,16 +130,16 @@ def test_a_lock_that_another_session_holds_is_waited_for_in_bounds(
 ) -> None:
     log.timeout_s = 0.5
     with holding(postgres, statement), pytest.raises(TransientError, match=r"cannot take slot 2: .* timeout"):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
     assert log.slots() == [1]
-    assert log.put(2, b"two")
+    assert log.put(2, b"two", b"one")
 
 
 def test_a_put_that_waited_for_another_coordinator_s_put_answers_no(log: SqlLog, postgres: PostgresDatabase) -> None:
     other = "INSERT INTO tpc_log (pipeline, slot, data) VALUES ('orders', 2, 'another')"
     with holding(postgres, other) as session:
         commit_when_waited_for(session, postgres)
-        assert not log.put(2, b"two")
+        assert not log.put(2, b"two", b"one")
     assert log.read(2) == b"another"
 
 
@@ -147,7 +147,7 @@ def test_a_table_that_another_coordinator_makes_at_the_same_moment_is_used(postg
     columns = "pipeline text, slot int8, data bytea, put_at timestamptz, PRIMARY KEY (pipeline, slot)"
     with holding(postgres, f"CREATE TABLE tpc_log ({columns})") as session:
         commit_when_waited_for(session, postgres)
-        assert log_at(postgres.dsn).put(1, b"one")
+        assert log_at(postgres.dsn).put(1, b"one", None)
     assert log_at(postgres.dsn).slots() == [1]
 
 
@@ -164,14 +164,14 @@ def test_a_put_is_synchronous_and_has_deadlines_whatever_the_database_s_defaults
     for setting in ("synchronous_commit = off", "statement_timeout = 0", "lock_timeout = 0"):
         postgres.execute(f"ALTER DATABASE {postgres.name} SET {setting}")
     log = log_at(postgres.dsn, timeout_s=7)
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     postgres.execute("CREATE TABLE seen (name text, value text)")
     postgres.execute(
         "CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO seen SELECT name, setting "
         "FROM pg_settings WHERE name IN ('synchronous_commit', 'statement_timeout', 'lock_timeout'); RETURN NEW; END $$"
     )
     postgres.execute("CREATE TRIGGER see AFTER INSERT ON tpc_log FOR EACH ROW EXECUTE FUNCTION see()")
-    log.put(2, b"two")
+    log.put(2, b"two", b"one")
     seen = dict(postgres.execute("SELECT name, value FROM seen"))
     assert seen == {"synchronous_commit": "on", "statement_timeout": "7000", "lock_timeout": "7000"}
 
@@ -186,27 +186,27 @@ def test_a_commit_is_not_cut_short_by_the_statement_s_deadline(log: SqlLog, post
         "CREATE CONSTRAINT TRIGGER see AFTER INSERT ON tpc_log DEFERRABLE INITIALLY DEFERRED "
         "FOR EACH ROW EXECUTE FUNCTION see()"
     )
-    log.put(2, b"two")
+    log.put(2, b"two", b"one")
     assert postgres.execute("SELECT value FROM seen") == [("0",)]
 
 
 def test_a_yes_to_the_same_bytes_is_a_commit_of_its_own(log: SqlLog, postgres: PostgresDatabase) -> None:
     before = postgres.execute("SELECT xmin::text FROM tpc_log")
-    assert log.put(1, b"one")
+    assert log.put(1, b"one", None)
     assert postgres.execute("SELECT xmin::text FROM tpc_log") != before
 
 
 def test_a_refusal_by_the_database_puts_nothing(log: SqlLog, postgres: PostgresDatabase) -> None:
     postgres.execute("ALTER TABLE tpc_log ADD CHECK (slot < 2)")
     with pytest.raises(TransientError, match=r"cannot take slot 2: .*SQLSTATE 23514"):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
     assert log.slots() == [1]
 
 
 def test_a_connection_that_was_lost_while_idle_is_replaced_at_the_next_call(
     log: SqlLog, postgres: PostgresDatabase
 ) -> None:
-    calls: list[Callable[[], bool]] = [lambda: log.read(1) == b"one", lambda: log.put(2, b"two")]
+    calls: list[Callable[[], bool]] = [lambda: log.read(1) == b"one", lambda: log.put(2, b"two", b"one")]
     for call in calls:
         gone = (
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
@@ -220,7 +220,7 @@ def test_a_server_that_cannot_be_reached_gives_an_error_without_the_password() -
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     log = log_at(f"postgresql://someone:{PASSWORD}@127.0.0.1:{port}/db?sslpassword={PASSWORD}")
-    for call in (lambda: log.put(1, b"one"), log.slots, lambda: log.read(1), lambda: log.delete([1])):
+    for call in (lambda: log.put(1, b"one", None), log.slots, lambda: log.read(1), lambda: log.delete([1])):
         with pytest.raises(TransientError) as caught:
             call()
         assert f"127.0.0.1:{port}/db" in str(caught.value)
@@ -231,7 +231,7 @@ def test_a_server_that_cannot_be_reached_gives_an_error_without_the_password() -
 def test_a_user_who_is_refused_is_not_named(postgres: PostgresDatabase) -> None:
     log = log_at(postgres.dsn.replace("//tpc@", f"//nobody-known:{PASSWORD}@"))
     with pytest.raises(TransientError) as caught:
-        log.put(1, b"one")
+        log.put(1, b"one", None)
     assert "nobody-known" not in str(caught.value)
     assert PASSWORD not in str(caught.value)
 
@@ -245,9 +245,9 @@ def test_a_url_of_the_environment_is_resolved_where_it_is_used(
     log = SqlLog(tpc.env("LOG_URL"), pipeline="orders")
     assert repr(log) == "SqlLog(env('LOG_URL'), table tpc_log, pipeline orders)"
     with pytest.raises(ConfigurationError, match="LOG_URL is not set"):
-        log.put(1, b"one")
+        log.put(1, b"one", None)
     monkeypatch.setenv("LOG_URL", postgres.dsn.replace("@", f":{PASSWORD}@"))
-    assert log.put(1, b"one")
+    assert log.put(1, b"one", None)
     assert PASSWORD.encode() not in pickle.dumps(log)
     assert PASSWORD not in repr(log)
     assert f"/{postgres.name}, table tpc_log, pipeline orders" in repr(log)
@@ -256,7 +256,7 @@ def test_a_url_of_the_environment_is_resolved_where_it_is_used(
 def test_a_table_may_lie_in_a_schema(postgres: PostgresDatabase) -> None:
     postgres.execute("CREATE SCHEMA audit")
     log = SqlLog(postgres.dsn, pipeline="orders", table="audit.decisions")
-    assert log.put(1, b"one")
+    assert log.put(1, b"one", None)
     assert postgres.execute("SELECT pipeline, slot, data FROM audit.decisions") == [("orders", 1, b"one")]
 
 
@@ -284,7 +284,7 @@ def test_a_url_that_leads_to_no_log_is_refused_without_being_shown(url: str, sai
 def file(tmp_path: Path) -> Path:
     """The file of a log that holds slot 1."""
     file = tmp_path / "log.db"
-    assert log_in(file).put(1, b"one")
+    assert log_in(file).put(1, b"one", None)
     return file
 
 
@@ -303,7 +303,7 @@ def test_a_locked_database_is_waited_for_in_bounds(file: Path) -> None:
     with closing(sqlite3.connect(file)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(TransientError, match="cannot take slot 2: database is locked"):
-            log_in(file).put(2, b"two")
+            log_in(file).put(2, b"two", b"one")
     assert log_in(file).slots() == [1]
 
 
@@ -313,38 +313,38 @@ def test_a_reader_that_holds_up_the_commit_leaves_the_put_unknown_and_repeatable
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM tpc_log").fetchall()
         with pytest.raises(PutUnknownError, match="database is locked"):
-            log.put(2, b"two")
+            log.put(2, b"two", b"one")
     assert log.slots() == [1]
-    assert log.put(2, b"two")
+    assert log.put(2, b"two", b"one")
 
 
 def test_a_database_opened_for_reading_takes_nothing(file: Path) -> None:
     log = SqlLog(f"sqlite:///file:{file}?mode=ro&uri=true", pipeline="orders")
     assert log.read(1) == b"one"
     with pytest.raises(TransientError, match="readonly database"):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
 
 
 def test_a_directory_that_is_not_there_gives_an_error(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="unable to open database file"):
-        log_in(tmp_path / "none" / "log.db").put(1, b"one")
+        log_in(tmp_path / "none" / "log.db").put(1, b"one", None)
 
 
 def test_a_full_disk_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
     log = log_in(disk.path / "log.db")
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     with pytest.raises((TransientError, PutUnknownError), match="disk is full"):
-        log.put(2, b"x" * 100_000)
+        log.put(2, b"x" * 100_000, b"one")
     assert log.slots() == [1]
-    assert log.put(2, b"small enough")
+    assert log.put(2, b"small enough", b"one")
 
 
 def test_a_read_only_file_system_gives_an_error_and_leaves_no_slot(disk: SmallDisk) -> None:
     log = log_in(disk.path / "log.db")
-    log.put(1, b"one")
+    log.put(1, b"one", None)
     disk.make_read_only()
     with pytest.raises(TransientError, match=r"readonly database|unable to open"):
-        log.put(2, b"two")
+        log.put(2, b"two", b"one")
     assert log.slots() == [1]
 
 
@@ -352,7 +352,7 @@ PUT = """
 import sys
 from tpc.coordinator.log.sql import SqlLog
 try:
-    print(SqlLog("sqlite:///" + sys.argv[1], pipeline="orders").put(2, b"two"))
+    print(SqlLog("sqlite:///" + sys.argv[1], pipeline="orders").put(2, b"two", b"one"))
 except Exception as error:
     print(type(error).__name__, error)
 """
@@ -375,5 +375,5 @@ def test_a_commit_fsyncs_a_write_ahead_log(file: Path) -> None:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("SELECT * FROM tpc_log").fetchall()  # who is not the last to close checkpoints nothing
-        log_in(file).put(9, b"the log's head is written and synced")
+        log_in(file).put(9, b"the log's head is written and synced", None)
         assert any("log.db-wal" in call for call in calls_made("fsync,fdatasync", PUT, file))

@@ -113,7 +113,7 @@ def test_the_manifest_says_what_it_was_told_and_what_it_has_counted(job: Job) ->
     spark_pass.context = replace(spark_pass.context, late_rows=lambda: 4)
     manifest = spark_pass.write(7, 3)
     assert (manifest.epoch, manifest.generation, manifest.barrier) == (7, 3, MOVED)
-    assert manifest.counts == {"rows": 10, "unrouted": 0, "partitions": 2, "late": 4}
+    assert manifest.counts == {"rows": 10, "unrouted": 0, "partitions": 2, "parallelism": 2, "late": 4}
     assert {name: part.rows for name, part in manifest.sinks.items()} == {"small": 3, "rest": 7}
     assert {name: part.identity for name, part in manifest.sinks.items()} == spark_pass.context.identities
     assert [part.previous_epoch for part in manifest.sinks.values()] == [6, 6]
@@ -122,7 +122,7 @@ def test_the_manifest_says_what_it_was_told_and_what_it_has_counted(job: Job) ->
 def test_each_phase_is_told_when_it_ends_and_each_sink_has_its_seconds(job: Job) -> None:
     spark_pass = job.rows()
     spark_pass.write(7, 3)
-    assert job.ended == ["plan", "pass", "gather"]
+    assert job.ended == ["plan", "pass", "gather", "durable"]
     assert {name: set(times) for name, times in spark_pass.sink_seconds.items()} == {
         "small": {"write", "flush", "prepare"},
         "rest": {"write", "flush", "prepare"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -130,6 +132,21 @@ def test_a_plan_after_the_last_committed_batch_is_kept(tmp_path: Path) -> None:
 def test_an_empty_commit_is_moved_aside_and_its_batch_left_to_the_query(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path, decided=1, stateful=False)
     checkpoint.write("commits", 1, "")
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("commits") == [0]
+
+
+def test_a_commit_that_ends_after_an_inner_brace_is_moved_aside(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=False)
+    checkpoint.write("commits", 1, 'v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{}')
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("commits") == [0]
+
+
+def test_a_commit_that_is_not_what_its_checksum_file_says_is_moved_aside(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=False)
+    checksums = b"crc\0" + struct.pack(">iI", 512, zlib.crc32(b"other bytes"))
+    (checkpoint.root / "commits" / ".1.crc").write_bytes(checksums)
     checkpoint.reconcile()
     assert checkpoint.spark.batches("commits") == [0]
 

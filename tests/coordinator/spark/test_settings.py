@@ -43,6 +43,25 @@ def test_triggers_with_micro_batches_are_taken() -> None:
         refuse_trigger(trigger)
 
 
+@pytest.mark.parametrize(
+    ("trigger", "what"),
+    [
+        ("1 second", "trigger= is a str, it should be a dictionary"),
+        (["processingTime"], "trigger= is a list"),
+        ({"processingTime": 1}, "the value of trigger 'processingTime' is 1, it should be an interval"),
+        ({"processingTime": ""}, "it should be an interval"),
+        ({"availableNow": "yes"}, "the value of trigger 'availableNow' is 'yes', it should be True"),
+        ({"availableNow": False}, "is False, it should be True"),
+        ({"availableNow": True, "processingTime": "1 second"}, "has 2 entries"),
+    ],
+    ids=str,
+)
+def test_what_is_no_trigger_is_refused_saying_what_it_should_be(trigger: object, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what) as caught:
+        refuse_trigger(trigger)
+    assert 'trigger={"processingTime": "1 second"}' in caught.value.remedy
+
+
 def test_asynchronous_progress_tracking_is_refused_however_it_is_spelled() -> None:
     refuse_options({"asyncProgressTrackingEnabled": "false", "other": "true"})
     with pytest.raises(ConfigurationError, match="asyncProgressTrackingEnabled"):

@@ -241,6 +241,19 @@ def test_a_directory_put_back_to_an_earlier_time_is_unknown_and_not_lost(branche
     assert "backup" in outcome.evidence
 
 
+@pytest.mark.parametrize("cut", [lambda staged: staged.unlink(), lambda staged: staged.write_bytes(b"")])
+def test_a_staged_file_that_is_gone_or_cut_after_a_given_up_epoch_is_refused(
+    branches: Branches, cut: Callable[[Path], object]
+) -> None:
+    """The manifest of no files, which a branch's hint counts, is no sign that the directory went back."""
+    branches.apply(["a"], 0)
+    branches.committer.give_up([branches.prepare(["b"], 1)])
+    committable = branches.prepare(["c"], 2)
+    cut(branches.staging / committable.data["file"])
+    with pytest.raises(ConfigurationError, match="1 of 1 files that tasks have prepared are not what the driver sees"):
+        branches.committer.verify([committable])
+
+
 def test_an_empty_mount_point_is_unknown_and_not_lost(branches: Branches) -> None:
     committable = branches.prepare(["a"], 0)
     shutil.rmtree(branches.root)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow.csv
 import pyarrow.parquet as pq
+import pytest
 
+from tests.support.lossy_disk import LossyDisk
 from tpc.sink import Sink
 from tpc.sinks.files import committed_paths
 from tpc.sinks.files.sink import FileSink
 from tpc.testing import SinkConformance
+from tpc.testing.values import SPARK_TYPES
+
+
+def amount(row: dict[str, Any]) -> dict[str, float]:
+    """JSON has one kind of numbers."""
+    return {"amount": float(row["amount"])} if "amount" in row else {}
 
 
 class FilesKit(SinkConformance):
@@ -22,6 +31,7 @@ class FilesKit(SinkConformance):
     deadline_s = 10.0
     has_no_secrets = "a directory has none"
     takes_every_row = "a file takes every row whose types `check` let pass"
+    is_alone = "its readers read what its manifests name, so that nobody else writes to it"
     one_act = "the manifest of an epoch publishes all its files"
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> FileSink:
@@ -44,6 +54,39 @@ class FilesKit(SinkConformance):
         staged = [path.name for path in (root / "_tpc" / "staging").glob("*")]
         return staged + [path.name for path in root.glob("tpc~*") if path.name not in published]
 
+    @pytest.fixture(autouse=True)
+    def lossy_disk(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+        """What is not synced is lost in the test that cuts the power."""
+        if "power_cut" not in request.node.name:
+            yield
+            return
+        with LossyDisk(tmp_path / "target") as self.disk:
+            yield
+
+    def power_cut(self, sink: Sink) -> str:
+        return self.disk.power_cut()
+
+    @contextmanager
+    def restore_backup(self, sink: Sink) -> Iterator[None]:
+        assert isinstance(sink, FileSink)
+        root, backup = Path(sink.path), Path(sink.path).with_name("backup")
+        shutil.copytree(root, backup)
+        yield
+        shutil.rmtree(root)
+        backup.rename(root)
+
+    def forget_markers(self, sink: Sink) -> None:
+        assert isinstance(sink, FileSink)
+        shutil.rmtree(Path(sink.path) / "_tpc" / "manifests")
+
+    @contextmanager
+    def look_alike(self, sink: Sink, name: str) -> Iterator[None]:
+        assert isinstance(sink, FileSink)
+        place = Path(sink.path) / "_tpc" / "staging" / name
+        place.touch()
+        yield
+        place.unlink()
+
     @contextmanager
     def outage(self, sink: Sink) -> Iterator[None]:
         """The directory is away, and a file is in its place, as with a mount that failed."""
@@ -60,6 +103,7 @@ class FilesKit(SinkConformance):
 
 class TestParquet(FilesKit):
     format = "parquet"
+    types = SPARK_TYPES
 
     def rows_of(self, path: Path) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = pq.ParquetFile(path).read().to_pylist()
@@ -68,18 +112,30 @@ class TestParquet(FilesKit):
 
 class TestJson(FilesKit):
     format = "json"
+    fixed_columns = "the hook reads JSON without knowing the types; tests/sinks/files/test_formats.py tries them"
+    has_no_types = "JSON spells dates, decimals and bytes as text"
     large_branch_rows = 20_000
 
     def rows_of(self, path: Path) -> list[dict[str, Any]]:
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        return [{**row, "amount": float(row["amount"])} for row in rows]
+        rows = [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
+        return [{**dict.fromkeys(self.schema.names), **row, **amount(row)} for row in rows]
 
 
 class TestCsv(FilesKit):
     format = "csv"
+    fixed_columns = "tests/sinks/files/test_formats.py tries what CSV can hold"
+    has_no_types = "CSV is text"
     large_branch_rows = 20_000
 
     def rows_of(self, path: Path) -> list[dict[str, Any]]:
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        return [{"id": int(row["id"]), "value": row["value"], "amount": float(row["amount"])} for row in rows]
+        options = pyarrow.csv.ConvertOptions(
+            column_types=self.schema,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        rows: list[dict[str, Any]] = pyarrow.csv.read_csv(
+            path, convert_options=options, parse_options=parsing
+        ).to_pylist()
+        return rows

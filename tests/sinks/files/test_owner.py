@@ -14,7 +14,7 @@ from tests.support.processes import line, python
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Committer, Owner, Verdict
-from tpc.sinks.files import owners as files_owners
+from tpc.sinks.authoring import owner_directory
 from tpc.sinks.files.sink import FileSink
 from tpc.support.durable_files import put_if_absent
 
@@ -90,13 +90,13 @@ def test_one_that_puts_into_a_gap_knows_that_it_came_too_late(tmp_path: Path, mo
 
     def overtaken(path: Path, data: bytes) -> bool:
         """Before the late one puts its file, others take over several times."""
-        monkeypatch.setattr(files_owners, "put_if_absent", put_if_absent)
+        monkeypatch.setattr(owner_directory, "put_if_absent", put_if_absent)
         for generation in range(2, 6):
             assert quick.take_ownership(term(generation), term(generation - 1))
         assert not path.exists()
         return put_if_absent(path, data)
 
-    monkeypatch.setattr(files_owners, "put_if_absent", overtaken)
+    monkeypatch.setattr(owner_directory, "put_if_absent", overtaken)
 
     assert not late.take_ownership(term(2, "late-"), term(1))
     assert late.owner() == term(5)

@@ -28,6 +28,11 @@ PASSWORD = "hunter2-of-the-kit"
 class KafkaKit(SinkConformance):
     secrets = (PASSWORD,)
     deadline_s = 30.0
+    deaths = 3
+    fixed_columns = "a message has a key and a value, an offset a topic and a partition"
+    cannot_restore = "a broker's log is not put back from a backup while the broker runs"
+    cannot_cut_power = "the broker is shared by the class; `make chaos` kills one of its own"
+    cannot_plant = "a transactional id of strange form is tried in tests/sinks/kafka/test_ids.py"
 
     @pytest.fixture(scope="class")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -15,6 +16,10 @@ from tests.support.processes import eventually, line, python
 from tpc.errors import HistoryMismatchError, TransientError
 from tpc.handles import PipelineId
 from tpc.sink import Committable, Verdict
+from tpc.sinks.kafka.cluster.group_offsets import Offset, commit_offset, group_offsets
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
+from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
+from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.worker.writer import KafkaWriter
 
@@ -299,3 +304,30 @@ def test_the_newest_marker_tells_committed_from_never_prepared(branches: Branche
     assert marker is not None
     assert marker.epoch == 5
     assert branches.committer.newest_marker(since_generation=2) is None
+
+
+@pytest.mark.parametrize("kind", ["rows", "offsets"])
+def test_the_newest_marker_outlives_the_topic_that_its_epoch_wrote_to(kafka: KafkaTopics, kind: str) -> None:
+    first, second = kafka.topic(), kafka.topic()
+    rows = KafkaSink(servers=kafka.bootstrap, name="out")
+    offsets = KafkaOffsetsSink(kafka.name("group"), servers=kafka.bootstrap, name="out")
+    branches = Branches(rows if kind == "rows" else offsets, kafka.name("pipeline"))
+    for epoch, topic in ((4, first), (5, second)):
+        if isinstance(branches.committer, KafkaOffsetsCommitter):
+            committable = branches.committer.prepare_offsets(branches.handle(epoch, -1), {topic: {0: 7}})
+            assert committable is not None
+        else:
+            schema = pa.schema([*TEXT, ("topic", pa.string())])
+            committable = branches.prepare([{**row, "topic": topic} for row in texts("a")], epoch=epoch, schema=schema)
+        branches.commit(committable)
+    client, sentinel = TransactionClient(rows.connection, 15.0), kafka.name("sentinel")
+    with closing(client):
+        commit_offset(client, sentinel, Offset(second, 0, 1, ""))
+        for deleted in kafka.admin.delete_topics([second]).values():
+            deleted.result()
+        eventually(lambda: not group_offsets(client, [sentinel], stable=False)[sentinel], "offsets of the topic go")
+
+    marker = branches.committer.newest_marker()
+
+    assert marker is not None
+    assert marker.epoch == 5

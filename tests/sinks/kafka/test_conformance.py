@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,18 @@ from tpc.sink import Sink
 from tpc.sinks.kafka.sink import KafkaSink
 
 
+def text(found: bytes | None) -> str | bytes | None:
+    try:
+        return None if found is None else found.decode()
+    except UnicodeDecodeError:
+        return found
+
+
 class TestKafkaSink(KafkaKit):
     schema = pyarrow.schema([("key", pyarrow.string()), ("value", pyarrow.string())])
     large_branch_rows = 50_000
+    required_columns = ()
+    numbers = itertools.count(1)
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> KafkaSink:
         return KafkaSink(
@@ -27,7 +37,10 @@ class TestKafkaSink(KafkaKit):
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         self.wait_until_ended()
         messages = self.kafka.read(self.topic)
-        return [{"key": message.key().decode(), "value": message.value().decode()} for message in messages]
+        return [{"key": text(message.key()), "value": text(message.value())} for message in messages]
+
+    def foreign_write(self, sink: Sink) -> None:
+        self.kafka.produce(self.topic, [("else", f"of somebody else {next(self.numbers)}")])
 
     def bad_batch(self) -> pyarrow.RecordBatch:
         """A message of 2 MB: the topic takes 1."""

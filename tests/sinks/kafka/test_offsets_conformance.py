@@ -23,6 +23,9 @@ class TestKafkaOffsetsSink(KafkaKit):
     schema = SCHEMA
     keyed = "partition"
     large_branch_rows = ROWS_AT_MOST
+    required_columns = tuple(SCHEMA.names)
+    has_no_types = "the coordinator makes the rows itself"
+    is_alone = "nobody else commits offsets to the group of a pipeline: `check` asks that it has no members"
     takes_every_row = "the rows are offsets up to which Spark has read: none of them is to be refused"
 
     @pytest.fixture(scope="class")

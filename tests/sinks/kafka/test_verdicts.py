@@ -83,3 +83,22 @@ def test_lost_needs_positive_evidence(
 
     assert outcome.verdict is verdict
     assert reply.name in outcome.evidence
+
+
+@pytest.mark.parametrize("transaction", [FIVE, FOUR])
+def test_an_id_and_a_marker_that_are_both_forgotten_are_left_to_an_operator(transaction: Transaction) -> None:
+    gone = Reply("TRANSACTIONAL_ID_NOT_FOUND")
+
+    outcome = verdict_of_evidence(HANDLE, transaction, MAPPING, set(), gone)
+
+    assert (outcome.verdict, outcome.contradiction) == (Verdict.UNKNOWN, True)
+    for word in (str(HANDLE), "id", "transactional.id.expiration.ms", "offsets.retention.minutes", "epoch 5"):
+        assert word in outcome.evidence
+
+
+def test_a_description_that_is_refused_for_now_is_asked_for_again() -> None:
+    refused = Reply("TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+
+    outcome = verdict_of_evidence(HANDLE, FIVE, MAPPING, set(), refused)
+
+    assert (outcome.verdict, outcome.contradiction) == (Verdict.UNKNOWN, False)

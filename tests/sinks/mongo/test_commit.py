@@ -103,12 +103,13 @@ def test_a_commit_killed_half_way_is_finished_exactly_once(branches: Branches, m
         from tpc.sinks.mongo.sink import MongoSink
 
         class KillAfterTwoWrites(monitoring.CommandListener):
-            writes = 0
-            def started(self, event): pass
+            writes = []
+            def started(self, event):
+                if event.command.get("update") == "airports":
+                    self.writes.append(event.request_id)
             def failed(self, event): pass
             def succeeded(self, event):
-                self.writes += event.command_name == "update"
-                if self.writes == 2:
+                if event.request_id in self.writes[1:]:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         monitoring.register(KillAfterTwoWrites())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,13 +26,18 @@ PASSWORD = "hunter2-of-the-kit"
 class PostgresKit(SinkConformance):
     secrets = (PASSWORD,)
     deadline_s = 15.0
+    deaths = 6
     large_branch_rows = 50_000
+    cannot_cut_power = "the server is shared by all tests; `make chaos` kills one of its own"
+    key: ClassVar[str] = "NOT NULL"
+    fixed_columns = "tests/sinks/postgres/test_values.py tries every type on tables of its own"
+    numbers = itertools.count(1)
     settings: ClassVar[Mapping[str, Any]] = {}
 
     @pytest.fixture(autouse=True)
     def database(self, postgres: PostgresDatabase) -> Iterator[None]:
         """The sink reaches the server through a proxy that can be cut; readers do not."""
-        postgres.execute("CREATE TABLE t (id bigint PRIMARY KEY, value text, amount double precision)")
+        postgres.execute(f"CREATE TABLE t (id bigint {self.key}, value text, amount double precision)")
         self.postgres = postgres
         with proxied_postgres(postgres.dsn) as (self.proxy, through):
             self.dsn = make_conninfo(through, password=PASSWORD)
@@ -56,8 +62,45 @@ class PostgresKit(SinkConformance):
             " WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
         )
 
+    def forget_markers(self, sink: Sink) -> None:
+        self.postgres.execute("DELETE FROM tpc_markers")
+
     def outage(self, sink: Sink) -> AbstractContextManager[None]:
         return self.proxy.cut()
+
+    def foreign_write(self, sink: Sink) -> None:
+        self.postgres.execute("INSERT INTO t VALUES (%s, 'of somebody else', 0)", [-next(self.numbers)])
+
+    @contextmanager
+    def look_alike(self, sink: Sink, name: str) -> Iterator[None]:
+        """A transaction that somebody else has prepared in this database."""
+        with self.postgres.connect() as connection:
+            connection.execute("BEGIN")
+            connection.execute("SELECT txid_current()")
+            connection.execute(f"PREPARE TRANSACTION '{name}'".encode())
+        try:
+            yield
+        finally:
+            self.postgres.execute(f"ROLLBACK PREPARED '{name}'")
+
+    @contextmanager
+    def restore_backup(self, sink: Sink) -> Iterator[None]:
+        """The rows of every table as they were; what was prepared since is gone, as in a server that was restored."""
+        before = {table: self.postgres.execute(f"SELECT * FROM {table}") for table in self.tables()}
+        prepared = self.postgres.in_doubt()
+        yield
+        for gid in set(self.postgres.in_doubt()) - set(prepared):
+            self.postgres.execute(f"ROLLBACK PREPARED '{gid}'")
+        for table, rows in before.items():
+            self.postgres.execute(f"DELETE FROM {table}")
+            for row in rows:
+                self.postgres.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
+
+    def tables(self) -> list[str]:
+        """Of the test's database."""
+        return [
+            table for (table,) in self.postgres.execute("SELECT tablename FROM pg_tables WHERE schemaname='public'")
+        ]
 
     def bad_batch(self) -> pyarrow.RecordBatch:
         return pyarrow.RecordBatch.from_pylist([{"id": None, "value": "no key", "amount": 1.0}], schema=self.schema)
@@ -69,6 +112,7 @@ class TestAppend(PostgresKit):
 
 class TestUpsert(PostgresKit):
     keyed = "id"
+    key = "PRIMARY KEY"
     settings: ClassVar[Mapping[str, Any]] = {"key": "id", "merge": {"value": "keep", "amount": "add"}}
 
     def merged(self, before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tpc.testing.broken import aborts, checks, commits, faults, listings, owners, prepares
+from tpc.testing.broken import aborts, checks, commits, data, deaths, disks, faults, listings, markers, owners, prepares
 from tpc.testing.directory_sink import DirectorySink
 
 
@@ -19,6 +19,8 @@ class Rejection:
 
     test: str
     also: tuple[str, ...] = ()
+    perhaps: tuple[str, ...] = ()
+    """Others in which it depends on who comes first."""
 
 
 COMMITS_AGAIN = (
@@ -28,6 +30,21 @@ COMMITS_AGAIN = (
     "test_the_leftover_of_a_lost_attempt_is_aborted_without_the_winner",
     "test_a_released_epoch_committed_again_doubles_nothing",
     "test_a_commit_sent_again_after_an_outage_doubles_nothing",
+    "test_a_committer_sees_what_another_has_done",
+    "test_an_abort_of_a_committed_branch_takes_nothing_away",
+    "test_the_first_epoch_is_known_after_many_others",
+    "test_writes_of_others_hide_no_marker",
+    "test_what_was_answered_survives_a_power_cut",
+    "test_a_commit_that_dies_at_any_act_is_finished_by_the_next",
+)
+EVERY_TYPE = "test_every_value_of_every_type_arrives_or_is_refused"
+ANY_COLUMNS = "test_rows_of_any_columns_arrive_or_are_refused"
+COMMIT_DIES = "test_a_commit_that_dies_at_any_act_is_finished_by_the_next"
+OVERTAKEN = "test_a_give_up_that_a_commit_overtakes_at_any_act_tells_the_truth"
+AT_ONE_MOMENT = (
+    OVERTAKEN,
+    "test_a_commit_and_a_give_up_at_one_moment_agree",
+    "test_coordinators_that_commit_at_one_moment_double_nothing",
 )
 COMMITS_IN_AN_OUTAGE = (
     "test_a_commit_by_a_coordinator_that_starts_in_an_outage_is_unknown",
@@ -43,6 +60,7 @@ BROKEN: Mapping[type[DirectorySink], Rejection] = {
             "test_a_commit_leaves_the_branch_of_a_later_epoch_prepared",
             "test_an_abort_of_one_branch_leaves_the_other_prepared",
             "test_check_may_be_repeated",
+            "test_what_was_answered_survives_a_power_cut",
         ),
     ),
     prepares.PreparedInMemory: Rejection(
@@ -52,20 +70,37 @@ BROKEN: Mapping[type[DirectorySink], Rejection] = {
             "test_another_process_commits",
             "test_another_process_aborts",
             "test_in_doubt_is_the_same_in_another_process",
+            "test_a_given_up_branch_that_is_prepared_is_undone",
+            "test_a_branch_that_a_restored_backup_does_not_hold_is_not_lost",
+            "test_a_committer_sees_what_another_has_done",
+            "test_what_was_answered_survives_a_power_cut",
+            "test_a_given_up_branch_that_is_prepared_is_undone",
+            "test_a_late_commit_brings_nothing_back_that_was_given_up",
+            OVERTAKEN,
+        ),
+        perhaps=("test_a_commit_and_a_give_up_at_one_moment_agree",),
+    ),
+    prepares.PreparesWhatIsLeft: Rejection("test_a_branch_of_which_a_part_was_swept_is_committed_whole_or_not_at_all"),
+    prepares.NeedsTheWritersMemory: Rejection(
+        "test_another_process_commits",
+        (
+            "test_a_prepared_branch_survives_the_death_of_its_writer",
+            "test_a_committer_sees_what_another_has_done",
+            "test_a_commit_that_dies_at_any_act_is_finished_by_the_next",
         ),
     ),
-    prepares.NeedsTheWritersMemory: Rejection(
-        "test_another_process_commits", ("test_a_prepared_branch_survives_the_death_of_its_writer",)
-    ),
     prepares.SecretInCommittable: Rejection("test_no_secret_is_in_what_is_stored_or_answered"),
-    prepares.EmptyBranchPrepared: Rejection("test_a_branch_without_rows_prepares_nothing"),
-    commits.DoublesRows: Rejection("test_a_second_commit_doubles_nothing", (*COMMITS_AGAIN,)),
+    prepares.EmptyBranchPrepared: Rejection("test_a_branch_without_rows_prepares_nothing", (ANY_COLUMNS,)),
+    commits.DoublesRows: Rejection("test_a_second_commit_doubles_nothing", COMMITS_AGAIN, perhaps=(OVERTAKEN,)),
     commits.AbsenceIsCommitted: Rejection(
         "test_a_branch_that_was_aborted_is_never_said_to_be_committed",
         (
             "test_a_branch_that_lost_is_never_said_to_be_committed_though_its_epoch_is",
             "test_a_lost_branch_is_lost_or_declared_unknown",
             "test_outcomes_come_in_the_order_given",
+            "test_a_branch_that_a_restored_backup_does_not_hold_is_not_lost",
+            OVERTAKEN,
+            "test_a_late_commit_brings_nothing_back_that_was_given_up",
         ),
     ),
     commits.AbsenceIsLost: Rejection(
@@ -75,6 +110,58 @@ BROKEN: Mapping[type[DirectorySink], Rejection] = {
             "test_a_commit_takes_a_branch_out_of_doubt",
             "test_the_marker_does_not_go_back_when_an_old_epoch_is_committed_again",
         ),
+        perhaps=(OVERTAKEN,),
+    ),
+    markers.EpochZeroIsNone: Rejection(
+        "test_the_marker_names_epoch_and_handle_of_the_newest_commit",
+        (
+            "test_a_released_epoch_committed_again_doubles_nothing",
+            "test_names_that_only_look_like_ours_are_left_alone",
+            "test_writes_of_others_hide_no_marker",
+            "test_a_commit_that_dies_at_any_act_is_finished_by_the_next",
+            "test_a_given_up_branch_that_is_committed_stays",
+            "test_after_a_given_up_epoch_the_marker_stays_and_the_next_commits",
+            "test_given_up_branches_get_each_an_answer_of_its_own",
+            "test_the_last_look_sees_that_the_system_went_back",
+            "test_the_last_look_tells_an_epoch_that_another_committer_has_committed",
+            "test_the_last_look_tells_the_newest_epoch_with_branches_and_without",
+        ),
+        perhaps=("test_a_commit_and_a_give_up_at_one_moment_agree",),
+    ),
+    markers.LostWithoutALook: Rejection("test_a_branch_that_a_restored_backup_does_not_hold_is_not_lost"),
+    markers.LooksAtTheLastFew: Rejection("test_the_first_epoch_is_known_after_many_others"),
+    markers.RemembersWhatItSaw: Rejection(
+        "test_a_committer_sees_what_another_has_done",
+        (
+            "test_a_branch_that_a_restored_backup_does_not_hold_is_not_lost",
+            "test_the_last_look_sees_that_the_system_went_back",
+            "test_the_last_look_tells_an_epoch_that_another_committer_has_committed",
+        ),
+    ),
+    data.ColumnsByPosition: Rejection("test_columns_are_found_by_their_names"),
+    data.NullIsEmpty: Rejection(
+        "test_null_and_empty_text_are_two_things", ("test_a_row_of_nulls_arrives", EVERY_TYPE), perhaps=(ANY_COLUMNS,)
+    ),
+    data.DropsEqualRows: Rejection("test_equal_rows_are_all_there"),
+    data.CastsUnsafely: Rejection("test_a_value_that_does_not_fit_is_refused_or_arrives", (ANY_COLUMNS,)),
+    data.RoundsInstants: Rejection(EVERY_TYPE, perhaps=(ANY_COLUMNS,)),
+    data.LowersNames: Rejection(ANY_COLUMNS),
+    data.SlicesFromTheStart: Rejection("test_a_slice_of_a_batch_is_only_its_rows"),
+    disks.PreparesWithoutSync: Rejection("test_what_was_answered_survives_a_power_cut"),
+    disks.CommitsWithoutSync: Rejection("test_what_was_answered_survives_a_power_cut"),
+    deaths.MarkerAfterRows: Rejection(COMMIT_DIES, perhaps=AT_ONE_MOMENT),
+    deaths.MarkerBeforeRows: Rejection(COMMIT_DIES, perhaps=AT_ONE_MOMENT),
+    deaths.MovesThenMarks: Rejection(COMMIT_DIES, perhaps=AT_ONE_MOMENT),
+    deaths.MarksThenMoves: Rejection(COMMIT_DIES, perhaps=AT_ONE_MOMENT),
+    deaths.LooksThenShows: Rejection(
+        "test_coordinators_that_commit_at_one_moment_double_nothing",
+        perhaps=(OVERTAKEN, "test_a_commit_and_a_give_up_at_one_moment_agree"),
+    ),
+    deaths.AbortsOutOfSight: Rejection("test_an_abort_that_dies_at_any_act_is_finished_by_the_next"),
+    deaths.PreparesOutOfSight: Rejection("test_a_task_that_dies_at_any_act_leaves_nothing_beyond_a_sweep"),
+    deaths.LooksThenUndoes: Rejection(
+        OVERTAKEN,
+        perhaps=("test_a_commit_and_a_give_up_at_one_moment_agree",),
     ),
     commits.OutcomesByEpoch: Rejection("test_outcomes_come_in_the_order_given"),
     commits.AppearsPiecemeal: Rejection("test_readers_see_a_branch_whole_or_not_at_all"),
@@ -82,26 +169,45 @@ BROKEN: Mapping[type[DirectorySink], Rejection] = {
         "test_the_marker_does_not_go_back_when_an_old_epoch_is_committed_again",
         ("test_the_marker_is_of_the_highest_generation_in_the_newest_epoch",),
     ),
+    commits.LastLookFromMemory: Rejection(
+        "test_the_last_look_tells_an_epoch_that_another_committer_has_committed",
+        ("test_the_last_look_sees_that_the_system_went_back",),
+    ),
     aborts.AbortsByEpoch: Rejection(
         "test_the_leftover_of_a_lost_attempt_is_aborted_without_the_winner",
-        ("test_a_branch_that_lost_is_never_said_to_be_committed_though_its_epoch_is",),
+        (
+            "test_a_branch_that_lost_is_never_said_to_be_committed_though_its_epoch_is",
+            "test_given_up_branches_get_each_an_answer_of_its_own",
+            "test_an_abort_of_a_committed_branch_takes_nothing_away",
+            "test_given_up_branches_get_each_an_answer_of_its_own",
+        ),
     ),
+    aborts.AbortsPublished: Rejection("test_an_abort_of_a_committed_branch_takes_nothing_away"),
     aborts.AbortRaisesWhenGone: Rejection(
-        "test_an_abort_after_an_abort_does_nothing", ("test_an_abort_of_what_never_was_does_nothing",)
+        "test_an_abort_after_an_abort_does_nothing",
+        (
+            "test_an_abort_of_what_never_was_does_nothing",
+            "test_an_abort_that_dies_at_any_act_is_finished_by_the_next",
+        ),
     ),
     listings.PrefixWithoutDelimiter: Rejection("test_a_pipeline_whose_name_looks_alike_is_another"),
+    listings.TakesStrangeNames: Rejection("test_names_that_only_look_like_ours_are_left_alone"),
+    listings.StumblesOverStrangeNames: Rejection("test_names_that_only_look_like_ours_are_left_alone"),
     listings.ForgetsOldGenerations: Rejection(
         "test_in_doubt_lists_every_prepared_branch", ("test_a_branch_prepared_after_a_sweep_is_in_doubt",)
     ),
+    listings.SweepsUnmarked: Rejection("test_a_sweep_without_the_bookkeeping_takes_nothing_committed"),
     listings.MarkerOfAnyIncarnation: Rejection("test_incarnations_1_and_11_are_different"),
     owners.OwnerOverwritten: Rejection(
         "test_an_owner_is_not_replaced_by_whoever_does_not_know_it",
         (
             "test_an_owner_that_is_not_there_is_not_replaced",
             "test_of_two_coordinators_that_saw_the_same_owner_one_is_refused",
+            "test_a_committer_that_was_the_owner_sees_its_successor",
             "test_of_many_coordinators_at_one_moment_one_takes_ownership",
         ),
     ),
+    owners.OwnerRemembered: Rejection("test_a_committer_that_was_the_owner_sees_its_successor"),
     owners.OwnerComparedThenSet: Rejection("test_of_many_coordinators_at_one_moment_one_takes_ownership"),
     checks.LooksThenMakes: Rejection("test_sinks_checked_at_one_moment_on_a_fresh_target_are_all_taken"),
     faults.CommitRaises: Rejection(

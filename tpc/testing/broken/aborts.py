@@ -29,6 +29,21 @@ class AbortsByEpoch(DirectorySink):
     committer_class = Committer
 
 
+class AbortsPublished(DirectorySink):
+    """Takes a committed branch back when it is told to abort it."""
+
+    class Committer(DirectoryCommitter):
+        """Everything of that name goes."""
+
+        def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
+            """The visible file too."""
+            super().abort(branches)
+            for branch in branches:
+                (self.sink.root / "visible" / branch.resource).unlink(missing_ok=True)
+
+    committer_class = Committer
+
+
 class AbortRaisesWhenGone(DirectorySink):
     """Takes a branch that is gone for a failure."""
 

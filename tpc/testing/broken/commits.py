@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -14,7 +13,10 @@ from tpc.sink import Committable, Marker, Outcome, Verdict
 from tpc.testing.directory_disk import rows_of
 from tpc.testing.directory_sink import DirectoryCommitter, DirectorySink
 
-HALF_FOR_S = 0.03
+HALF_FOR_S = 1.0
+"""At most; it ends when a reader has seen it."""
+
+LARGE_ROWS = 1_000
 
 
 class DoublesRows(DirectorySink):
@@ -75,25 +77,31 @@ class OutcomesByEpoch(DirectorySink):
 
 
 class AppearsPiecemeal(DirectorySink):
-    """Shows the first half of a branch, and then all of it, without saying so in `limits`."""
+    """Shows the first half of a large branch, and then all of it, without saying so in `limits`."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """The half of what was committed a moment ago, and all of the rest."""
+        """The half of what is being committed, and all of the rest."""
         seen = []
         for path in sorted((self.root / "visible").glob("*")):
-            rows = rows_of(path)
-            fresh = time.time() - path.stat().st_mtime < HALF_FOR_S
-            seen += rows[: len(rows) // 2] if fresh else rows
+            rows, half = rows_of(path), self.root / f"half-{path.name}"
+            seen += rows[: len(rows) // 2] if half.exists() else rows
+            with suppress(FileNotFoundError):
+                half.rename(self.root / f"seen-{path.name}")
         return seen
 
     class Committer(DirectoryCommitter):
         """Answers when all is there."""
 
         def _commit(self, committable: Committable) -> Outcome:
-            with suppress(FileNotFoundError):
-                os.utime(self.sink.root / "prepared" / committable.resource)
+            half = self.sink.root / f"half-{committable.resource}"
+            large = committable.rows >= LARGE_ROWS and (self.sink.root / "prepared" / committable.resource).exists()
+            if large:
+                half.touch()
             outcome = super()._commit(committable)
-            time.sleep(2 * HALF_FOR_S)
+            deadline = time.monotonic() + HALF_FOR_S
+            while large and half.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            half.unlink(missing_ok=True)
             return outcome
 
     committer_class = Committer
@@ -122,5 +130,28 @@ class MarkerGoesBack(DirectorySink):
                 return None
             handle = Handle.parse((self.sink.root / "marker").read_text())
             return Marker(handle.epoch, handle)
+
+    committer_class = Committer
+
+
+class LastLookFromMemory(DirectorySink):
+    """Tells right before an intent what it has committed itself, instead of asking the directory."""
+
+    class Committer(DirectoryCommitter):
+        """Remembers the newest epoch that it has seen."""
+
+        seen: Marker | None = None
+
+        def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+            """What is committed is remembered."""
+            outcomes = super().commit(committables)
+            newest = max(committables, key=lambda one: one.handle.epoch, default=None)
+            if newest is not None and all(outcome.settled for outcome in outcomes):
+                self.seen = Marker(newest.handle.epoch, newest.handle)
+            return outcomes
+
+        def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
+            """What is remembered."""
+            return self.seen or super().verify(committables, since_generation)
 
     committer_class = Committer

@@ -22,6 +22,23 @@ class OwnerOverwritten(DirectorySink):
     committer_class = Committer
 
 
+class OwnerRemembered(DirectorySink):
+    """Asks the directory until it owns it, and itself from then on."""
+
+    class Committer(DirectoryCommitter):
+        """Spares a write every half minute."""
+
+        mine: Owner | None = None
+
+        def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+            """What was ours is ours."""
+            if self.mine != owner and super().take_ownership(owner, before):
+                self.mine = owner
+            return self.mine == owner
+
+    committer_class = Committer
+
+
 class OwnerComparedThenSet(DirectorySink):
     """Compares first and sets later: of two coordinators at one moment both are told that they own it."""
 

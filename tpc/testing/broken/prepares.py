@@ -78,6 +78,20 @@ class PreparedInMemory(DirectorySink):
     committer_class = Committer
 
 
+class PreparesWhatIsLeft(DirectorySink):
+    """Its batches are staged one by one, and prepare takes those that are still there for all."""
+
+    class Writer(DirectoryWriter):
+        """Begins its file anew when somebody has removed it."""
+
+        def _open(self) -> None:
+            if self._stream is not None and not self.path("writing").exists():
+                self._stream = None
+            super()._open()
+
+    writer_class = Writer
+
+
 class NeedsTheWritersMemory(DirectorySink):
     """Only the process that prepared a branch knows where it lies."""
 

@@ -1,4 +1,4 @@
-"""The owner entries of the file sink: a small log of files per pipeline, incarnation and sink.
+"""Owner entries in a directory: a small log of files per pipeline, incarnation and sink.
 
 The newest number is the entry. A successor is put under the next number if that is absent, so of two that replace the
 same entry one wins; then older files go, but for the last one before it: whoever lists the directory at that moment
@@ -18,8 +18,11 @@ from tpc.support.durable_files import put_if_absent, remove
 READ_ATTEMPTS = 5
 
 
-class Owners:
-    """The entries in one directory, which the first entry makes. Every method raises `OSError`."""
+class OwnerDirectory:
+    """The entries in one directory, which the first entry makes. Every method raises `OSError`.
+
+    Give each sink of each pipeline and incarnation a directory of its own, `PipelineId.prefix` and the sink's name say.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

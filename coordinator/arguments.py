@@ -1,0 +1,16 @@
+"""The arguments and options that several commands of `tpc` share, each with its help. No behaviour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline, e.g. my_job:pipeline")]
+Checkpoint = Annotated[Path, typer.Argument(help="the pipeline's checkpoint directory")]
+LogPlace = Annotated[
+    str | None,
+    typer.Option("--log", envvar="TPC_LOG", help="the intent log, if not in the checkpoint: a directory or a URL"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]

@@ -1,0 +1,50 @@
+"""The epochs that the sinks of a running pipeline show, held against its log.
+
+A system may go back while a coordinator lives: a backup is restored, an asynchronous replica promoted. What the
+comparison is stands in `tpc.shown_epochs`; here is what a driver does with its answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from tpc.errors import HistoryMismatchError
+from tpc.history import History
+from tpc.shown_epochs import check_markers, check_swept
+from tpc.sink import Limit, Marker, Sink
+
+logger = logging.getLogger(__name__)
+
+
+class Shown:
+    """Compares for one pipeline; what proves nothing it tells once a sink."""
+
+    def __init__(self, sinks: Mapping[str, Sink]) -> None:
+        self._expiring = [name for name, sink in sinks.items() if Limit.MARKERS_EXPIRE in sink.limits]
+        self._forgotten: set[str] = set()
+
+    def check(self, history: History, markers: Mapping[str, Marker | None]) -> None:
+        """What sinks show must be what the log says. Raises `HistoryMismatchError`."""
+        forgotten = set(check_markers(history, markers, self._expiring))
+        for name in sorted(forgotten - self._forgotten):
+            logger.warning("sink %s shows no epoch any more; its markers expire, so this proves nothing", name)
+        self._forgotten = (self._forgotten - markers.keys()) | forgotten
+
+    def check_before_sweep(self, history: History, markers: Mapping[str, Marker | None]) -> None:
+        """Sinks that are about to be swept must show no less. Raises `HistoryMismatchError`."""
+        check_swept(history, markers, self._expiring)
+
+    def check_last_look(
+        self, history: History, markers: Mapping[str, Marker | None], still_leading: Callable[[], None]
+    ) -> None:
+        """The same right before an epoch is decided.
+
+        What looks like a contradiction to a fenced coordinator is the work of the one that leads, so `still_leading`
+        is asked first.
+        """
+        try:
+            self.check(history, markers)
+        except HistoryMismatchError:
+            still_leading()
+            raise

@@ -1,0 +1,104 @@
+"""What an intent rests on beside Spark's log, made durable before it: the state stores, and what the sources have read.
+
+Spark writes these files and never fsyncs them; a power cut leaves them empty, under names that a durable `commits/N-1`
+goes on to name. At the beginning of a batch everything that the batches before have made lies there: snapshots and
+changelogs, what describes them, the sources' own logs. Each file is made durable once, with its directory, by a thread
+that works while the pass runs; the intent waits for it. Which of them a start needs stands in `state.py` and
+`sources.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpc.errors import TransientError
+from tpc.support import durable_files
+
+FOLDERS = ("state", "sources")
+"""The folders of a checkpoint whose files a later batch goes on from."""
+_SETTLED_NS = 2_000_000_000
+"""A directory that changed more recently may change again within the same tick of its file system's clock."""
+_TEMPORARY = ".tmp"
+"""How the names of files end that Spark has not finished: what it finishes gets another name."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A directory as it was found last; `changed_at` is None where it must be listed again in any case."""
+
+    changed_at: int | None
+    entries: frozenset[tuple[str, int]]
+    """Names with the numbers of their inodes."""
+    directories: tuple[Path, ...]
+
+
+class Lineage:
+    """The files of one checkpoint, for one process. After a failed fsync nothing is called durable any more."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self._checkpoint = checkpoint
+        self._seen: dict[Path, _Seen] = {}
+        self._failure: OSError | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tpc-lineage")
+
+    def begin(self) -> Callable[[], None]:
+        """Begin to make durable what is new. The answer waits until all of it is, and raises `TransientError`."""
+        done = self._thread.submit(self._sync)
+        return lambda: _wait_for(done)
+
+    def close(self) -> None:
+        """Nothing is asked for any more."""
+        self._thread.shutdown(wait=False)
+
+    def _sync(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            for folder in FOLDERS:
+                self._sync_directory(self._checkpoint / folder)
+        except OSError as error:
+            self._failure = error  # the kernel may have dropped the pages: a second fsync would say that all is well
+            raise
+
+    def _sync_directory(self, directory: Path) -> None:
+        """Costs a stat where nothing has changed, else a listing, and an fsync for each new file."""
+        seen = self._seen.get(directory)
+        try:
+            changed_at = directory.stat().st_mtime_ns
+            if seen is None or seen.changed_at != changed_at:
+                seen = self._seen[directory] = self._sync_entries(directory, changed_at, seen)
+        except FileNotFoundError:  # Spark removes what it no longer needs
+            self._seen.pop(directory, None)
+            return
+        for below in seen.directories:
+            self._sync_directory(below)
+
+    def _sync_entries(self, directory: Path, changed_at: int, before: _Seen | None) -> _Seen:
+        with os.scandir(directory) as listing:
+            found = {(entry.name, entry.inode()): entry.is_dir(follow_symlinks=False) for entry in listing}
+        new = found.keys() - (before.entries if before else frozenset())
+        for name, inode in new:
+            if not found[name, inode] and not name.endswith(_TEMPORARY):
+                with suppress(FileNotFoundError):
+                    durable_files.sync(directory / name)
+        if new:
+            durable_files.sync(directory)
+        settled = time.time_ns() - changed_at > _SETTLED_NS
+        below = tuple(directory / name for (name, _), is_directory in found.items() if is_directory)
+        return _Seen(changed_at if settled else None, frozenset(found), below)
+
+
+def _wait_for(done: Future[None]) -> None:
+    try:
+        done.result()
+    except OSError as error:
+        raise TransientError(
+            f"what the epoch rests on could not be made durable: {durable_files.in_words(error)}",
+            remedy="mend the checkpoint's disk, then restart: the epoch is repeated whole.",
+        ) from error

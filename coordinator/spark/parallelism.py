@@ -1,0 +1,51 @@
+"""Into how many partitions Spark cuts what it reads, as far as that follows from the number of cores.
+
+A lost branch is found among the rows of a replay by its digest, so the replay must cut the rows as they were cut when
+the epoch was decided. Files are packed by the number of cores, and so is what adaptive execution joins after a shuffle;
+both can be told another number. What a source takes from the cores by itself (`rate`) cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tpc.coordinator.spark.settings import explicit_settings
+from tpc.states import State
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+READ = "spark.sql.leafNodeDefaultParallelism"
+JOINED = "spark.sql.adaptive.coalescePartitions.minPartitionNum"
+
+
+def parallelism_of(session: SparkSession) -> int:
+    """The number by which Spark cuts in this session: its cores, unless somebody has set another."""
+    return int(session.conf.get(READ, None) or session.sparkContext.defaultParallelism)
+
+
+@contextmanager
+def parallelism_to_repair(state: State, session: SparkSession) -> Iterator[bool]:
+    """Queries that are started in the block cut as was cut when the epoch with lost branches was decided.
+
+    Gives whether that is otherwise than this session would.
+    """
+    decided = state.pending.counts["parallelism"] if state.lost and state.pending is not None else None
+    if decided is None or decided == parallelism_of(session):
+        yield False
+        return
+    explicit = explicit_settings(session)
+    # Who has set the second has had it when the epoch was decided: it did not follow from the cores then.
+    changed = [key for key in (READ, JOINED) if key == READ or key not in explicit]
+    for key in changed:
+        session.conf.set(key, str(decided))
+    try:
+        yield True
+    finally:
+        for key in changed:
+            if key in explicit:
+                session.conf.set(key, explicit[key])
+            else:
+                session.conf.unset(key)

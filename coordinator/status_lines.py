@@ -1,0 +1,40 @@
+"""What a log says, as the lines that `tpc status` prints above the epochs; the facts come from `operations`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from tpc.history import Resolution, given_up_in_words
+
+
+def status_lines(state: dict[str, Any]) -> list[str]:
+    """Who leads, what is decided and complete, what waits, and what operators have put on the record."""
+    lines = [
+        f"pipeline {state['pipeline']}, generation {state['generation']}",
+        f"last decided epoch {state['last_decided']}, last complete epoch {state['last_complete']}",
+    ]
+    if state["pending"] is None:
+        lines.append("nothing is pending")
+    elif (parked := state["parked"]) is not None:
+        at = datetime.fromtimestamp(parked["at"]).astimezone().isoformat(" ", "seconds")
+        lines.append(f"epoch {state['pending']} is parked: sink {parked['sink']}, {at}: {parked['what']}")
+        lines.append("every other sink has committed it. To do: remove the cause and start, or `tpc resolve`")
+    else:
+        branches = ", ".join(f"{name}: {count}" for name, count in state["pending_branches"].items() if count)
+        lines.append(f"epoch {state['pending']} is decided and not complete; branches: {branches or 'none'}")
+    lines += [
+        f"slot {slot} at the end of the log is damaged. Safe: nothing was changed. To do: start the pipeline; it voids "
+        "the record and repeats its epoch unless a sink shows something that it decided, and then says what to restore."
+        for slot in state["damaged_slots"]
+    ]
+    lines += [f"sink {sink} was removed after epoch {epoch}" for sink, epoch in state["removed_sinks"].items()]
+    lines += [resolution_line(resolution) for resolution in state["resolutions"]]
+    return lines
+
+
+def resolution_line(resolution: dict[str, Any]) -> str:
+    """One decision of an operator, with what became of the branches that it concerned."""
+    line = "resolved: epoch {epoch} {sink} {action} ({reason})".format(**resolution)
+    ends = Resolution.from_json(resolution).ends
+    return f"{line}; {given_up_in_words(ends)}" if ends else line

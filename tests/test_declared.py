@@ -1,0 +1,83 @@
+"""Whatever the package imports is declared where it is imported: for everybody, or in an extra for those who ask."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.architecture.imports import read_tree
+from tests.architecture.rules import foreign, room_of, told
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it
+
+ROOT = Path(__file__).parents[1]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TREE = read_tree(ROOT)
+
+DISTRIBUTIONS = {"bson": "pymongo", "kafka": "kafka-python", "py4j": "pyspark"}
+"""What is imported under another name than that of the distribution that brings it."""
+
+EXTRAS = {
+    "tpc": [],
+    "tpc.coordinator.log.object_store": ["object-store"],
+    "tpc.coordinator.log.objects": ["object-store"],
+    "tpc.testing": ["testing"],
+    "tpc.chaos": ["demo"],
+    "tpc.chaos.prove": ["demo", "testing"],
+    "tpc.chaos.authoring": ["demo", "testing"],
+}
+"""The extras without which what stands in a package need not work."""
+
+
+def required(lines: list[str]) -> Iterator[Requirement]:
+    """What these lines of pyproject.toml ask for, those of its own extras included."""
+    for line in lines:
+        requirement = Requirement(line)
+        if requirement.name == DECLARED["name"]:
+            for extra in sorted(requirement.extras):
+                yield from required(extras()[extra])
+        else:
+            yield requirement
+
+
+def extras() -> dict[str, list[str]]:
+    found: dict[str, Any] = DECLARED["optional-dependencies"]
+    return found
+
+
+def names(*wanted: str) -> set[str]:
+    """The distributions that an installation with these extras has."""
+    lines = [*DECLARED["dependencies"], *(line for extra in wanted for line in extras()[extra])]
+    return {canonicalize_name(requirement.name) for requirement in required(lines)}
+
+
+def test_every_import_is_declared_where_it_is_imported() -> None:
+    missing = []
+    for top, at in foreign(TREE):
+        wanted = EXTRAS[room_of(at.importer, EXTRAS) or "tpc"]
+        if not at.for_types and canonicalize_name(DISTRIBUTIONS.get(top, top)) not in names(*wanted):
+            missing.append(f"{told(TREE, at)}, which an installation with {wanted or 'no extra'} may lack")
+    if missing:
+        pytest.fail("\n".join(missing), pytrace=False)
+
+
+def test_spark_comes_with_what_its_passes_over_arrow_batches_need() -> None:
+    [spark] = [one for one in map(Requirement, DECLARED["dependencies"]) if one.name == "pyspark"]
+    assert "sql" in spark.extras
+
+
+@pytest.mark.parametrize("extra", [None, *extras()])
+def test_every_requirement_has_a_lower_bound(extra: str | None) -> None:
+    """The types of others are of no consequence to who runs the package."""
+    lines = DECLARED["dependencies"] if extra is None else extras()[extra]
+    unbounded = {one.name for one in required(lines) if all(each.operator != ">=" for each in one.specifier)}
+    assert unbounded - {"pandas-stubs", "types-psutil"} == set()

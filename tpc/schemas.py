@@ -1,0 +1,46 @@
+"""Have a sink's rows the columns that they had when the pipeline was last started? Asked at start, of plain data.
+
+A table says so by itself; a topic of JSON or a directory of Parquet takes rows of other types beside the old ones. What
+the types are called is the business of who asks; here names and types are compared as texts, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from tpc.errors import SchemaChangedError
+
+Columns: TypeAlias = "tuple[tuple[str, str], ...]"
+"""Name and type of each column, in order."""
+
+
+def columns_from_json(value: Iterable[Any]) -> Columns:
+    """What stands in a record, as it was before."""
+    return tuple((name, kind) for name, kind in value)
+
+
+def check_schemas(recorded: Mapping[str, Columns], wanted: Mapping[str, Columns], pipeline: str) -> None:
+    """Every sink's columns must be those on record; a sink of which none are on record may have any.
+
+    Raises `SchemaChangedError`.
+    """
+    for sink in sorted(wanted):
+        before, after = recorded.get(sink), wanted[sink]
+        if before is not None and before != after:
+            raise SchemaChangedError(
+                f"the rows for this sink have other columns than at the last start: {changes(before, after)}",
+                pipeline=pipeline,
+                sink=sink,
+                before=before,
+                after=after,
+            )
+
+
+def changes(before: Columns, after: Columns) -> str:
+    """What has become of which column."""
+    old, new = dict(before), dict(after)
+    told = [f"{name!r} was {kind} and is {new[name]}" for name, kind in before if new.get(name, kind) != kind]
+    told += [f"{name!r} ({kind}) is gone" for name, kind in before if name not in new]
+    told += [f"{name!r} ({kind}) is new" for name, kind in after if name not in old]
+    return "; ".join(told) or f"their order was {', '.join(old)} and is {', '.join(new)}"

@@ -1,0 +1,78 @@
+"""Sinks whose markers mislead: read wrongly, remembered too long, or not looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tpc.handles import Handle
+from tpc.sink import Committable, Marker, Outcome, Verdict
+from tpc.testing.directory_sink import DirectoryCommitter, DirectorySink
+
+LAST_FEW = 10
+
+
+class EpochZeroIsNone(DirectorySink):
+    """Takes epoch 0, the first that Spark has, for no epoch."""
+
+    class Committer(DirectoryCommitter):
+        """`if epoch` where `if epoch is not None` is meant."""
+
+        def newest_marker(self, since_generation: int = 0) -> Marker | None:
+            """None, as long as only epoch 0 is there."""
+            newest = super().newest_marker(since_generation)
+            return newest if newest and newest.epoch else None
+
+    committer_class = Committer
+
+
+class LostWithoutALook(DirectorySink):
+    """Says that a branch is lost as soon as it is neither prepared nor visible, whatever the newest marker is."""
+
+    class Committer(DirectoryCommitter):
+        """A restored backup is then written over, epoch by epoch."""
+
+        def _outcome_without_file(self, committable: Committable, visible: Path) -> Outcome:
+            outcome = super()._outcome_without_file(committable, visible)
+            return Outcome(Verdict.LOST, "it is not there") if outcome.contradiction else outcome
+
+    committer_class = Committer
+
+
+class LooksAtTheLastFew(DirectorySink):
+    """Looks for a branch's marker among the last few epochs only."""
+
+    class Committer(DirectoryCommitter):
+        """An older branch is not there, so it must be written again."""
+
+        def _outcome_without_file(self, committable: Committable, visible: Path) -> Outcome:
+            outcome = super()._outcome_without_file(committable, visible)
+            far_back = committable.handle.epoch <= self._newest_epoch() - LAST_FEW
+            return Outcome(Verdict.LOST, "nothing shows it") if far_back and outcome.settled else outcome
+
+    committer_class = Committer
+
+
+class RemembersWhatItSaw(DirectorySink):
+    """Reads the markers once, and from then on knows only what it has committed itself."""
+
+    class Committer(DirectoryCommitter):
+        """A table that is opened once."""
+
+        seen: Handle | None = None
+        looked = False
+
+        def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+            """Its own commits it sees."""
+            outcomes = super().commit(committables)
+            if any(outcome.verdict is Verdict.COMMITTED for outcome in outcomes):
+                self.looked = False
+            return outcomes
+
+        def _newest(self) -> Handle | None:
+            (self.sink.root / "identity").stat()
+            if not self.looked:
+                self.seen, self.looked = super()._newest(), True
+            return self.seen
+
+    committer_class = Committer

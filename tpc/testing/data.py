@@ -1,0 +1,135 @@
+"""What was written is what is read: every value, NULLs, equal rows, columns by name; what cannot be is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow
+import pytest
+
+from tpc.errors import ConfigurationError, DataError
+from tpc.testing.bench import Bench
+from tpc.testing.branch import Branch
+from tpc.testing.kit_tests import KitTests
+from tpc.testing.requirements import Clause
+from tpc.testing.values import TEXTS
+
+BY_NAME = "find the target's columns by their names, in the schema that the writer is given, never by their places."
+APART = "store NULL as NULL and text as it is; a format that cannot tell them apart has to spell one of them otherwise."
+ALL_ROWS = "keep every row: rows are not keys, and two that are equal are two."
+EXACT = (
+    "convert values only where nothing is lost (Arrow's `safe=True`), and raise DataError from `write` or `prepare`, "
+    "or ConfigurationError from `check`, where something would be."
+)
+
+REFUSALS = (ConfigurationError, DataError)
+
+
+class DataTests(KitTests):
+    """Rows that have been changed on their way."""
+
+    def test_columns_are_found_by_their_names(self, bench: Bench) -> None:
+        names = list(reversed(self.schema.names))
+        bench.schema = pyarrow.schema([self.schema.field(name) for name in names])
+        branch = bench.committed(rows=[{name: row[name] for name in names} for row in bench.rows(3)])
+        bench.require_visible(
+            branch, after="a commit of rows with their columns in another order", clause=Clause.DATA, to_do=BY_NAME
+        )
+
+    def test_null_and_empty_text_are_two_things(self, bench: Bench) -> None:
+        columns = self.nullable(pyarrow.types.is_string)
+        if not columns:
+            pytest.skip("the kit's schema has no column for text that may be NULL (`nullable`)")
+        rows = bench.rows(len(TEXTS) + 1)
+        for row, text in zip(rows, (None, *TEXTS), strict=True):
+            row.update(dict.fromkeys(columns, text))
+        branch = bench.committed(rows=rows)
+        bench.require_visible(branch, after="a commit of NULL and odd texts", clause=Clause.DATA, to_do=APART)
+
+    def test_a_row_of_nulls_arrives(self, bench: Bench) -> None:
+        columns = self.nullable(lambda _: True)
+        if not columns:
+            pytest.skip("no column of the kit's schema may be NULL (`nullable`)")
+        first, second = bench.rows(2)
+        branch = bench.committed(rows=[{**first, **dict.fromkeys(columns)}, second])
+        bench.require_visible(branch, after="a commit of a row of NULLs", clause=Clause.DATA, to_do=APART)
+
+    def test_equal_rows_are_all_there(self, bench: Bench) -> None:
+        if self.keyed:
+            pytest.skip("keyed: the coordinator leaves one row of each key")
+        row, other = bench.rows(2)
+        branches = [bench.prepare(0, 0, rows=[row, row, other, row]), bench.prepare(0, 1, rows=[row])]
+        bench.commit(*branches)
+        bench.require_visible(*branches, after="a commit of equal rows", clause=Clause.DATA, to_do=ALL_ROWS)
+
+    def test_a_branch_of_one_row_arrives(self, bench: Bench) -> None:
+        branch = bench.committed(rows=bench.rows(1))
+        bench.require_visible(branch, after="a commit of one row", clause=Clause.DATA, to_do=ALL_ROWS)
+
+    def test_a_slice_of_a_batch_is_only_its_rows(self, bench: Bench) -> None:
+        rows = bench.rows(5)
+        writer = bench.writer(bench.handle(0))
+        writer.write(bench.batch(rows).slice(1, 3))
+        branch = bench.branch(writer.prepare(), rows[1:4])
+        bench.commit(branch)
+        bench.require_visible(
+            branch,
+            after="a commit of a slice",
+            clause=Clause.DATA,
+            to_do="read a batch by its rows or by `offset` and `length`, never its buffers from their beginning.",
+        )
+
+    def test_a_value_that_does_not_fit_is_refused_or_arrives(self, bench: Bench) -> None:
+        if self.has_no_types:
+            pytest.skip(f"has_no_types: {self.has_no_types}")
+        tried = [(field.name, *each) for field in self.schema for each in strangers(field.type)]
+        arrived: list[Branch] = []
+        for column, type_, value in tried:
+            arrived += self.same_or_refused(bench, arrived, column, type_, value)
+        if not tried:
+            pytest.skip("the kit knows no value that would not fit into the columns of its schema")
+
+    def same_or_refused(
+        self, bench: Bench, before: Sequence[Branch], column: str, type_: pyarrow.DataType, value: Any
+    ) -> list[Branch]:
+        """One column has another type than in the kit's schema, and a value that only that type has.
+
+        The branch, if it was taken: it must be read as it was written.
+        """
+        places = [pyarrow.field(field.name, type_ if field.name == column else field.type) for field in self.schema]
+        bench.schema = pyarrow.schema(places)
+        rows = [{**bench.rows(1)[0], column: value}]
+        try:
+            bench.fresh_committer().check(bench.context())
+            writer = bench.writer(bench.handle(len(before)), expected=REFUSALS)
+        except REFUSALS:
+            return []
+        try:
+            writer.write(bench.batch(rows))
+            committable = writer.prepare()
+        except REFUSALS:
+            writer.abort()
+            return []
+        branch = bench.branch(committable, rows)
+        bench.commit(branch)
+        bench.require_visible(
+            *before, branch, after=f"a commit of {column}={value!r} as {type_}", clause=Clause.DATA, to_do=EXACT
+        )
+        return [branch]
+
+    def nullable(self, fits: Callable[[pyarrow.DataType], bool]) -> list[str]:
+        """The columns that may be NULL and whose types fit."""
+        return [name for name in self.nullable_columns if fits(self.schema.field(name).type)]
+
+
+def strangers(type_: pyarrow.DataType) -> Sequence[tuple[pyarrow.DataType, Any]]:
+    """Types that come near to this one, each with a value that this one does not have."""
+    if pyarrow.types.is_integer(type_):
+        return ((pyarrow.float64(), 1.5), (pyarrow.uint64(), 2**64 - 1), (pyarrow.string(), "1x"))
+    if pyarrow.types.is_floating(type_):
+        return ((pyarrow.decimal128(38, 20), Decimal("0.1") + Decimal(1).scaleb(-20)),)
+    if pyarrow.types.is_string(type_):
+        return ((pyarrow.binary(), b"\xff\xfe"),)
+    return ()
