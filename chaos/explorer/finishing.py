@@ -8,6 +8,7 @@ from dataclasses import replace
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
 from tpc.chaos.explorer.branches import SINKS, BranchKey, branch_of, handle_of
 from tpc.chaos.explorer.invariants import check_abort, check_commit
+from tpc.chaos.explorer.taking_over import GONE
 from tpc.chaos.explorer.world import ExploredWorld, Stray
 from tpc.errors import UnknownOutcomeError
 from tpc.events import Answered, Failed, Superseded
@@ -18,6 +19,9 @@ def commit(acting: Acting) -> Iterator[Happened]:
     """One sink after the other answers; then the machine hears all answers."""
     actor, world, effect = acting.actor, acting.world, acting.effect
     progress = actor.progress
+    if not progress and effect.attempt and world.is_log_away:
+        yield acting.says("sees that its log is gone", GONE)
+        return
     if not progress and effect.attempt and len(world.log) > actor.history.last_slot:
         # It looked before the rival came, or it looks now.
         yield acting.says("sees that another leads", Superseded("explored"))

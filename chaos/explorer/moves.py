@@ -56,9 +56,8 @@ def moves(world: ExploredWorld, coverage: Coverage) -> Iterator[Move]:
         for label, after, is_fault in _of_actor(one):
             yield Move(label, _aged(world, after, silent is not None), is_fault)
     if silent is None:
-        yield from (move._replace(world=_aged(world, move.world, was_silent=False)) for move in _late_messages(world))
-        yield from (move._replace(world=_aged(world, move.world, was_silent=False)) for move in _starts(world))
-        yield from (move._replace(world=_aged(world, move.world, was_silent=False)) for move in _losses(world))
+        for happens in (_late_messages, _starts, _losses, _log_losses):
+            yield from (move._replace(world=_aged(world, move.world, was_silent=False)) for move in happens(world))
 
 
 def _aged(before: ExploredWorld, after: ExploredWorld, was_silent: bool) -> ExploredWorld:
@@ -173,7 +172,8 @@ def _late_messages(world: ExploredWorld) -> Iterator[Move]:
         for stray in sorted(strays):
             left = replace(world, strays=(*world.strays[:sink], strays - {stray}, *world.strays[sink + 1 :]))
             yield Move(f"a late {stray.kind} of {handle_of(sink, stray.branch)} arrives", arrive(left, sink, stray))
-    for record in world.stray_puts:
+    # A late put into a log that is away would be seen by nobody before it is back.
+    for record in () if world.is_log_away else world.stray_puts:
         left = replace(world, stray_puts=tuple(other for other in world.stray_puts if other is not record))
         landed, _ = taking_over.land(left, record)
         yield Move(f"a late put of slot {record.slot} ({record.kind.value}) arrives", landed)
@@ -203,7 +203,18 @@ def _losses(world: ExploredWorld) -> Iterator[Move]:
             yield Move(what, replace(lost, losses=world.losses - 1), is_fault=True)
 
 
+def _log_losses(world: ExploredWorld) -> Iterator[Move]:
+    """The log is moved away under a coordinator; an operator brings it back, whole."""
+    if world.is_log_away:
+        yield Move("an operator brings the whole log back", replace(world, is_log_away=False))
+    elif world.log_losses and world.log and world.actors:
+        lost = replace(world, is_log_away=True, log_losses=world.log_losses - 1)
+        yield Move("the log loses what the coordinator knows as its newest record", lost, is_fault=True)
+
+
 def _starts(world: ExploredWorld) -> Iterator[Move]:
+    if world.is_log_away:
+        return  # what such a start meets, or can no longer know, is for the simulator
     leads = any(
         actor.state.phase in (Phase.NEW, Phase.CLAIMING) or actor.state.generation == world.history.generation
         for actor in world.actors

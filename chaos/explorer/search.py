@@ -57,9 +57,12 @@ class Search:
         renewals: int = 0,
         give_ups: int = 0,
         losses: int = 0,
+        log_losses: int = 0,
         max_states: int | None = None,
     ) -> None:
-        world = ExploredWorld(faults=faults, rivals=rivals, renewals=renewals, give_ups=give_ups, losses=losses)
+        world = ExploredWorld(
+            faults=faults, rivals=rivals, renewals=renewals, give_ups=give_ups, losses=losses, log_losses=log_losses
+        )
         self._first = started(world)
         self._max_states = max_states
         self._numbers: dict[tuple[int, ...], int] = {}

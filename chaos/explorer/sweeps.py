@@ -8,6 +8,7 @@ from dataclasses import replace
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
 from tpc.chaos.explorer.branches import PIPELINE, SINKS, BranchKey, branch_of, handle_of
 from tpc.chaos.explorer.invariants import Violation, check_abort
+from tpc.chaos.explorer.taking_over import GONE
 from tpc.chaos.explorer.world import ExploredWorld, Stray
 from tpc.effects import AbortEpoch, Sweep
 from tpc.errors import FencedError, HistoryMismatchError, TransientError
@@ -70,6 +71,9 @@ def _list(acting: Acting) -> Happened:
 
 
 def _look(acting: Acting) -> Happened:
+    if acting.world.is_log_away:
+        event = _over(acting) if isinstance(acting.effect, AbortEpoch) else GONE
+        return acting.says("finds that its log is gone", event, sweeps_later=False)
     if len(acting.world.log) > acting.actor.history.last_slot:
         fenced = isinstance(acting.effect, AbortEpoch)
         seen: Event = Superseded("explored") if fenced else Failed(FencedError("explored"))

@@ -17,7 +17,7 @@ from tpc.chaos.explorer.branches import PIPELINE, SINKS, decided_by
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.world import ExploredWorld
 from tpc.effects import PutRecord
-from tpc.errors import HistoryMismatchError, TpcError, TransientError
+from tpc.errors import HistoryMismatchError, LogGoneError, TpcError, TransientError
 from tpc.events import Failed, Opened, Owned, Stored, Superseded
 from tpc.fold import advanced, fold
 from tpc.history import DamagedSlot, History
@@ -26,6 +26,8 @@ from tpc.records import Record, RecordKind
 from tpc.shown_epochs import check_markers
 from tpc.sink import Owner
 
+GONE = Failed(LogGoneError("explored"))
+"""What a coordinator hears of a log that is not the one it knows."""
 _UNKNOWN = fresh_progress("an answer was lost")
 """The progress of a put after which nobody knows whether the record is in the log."""
 IDENTITIES = {name: f"id-{name}" for name in SINKS}
@@ -106,12 +108,18 @@ def put(acting: Acting) -> Iterator[Happened]:
     assert isinstance(effect, PutRecord)
     wanted = record(actor.history, effect.kind, effect.body, str(actor.number))
     what = f"slot {wanted.slot} ({effect.kind.value})"
+    if world.is_log_away:
+        yield acting.says(f"cannot put {what}, its log is gone", GONE)
+        return
     landed, stored = land(world, wanted)
     if stored and wanted.slot == len(landed.log):
         yield acting.says(f"puts {what}", Stored(), world=landed, history=advanced(actor.history, wanted))
     else:
         taken = not stored and not actor.progress and isinstance(world.log[wanted.slot - 1], Record)
         yield acting.says(f"finds {what} taken", Superseded("explored", taken), world=landed)
+    if world.log_losses and world.log:
+        away = replace(landed, is_log_away=True, log_losses=world.log_losses - 1)
+        yield acting.says(f"puts {what}, and its log is gone when it looks after it", GONE, world=away)
     if not world.faults:
         return
     yield acting.crash("before")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tpc.chaos.explorer.search import Exploration, Search
@@ -12,22 +12,26 @@ from tpc.chaos.explorer.search import Exploration, Search
 
 @dataclass(frozen=True)
 class Scope:
-    """How much may happen in one search beside what must: faults, rivals, renewals, give-ups, losses of markers."""
+    """How much may happen in one search beside what must; losses are those of a sink's markers."""
 
     faults: int
     rivals: int
     renewals: int = 0
     give_ups: int = 0
     losses: int = 0
+    log_losses: int = 0
 
 
 GIVE_UPS = Scope(faults=1, rivals=0, give_ups=1, losses=1)
 """An operator gives up any sink of a decided epoch, whatever has become of it; and a sink loses its markers."""
 
-WHOLE = (Scope(faults=2, rivals=1), Scope(faults=2, rivals=0, renewals=1), GIVE_UPS)
-"""Two faults and a zombie; renewed terms apart, since they double every state; and what an operator gives up."""
+LOG_LOSSES = Scope(faults=2, rivals=0, log_losses=1)
+"""The log goes away under a running coordinator, and an operator brings it back before anybody starts again."""
 
-QUICK = (Scope(faults=2, rivals=0, renewals=1), Scope(faults=1, rivals=1), GIVE_UPS)
+WHOLE = (Scope(faults=2, rivals=1), Scope(faults=2, rivals=0, renewals=1), GIVE_UPS, LOG_LOSSES)
+"""Two faults and a zombie; renewed terms apart, since they double every state; what is given up; what the log loses."""
+
+QUICK = (Scope(faults=2, rivals=0, renewals=1), Scope(faults=1, rivals=1), GIVE_UPS, replace(LOG_LOSSES, faults=1))
 """Seconds instead of minutes; what only two faults beside a rival can show is left out."""
 
 

@@ -99,7 +99,7 @@ class Stray(NamedTuple):
 
 @dataclass(frozen=True)
 class ExploredWorld:
-    """Everything. `faults`, `rivals`, `renewals`, `give_ups` and `losses` are how many more of them may happen."""
+    """Everything. `faults`, `rivals`, `renewals`, `give_ups`, the losses are how many more of them may happen."""
 
     log: tuple[Record | DamagedSlot, ...] = ()
     history: History = field(default_factory=History)
@@ -119,6 +119,13 @@ class ExploredWorld:
     """How often an operator may give up a sink that nothing has parked."""
     losses: int = 0
     """How often a sink may lose its markers."""
+    log_losses: int = 0
+    """How often the log may go away under a running coordinator."""
+    is_log_away: bool = False
+    """Whether the newest record that the running coordinator knows is not where it was, nor what came after it.
+
+    How much went before it makes no difference: every question to the log begins at that record.
+    """
     started: int = 0
     is_new_to_readers: bool = True
     """Whether the last step that others can see changed what a coordinator reads at its start."""
@@ -137,6 +144,8 @@ class ExploredWorld:
                 self.renewals,
                 self.give_ups,
                 self.losses,
+                self.log_losses,
+                self.is_log_away,
                 self.is_new_to_readers,
             ),
             None if self.parked is None else self.parked[0],

@@ -6,11 +6,17 @@ What a check does stands in `worker.py`, which runs in the copy. A check has a d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tpc.chaos.explorer.whole import GIVE_UPS, Scope
+from tpc.chaos.explorer.whole import GIVE_UPS, LOG_LOSSES, Scope
 
-SMALL = (Scope(faults=1, rivals=0, renewals=1), Scope(faults=2, rivals=0), GIVE_UPS, Scope(faults=1, rivals=1))
+SMALL = (
+    Scope(faults=1, rivals=0, renewals=1),
+    Scope(faults=2, rivals=0),
+    GIVE_UPS,
+    replace(LOG_LOSSES, faults=1),
+    Scope(faults=1, rivals=1),
+)
 """What is explored of a mutant: seconds instead of the minutes of the whole search."""
 SEEDS = 3_000
 """How many simulations a mutant must survive: always those of the seeds from 0 on."""

@@ -17,7 +17,7 @@ from tpc.chaos.explorer.search import Exploration, Search
 from tpc.chaos.explorer.whole import QUICK, Scope, Whole, explore
 from tpc.chaos.explorer.world import ExploredWorld, Participant
 from tpc.effects import Effect
-from tpc.events import Stored, Verified
+from tpc.events import Failed, Stored, Superseded, Verified
 from tpc.machine import TRANSITIONS, Step
 from tpc.states import Phase, State
 
@@ -103,6 +103,16 @@ def test_an_event_without_a_row_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     table = {row: after for row, after in TRANSITIONS.items() if row != (Phase.DECIDING, Stored)}
     monkeypatch.setattr("tpc.machine.TRANSITIONS", table)
     assert Search(faults=0, rivals=0).run().violated == "legal"
+
+
+def test_an_epoch_that_is_undone_because_its_log_was_gone_may_have_been_decided(
+    broken_row: Callable[[Phase, type, Row], None],
+) -> None:
+    undo_at_once = TRANSITIONS[Phase.WRITING, Superseded]
+    broken_row(Phase.DECIDING, Failed, lambda state, event: undo_at_once(state, Superseded(str(event.error))))
+    exploration = Search(faults=0, rivals=0, log_losses=1).run()
+    assert exploration.violated == "durable"
+    assert any("its log is gone when it looks after it" in step for step in exploration.trace)
 
 
 def at_goal() -> ExploredWorld:
