@@ -31,12 +31,17 @@ def demo(
     seed: Annotated[int, typer.Option(help="what is killed when")] = 1,
     rows: Annotated[int | None, typer.Option(min=1, help="flights to run with", show_default="all 336,776")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="leave servers and data for a look")] = False,
+    start: Annotated[bool, typer.Option("--start", help="start the servers of an earlier run again")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="stop what an earlier run with --keep left")] = False,
     directory: DemoDirectory = Path("tpc-demo"),
 ) -> None:
     """The main job on real servers: a year of flights into four systems as one unit, killed and recovered."""
     from tpc.chaos.demo import demo as module
 
+    if start and stop:
+        raise typer.BadParameter("--start and --stop at once")
+    if start:
+        raise typer.Exit(module.run_start(directory))
     if stop:
         raise typer.Exit(module.run_stop(directory))
     wanted: dict[str, Any] = {"seed": seed, "keep": keep, "directory": directory}

@@ -1,8 +1,9 @@
 """The demo: the main job on real servers and real input, killed over and over, and judged by what it left behind.
 
 `run_demo` starts the servers, loads the input, lets a supervisor run the pipeline while a killer kills it, and gives
-the verdict; `run_verify` repeats the verdict on servers that were kept; `run_stop` ends those. All three return an
-exit code: 0 when every check holds. How it looks stands in `screen`, what must hold in `tpc.chaos.flights.verdict`.
+the verdict; `run_verify` repeats the verdict on servers that were kept; `run_start` starts such servers again after
+they have ended, `run_stop` ends them. All return an exit code: 0 when every check holds. How it looks stands in
+`screen`, what must hold in `tpc.chaos.flights.verdict`.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def run_demo(
         return 2
     _tell(console, paths, checks, len(record.kills))
     if keep:
-        _tell_kept(console, paths, stack)
+        _tell_kept(console, paths, stack.describe())
     return 0 if all(check.passed for check in checks) else 1
 
 
@@ -145,9 +146,26 @@ def _kept_addresses(paths: DemoDirectory) -> dict[str, str]:
         if server.process() is None:
             raise LocalStackError(
                 f"the {server.name} server that was kept no longer runs",
-                remedy=f"run the demo again; `tpc demo --stop --dir {paths.root}` ends the others.",
+                remedy=f"`tpc demo --start --dir {paths.root}` starts it again, `--stop` ends the others.",
             )
     return kept.environment(paths.servers)
+
+
+def run_start(directory: Path | str = DIRECTORY, *, console: Console | None = None) -> int:
+    """Start the servers of an earlier run again, on their ports and with their data. 2: it cannot be done."""
+    console = console or Console(highlight=False)
+    paths = DemoDirectory(Path(directory).resolve())
+    stack = Stack(paths.servers, report=lambda line: console.print(f"[dim]{line}[/]"))
+    try:
+        with terminated_as_interrupt():
+            kept.start_again(stack)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except LocalStackError as error:
+        console.print(f"[bold red]nothing was started:[/] {_escaped(error)}", soft_wrap=True)
+        return 2
+    _tell_kept(console, paths, "\n".join(f"{each.name:<9}{each.address}" for each in kept.kept_servers(paths.servers)))
+    return 0
 
 
 def run_stop(directory: Path | str = DIRECTORY, *, console: Console | None = None) -> int:
@@ -176,9 +194,9 @@ def _tell(console: Console, paths: DemoDirectory, checks: list[Check], kills: in
     console.print("verdict", str(paths.root / VERDICT_FILE), soft_wrap=True)
 
 
-def _tell_kept(console: Console, paths: DemoDirectory, stack: Stack) -> None:
+def _tell_kept(console: Console, paths: DemoDirectory, servers: str) -> None:
     console.print("\nthe servers go on running:")
-    console.print(stack.describe(), markup=False, soft_wrap=True)
+    console.print(servers, markup=False, soft_wrap=True)
     console.print(f"verify again: tpc verify {paths.root}", soft_wrap=True)
     console.print(f"end them:     tpc demo --stop --dir {paths.root}", soft_wrap=True)
 

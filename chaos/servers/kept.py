@@ -1,4 +1,4 @@
-"""Servers left running for a look: written down when their owner lets them go, found and ended by another process.
+"""Servers left running for a look: written down when their owner lets them go; found, ended, started again by others.
 
 A process is known by its id and the time it began, so that nobody else's process is ever ended in its place.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -51,12 +52,12 @@ class KeptServer:
         raise LocalServerError(f"the {self.name} server, process {self.pid}, does not end")
 
 
-def keep(stack: Stack) -> Path:
+def keep(stack: Stack, running: Sequence[KeptServer] = ()) -> Path:
     """Let the local servers of a running stack outlive this process; the file that says where they are.
 
-    Servers of the user's own are not in it: the environment still names them.
+    Servers of the user's own are not in it: the environment still names them. `running` are others that stand in it.
     """
-    kept = []
+    kept = list(running)
     for server in stack.local:
         if server.pid is None:
             raise LocalServerError(f"the {server.name} server does not run and cannot be kept")
@@ -67,6 +68,21 @@ def keep(stack: Stack) -> Path:
     for local in stack.local:
         local.detach()
     return path
+
+
+def start_again(stack: Stack) -> None:
+    """Start the servers of an earlier stack in this directory that have ended, where they were and with their data.
+
+    They then run on as kept ones. Raises `LocalServerError`, as where none was started there or a port is taken.
+    """
+    is_kept = (stack.directory / FILE_NAME).exists()
+    running = [server for server in kept_servers(stack.directory) if server.process()] if is_kept else []
+    for server in running:
+        del stack.servers[server.name]
+    for local in stack.local:
+        local.recall_ports()
+    stack.start()
+    keep(stack, running)
 
 
 def kept_servers(directory: Path | str) -> list[KeptServer]:

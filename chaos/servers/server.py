@@ -7,6 +7,7 @@ is ready stands in its own module.
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import threading
@@ -20,6 +21,8 @@ from tpc.support.deadlines import Deadline, until
 
 POLL_S = 0.05
 PORT_ATTEMPTS = 4
+PORTS_FILE = "ports.json"
+"""In a server's directory: the ports of its first start, for `recall_ports`."""
 PORT_TAKEN = ("Address already in use", "BindException", "could not bind")
 
 
@@ -160,7 +163,16 @@ class LocalServer(Server):
                 if not (isinstance(error, LocalServerError) and port_taken and attempts_left):
                     raise
             else:
+                (self.directory / PORTS_FILE).write_text(json.dumps(self._ports))
                 return
+
+    def recall_ports(self) -> None:
+        """Start on the ports on which an earlier process started it. Raises `LocalServerError` if none did."""
+        path = self.directory / PORTS_FILE
+        try:
+            self._ports = tuple(json.loads(path.read_text()))
+        except FileNotFoundError:
+            raise LocalServerError(f"no {self.name} server was ever started in {self.directory}") from None
 
     def _launch_and_wait(self, log_offset: int) -> None:
         deadline = Deadline(self.start_timeout_s)

@@ -20,7 +20,7 @@ from pymongo import MongoClient
 from rich.console import Console
 
 from tpc.chaos.checkers.state_store import read_state
-from tpc.chaos.demo.demo import run_demo, run_stop, run_verify
+from tpc.chaos.demo.demo import run_demo, run_start, run_stop, run_verify
 from tpc.chaos.running.run_directory import PIPELINE_LOG
 from tpc.chaos.servers import kept
 from tpc.chaos.servers.stack import VARIABLES, Stack
@@ -133,6 +133,29 @@ def test_a_kept_server_that_is_gone_is_named(demo: Demo) -> None:
     code, text = demo.verify()
     assert code == 2
     assert "the mongo server that was kept no longer runs" in text
+
+
+def test_servers_that_have_ended_are_started_again_where_they_were(demo: Demo) -> None:
+    servers = demo.directory / "servers"
+    before = {server.name: server for server in kept.kept_servers(servers)}
+    postgres = before["postgres"].process()
+    assert postgres is not None
+    postgres.send_signal(before["postgres"].stop_signal)
+    psutil.wait_procs([postgres], timeout=DEADLINE_S)
+    console = console_into(text := io.StringIO())
+    assert run_start(demo.directory, console=console) == 0, text.getvalue()
+    after = {server.name: server for server in kept.kept_servers(servers)}
+    assert {name: server.address for name, server in after.items()} == {n: s.address for n, s in before.items()}
+    assert all(server.process() is not None for server in after.values())
+    assert after["kafka"] == before["kafka"]  # it never ended
+    with psycopg.connect(after["postgres"].address) as connection:
+        assert connection.execute("SELECT count(*) FROM flights").fetchone() != (0,)
+
+
+def test_nothing_is_started_where_nothing_was(tmp_path: Path) -> None:
+    console = console_into(text := io.StringIO())
+    assert run_start(tmp_path, console=console) == 2
+    assert "was ever started" in text.getvalue()
 
 
 def test_stop_ends_the_servers_and_keeps_the_results(demo: Demo) -> None:
