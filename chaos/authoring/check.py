@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,8 @@ from tpc.errors import ConfigurationError
 if TYPE_CHECKING:
     import pytest
 
+Report = Callable[[int, str], None]
+"""Is told of a test that begins: how many have ended, and its name."""
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 OWN = "Own"
 """The part of what an author has added to the kit."""
@@ -58,15 +60,16 @@ class Checked:
         return {"target": self.target, "passed": self.passed, **known, "tests": tests}
 
 
-def run_kit(target: str, *, only: str = "") -> Checked:
+def run_kit(target: str, *, only: str = "", report: Report = lambda _number, _test: None) -> Checked:
     """Run the kit `module:class`, or the tests of it whose names match `only`; the current directory is importable.
 
-    Raises `ConfigurationError` when there is no such kit, or no pytest to run it.
+    `report` is told of each test that begins. Raises `ConfigurationError` when there is no such kit, or no pytest to
+    run it.
     """
     kit = _kit(target)
     import pytest
 
-    recorder = _Recorder(kit)
+    recorder = _Recorder(kit, report)
     place = f"{Path(str(sys.modules[kit.__module__].__file__))}::{kit.__name__}"
     # Nobody's pytest.ini says what counts here, and nothing is printed beside the verdict.
     settings = ["-c", "/dev/null", "--rootdir", str(Path.cwd()), "-p", "no:cacheprovider", "-p", "no:terminal"]
@@ -115,8 +118,9 @@ def _kit(target: str) -> type[Any]:
 class _Recorder:
     """A plugin of pytest that remembers what became of every test."""
 
-    def __init__(self, kit: type[Any]) -> None:
+    def __init__(self, kit: type[Any], report: Report) -> None:
         self.kit = kit
+        self.report = report
         self.tried: list[Tried] = []
         self.errors: list[str] = []
         self.guarantee = ""
@@ -134,6 +138,9 @@ class _Recorder:
 
         if fixturedef.cached_result and fixturedef.cached_result[2] is None:
             self.guarantee = guarantee(fixturedef.cached_result[0].sink)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.report(len(self.tried), nodeid.rpartition("::")[2])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or not report.passed:

@@ -39,10 +39,13 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Run the conformance kit on a sink and say what it keeps, what it breaks and what was not tried."""
+    from rich.console import Console
+
     from tpc.chaos.authoring.check import run_kit
     from tpc.chaos.authoring.verdict import lines
 
-    checked = run_kit(target, only=only)
+    with Console(stderr=True, highlight=False).status("begins", spinner="line") as status:  # silent in a pipe
+        checked = run_kit(target, only=only, report=lambda number, test: status.update(f"{number} tried; now {test}"))
     if as_json:
         typer.echo(json.dumps(checked.to_json(), indent=2))
     else:

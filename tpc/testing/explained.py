@@ -9,7 +9,7 @@ import pyarrow
 
 from tpc.errors import TpcError
 from tpc.sink import Committable, Writer
-from tpc.testing.requirements import Clause, refuse
+from tpc.testing.requirements import Clause, raised, refuse
 
 GOOD_ROWS = "make `write` and `prepare` take rows of the kit's schema."
 IN_WORDS = (
@@ -46,9 +46,9 @@ class ExplainedWriter(Writer):
             raise
         except TpcError as error:
             refuse(
-                f"`{call}` of a writer raised {type(error).__name__}: {error.what}.",
+                f"`{call}` of a writer raised {raised(error)}.",
                 Clause.PROMISE if call != "abort" else Clause.ABORT,
                 GOOD_ROWS if call != "abort" else "let `Writer.abort` succeed when there is nothing to undo.",
             )
         except Exception as error:  # noqa: BLE001  whatever it is, it is not the contract's
-            refuse(f"`{call}` of a writer raised {type(error).__name__}: {error}.", Clause.DEADLINE, IN_WORDS)
+            refuse(f"`{call}` of a writer raised {raised(error)}.", Clause.DEADLINE, IN_WORDS)

@@ -16,7 +16,7 @@ from tpc.testing.branch import Branch
 from tpc.testing.deadlines import within
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.readers import counted, told
-from tpc.testing.requirements import Clause, no_error, refuse, require
+from tpc.testing.requirements import Clause, no_error, raised, refuse, require
 
 Result = TypeVar("Result")
 
@@ -168,7 +168,7 @@ class FaultTests(KitTests):
         except allowed as error:
             return error
         except Exception as error:  # noqa: BLE001  any other is what the test is about
-            refuse(f"{what} raised {type(error).__name__}: {getattr(error, 'what', error)}.", Clause.DEADLINE, BOUND)
+            refuse(f"{what} raised {raised(error)}.", Clause.DEADLINE, BOUND)
         else:
             refuse(
                 f"{what} returned {answer!r} as if the system had answered.",

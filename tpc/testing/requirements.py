@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sysconfig
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+_OTHERS = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+"""Beginnings of the paths of code that no author of a sink has written."""
 
 
 class Clause(str, Enum):
@@ -71,4 +77,11 @@ def no_error(doing: str, clause: Clause, to_do: str) -> Iterator[None]:
         refuse(f"{doing} did not end: {error}.", clause, to_do)
     except Exception as error:  # noqa: BLE001  whatever it is, a driver's own error too, it is not the contract's
         # An error of `tpc.errors` has a remedy of its own, for users; the author of the sink needs the kit's.
-        refuse(f"{doing} raised {type(error).__name__}: {getattr(error, 'what', error)}.", clause, to_do)
+        refuse(f"{doing} raised {raised(error)}.", clause, to_do)
+
+
+def raised(error: BaseException) -> str:
+    """An error by class and words, and the line of the author's code from which it came, if it has passed any."""
+    said = f"{type(error).__name__}: {getattr(error, 'what', error)}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_OTHERS)]
+    return f"{said} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else said

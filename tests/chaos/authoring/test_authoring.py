@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.examples import EXAMPLES
-from tpc.chaos.authoring.check import FAILED, PASSED, SKIPPED, Checked, Tried
+from tpc.chaos.authoring.check import FAILED, PASSED, SKIPPED, Checked, Tried, run_kit
 from tpc.chaos.authoring.skeletons import write_skeleton
 from tpc.chaos.authoring.verdict import lines
 from tpc.errors import ConfigurationError
@@ -30,7 +31,12 @@ def test_the_skeleton_runs_red_and_says_what_to_write_first(tmp_path: Path) -> N
     assert "tpc sink check test_click_house_sink:TestClickHouseSink" in made.stdout
     checked = tpc(tmp_path, "check", "test_click_house_sink:TestClickHouseSink", "-k", SOME_OF_THE_KIT)
     assert checked.returncode == 1
-    assert "NotImplementedError: check: make what the sink needs" in checked.stdout
+    told = re.search(r"NotImplementedError: check: make what the sink needs.*", checked.stdout)
+    assert told is not None
+    line = re.search(r"\(click_house_sink\.py, line (\d+)\)", told[0])
+    assert line is not None, told[0]
+    named = (tmp_path / "click_house_sink.py").read_text().splitlines()[int(line[1]) - 1]
+    assert "raise NotImplementedError" in named, "the line is the author's, not the kit's"
     assert checked.stdout.rstrip().endswith("tests failed: do not use this sink.")
 
 
@@ -44,6 +50,16 @@ def test_a_sound_sink_passes_with_its_parts_told(tmp_path: Path) -> None:
     assert told["guarantee"] == "", "a part of the kit is no guarantee"
     assert {test["part"] for test in told["tests"]} >= {"Prepare", "Marker", "Secrecy"}
     assert {test["outcome"] for test in told["tests"]} == {PASSED, SKIPPED}
+
+
+def test_each_test_is_told_when_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_skeleton("orders", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    told: list[tuple[int, str]] = []
+    checked = run_kit("test_orders_sink:TestOrdersSink", only=SOME_OF_THE_KIT, report=lambda *more: told.append(more))
+    assert [number for number, _ in told] == list(range(len(checked.tried)))
+    assert {test for _, test in told} == {tried.test for tried in checked.tried}
 
 
 @pytest.mark.parametrize("target", ["nowhere:Kit", "json:dumps", "json"])
