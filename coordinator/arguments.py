@@ -13,4 +13,11 @@ LogPlace = Annotated[
     str | None,
     typer.Option("--log", envvar="TPC_LOG", help="the intent log, if not in the checkpoint: a directory or a URL"),
 ]
+LogOrJob = Annotated[
+    str,
+    typer.Argument(
+        metavar="LOG|JOB",
+        help="a checkpoint directory, the log if that lies elsewhere (a directory or a URL), or module:function",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]

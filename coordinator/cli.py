@@ -5,22 +5,18 @@ Here are arguments and words; what is done stands in `operations`. Loads Spark a
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from tpc.coordinator import epoch_cli, log_cli
 from tpc.coordinator.arguments import AsJson, Checkpoint, LogPlace, Target
 from tpc.coordinator.listing import print_listing
+from tpc.coordinator.targets import load_pipeline
 from tpc.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from tpc.coordinator.pipeline import Pipeline
 
 
 def mount(app: typer.Typer) -> None:
@@ -32,26 +28,6 @@ def mount(app: typer.Typer) -> None:
         app.command()(command)
     epoch_cli.mount(app)
     log_cli.mount(app)
-
-
-def _load(target: str) -> Pipeline:
-    """The pipeline that `module:function` makes; the current directory is importable."""
-    module_name, _, attribute = target.partition(":")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        named = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(
-            f"{target!r} cannot be loaded: {error}", remedy="name module:function, e.g. my_job:pipeline."
-        ) from error
-    made = named() if callable(named) else named
-    from tpc.coordinator.pipeline import Pipeline
-
-    if not isinstance(made, Pipeline):
-        raise ConfigurationError(
-            f"{target!r} is a {type(made).__name__}, not a pipeline", remedy="return it unstarted."
-        )
-    return made
 
 
 def _print_json(value: Any) -> None:
@@ -80,7 +56,7 @@ def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
     """Every prepared branch of the pipeline, and what will become of it. Changes nothing."""
     from tpc.coordinator import operations
 
-    doubts = operations.in_doubt(_load(target))
+    doubts = operations.in_doubt(load_pipeline(target))
     if as_json:
         _print_json(doubts)
     elif doubts:
@@ -95,7 +71,7 @@ def recover(target: Target, *, as_json: AsJson = False) -> None:
     from tpc.coordinator import operations
     from tpc.coordinator.status_lines import resolution_line
 
-    done = operations.recover(_load(target))
+    done = operations.recover(load_pipeline(target))
     if as_json:
         _print_json(done)
         return
@@ -110,7 +86,7 @@ def sweep(target: Target) -> None:
     """Abort every prepared branch that no intent names."""
     from tpc.coordinator import operations
 
-    typer.echo(f"aborted {operations.sweep(_load(target))} branches")
+    typer.echo(f"aborted {operations.sweep(load_pipeline(target))} branches")
 
 
 def resolve(
@@ -163,7 +139,7 @@ def remove(
     """Sweep a sink and put its removal on the record; afterwards the pipeline starts without it."""
     from tpc.coordinator import operations
 
-    pipeline = _load(target)
+    pipeline = load_pipeline(target)
     if without_sweep:
         operations.remove_lost_sink(pipeline.log, pipeline.checkpoint, sink, reason)
         typer.echo(f"recorded: sink {sink} is removed. Prepared branches that it still holds stay there.")
@@ -187,7 +163,7 @@ def accept_schema(
         accept(operations.log_of(Path(job), log), Path(job), sink, None, reason)
         typer.echo(f"recorded: the next start may write any columns to sink {sink}.")
         return
-    pipeline = _load(job)
+    pipeline = load_pipeline(job)
     columns = pipeline.columns().get(sink)
     if columns is None:
         raise ConfigurationError(f"the pipeline writes no rows to a sink {sink!r}")
@@ -212,7 +188,7 @@ def orphans(
     from tpc.coordinator.log.journal import Journal
     from tpc.coordinator.orphans import orphans_beside
 
-    pipeline = _load(target)
+    pipeline = load_pipeline(target)
     branches = orphans_beside(
         pipeline,
         silent_for_s=3600 * silent_hours,

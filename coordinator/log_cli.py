@@ -1,22 +1,29 @@
-"""The command `tpc log import`: what an operator does with a whole intent log. The work stands in `log.moving`."""
+"""The commands `tpc log import` and `tpc log check`: what an operator does with a whole intent log.
+
+The work stands in `log.moving`, `log.checking` and `log_report`.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
+from tpc.coordinator.arguments import AsJson, LogOrJob
+
 
 def mount(app: typer.Typer) -> None:
     """Add the group to `app`."""
-    group = typer.Typer(help="Intent logs: bring one to another place.", no_args_is_help=True)
+    group = typer.Typer(help="Intent logs: check one, bring one to another place.", no_args_is_help=True)
     group.callback()(_group)
     group.command("import")(import_log)
+    group.command("check")(check)
     app.add_typer(group, name="log")
 
 
 def _group() -> None:
-    """Intent logs: bring one to another place."""
+    """Intent logs: check one, bring one to another place."""
 
 
 def import_log(
@@ -32,3 +39,18 @@ def import_log(
     typer.echo(
         "To do: start the pipeline with log= set to the new one. The old one says where it went, and opens no more."
     )
+
+
+def check(place: LogOrJob, *, as_json: AsJson = False) -> None:
+    """Read every record of a log: is each whole, is none missing, and what would a start do? Changes nothing.
+
+    Asks no sink. Ends with 1 when something is wrong with the log.
+    """
+    from tpc.coordinator.log_report import log_lines, log_report
+    from tpc.coordinator.targets import log_named
+
+    report = log_report(*log_named(place))
+    for line in [json.dumps(report, indent=2)] if as_json else log_lines(report):
+        typer.echo(line)
+    if not report["whole"]:
+        raise typer.Exit(1)

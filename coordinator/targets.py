@@ -1,0 +1,68 @@
+"""What the text of a command's argument names: a pipeline to load, or a log with the checkpoint it lies in."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tpc.coordinator.log.contract import Log
+    from tpc.coordinator.pipeline import Pipeline
+
+_JOB = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def load_pipeline(target: str) -> Pipeline:
+    """The pipeline that `module:function` makes; the current directory is importable."""
+    module_name, _, attribute = target.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        named = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{target!r} cannot be loaded: {error}", remedy="name module:function, e.g. my_job:pipeline."
+        ) from error
+    made = named() if callable(named) else named
+    from tpc.coordinator.pipeline import Pipeline
+
+    if not isinstance(made, Pipeline):
+        raise ConfigurationError(
+            f"{target!r} is a {type(made).__name__}, not a pipeline", remedy="return it unstarted."
+        )
+    return made
+
+
+def names_job(target: str) -> bool:
+    """Whether `target` is a `module:function` and no place of a log."""
+    return _JOB.fullmatch(target) is not None and not Path(target).exists()
+
+
+def log_named(target: str) -> tuple[Log, Path | None]:
+    """The log that `target` names, and its checkpoint where that is known.
+
+    `target` is a `module:function`, a checkpoint directory, the directory of a log, or a log's URL (`open_log`).
+    Raises `ConfigurationError` for a place that holds no log.
+    """
+    from tpc.coordinator.log.places import open_log
+    from tpc.coordinator.pipeline import LOG_FOLDER
+
+    checkpoint: Path | None = None
+    if names_job(target):
+        pipeline = load_pipeline(target)
+        log, checkpoint = pipeline.log, pipeline.checkpoint
+    elif (Path(target) / LOG_FOLDER).is_dir():
+        checkpoint = Path(target)
+        log = open_log(str(checkpoint / LOG_FOLDER))
+    else:
+        log = open_log(target)
+    if not log.slots():
+        raise ConfigurationError(
+            f"no intent log in {log.describe()}",
+            remedy="name the pipeline's checkpoint directory, its log if that lies elsewhere, or module:function.",
+        )
+    return log, checkpoint
