@@ -168,7 +168,7 @@ def _missing(log: Log, slots: range, voids: Mapping[int, str]) -> Iterator[Flaw]
 
 def _broken_chain(log: Log, kept: Sequence[Record], voids: Mapping[int, str]) -> Iterator[Flaw]:
     """Each record says after which bytes it was put: after those in the slot before, or those that were voided."""
-    held = {record.slot: digest(log.read(record.slot)) for record in kept} | voids
+    held = {**{record.slot: digest(log.read(record.slot)) for record in kept}, **voids}
     for record in kept:
         if record.after != held.get(record.slot - 1, record.after):
             what = f"it was put after other bytes than those in slot {record.slot - 1}"
