@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from tpc.chaos.explorer import finishing, passes, sweeps, taking_over
 from tpc.chaos.explorer.acting import Acting, Coverage
 from tpc.chaos.explorer.branches import EPOCHS, PIPELINE, SINKS, handle_of
-from tpc.chaos.explorer.invariants import Violation, check_abort, check_commit
-from tpc.chaos.explorer.world import Actor, ExploredWorld, Stray
+from tpc.chaos.explorer.invariants import Violation
+from tpc.chaos.explorer.late_messages import arrive
+from tpc.chaos.explorer.world import Actor, ExploredWorld
 from tpc.effects import (
     AbortEpoch,
     Commit,
@@ -177,21 +178,6 @@ def _late_messages(world: ExploredWorld) -> Iterator[Move]:
         left = replace(world, stray_puts=tuple(other for other in world.stray_puts if other is not record))
         landed, _ = taking_over.land(left, record)
         yield Move(f"a late put of slot {record.slot} ({record.kind.value}) arrives", landed)
-
-
-def arrive(world: ExploredWorld, sink: int, stray: Stray) -> ExploredWorld:
-    """The world after a message about a branch has reached its sink."""
-    participant = world.sinks[sink]
-    if stray.kind == "prepare":
-        return world.with_sink(sink, replace(participant, prepared=participant.prepared | {stray.branch}))
-    if stray.branch not in participant.prepared:
-        return world
-    left = replace(participant, prepared=participant.prepared - {stray.branch})
-    if stray.kind == "abort":
-        check_abort(world, sink, stray.branch)
-        return world.with_sink(sink, left)
-    check_commit(world, sink, stray.branch)
-    return world.with_sink(sink, replace(left, committed=left.committed | {stray.branch}))
 
 
 def _losses(world: ExploredWorld) -> Iterator[Move]:
