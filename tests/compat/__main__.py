@@ -10,12 +10,13 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tests.compat.combinations import COMBINATIONS, Combination, connector, python_of
+from tests.compat.combinations import COMBINATIONS, Combination, connector, python_of, stand_in_client
 from tests.compat.environment import ROOT, Environment, build_wheel
 from tests.compat.first_pipeline import first_pipeline
 from tests.compat.four_systems import run_killed_and_again
 from tests.compat.table import write_table
 from tpc.chaos.servers.jars import fetch
+from tpc.chaos.servers.server import UserServer
 from tpc.chaos.servers.stack import Stack
 
 RECORDS = ROOT / "build" / "compat"
@@ -38,6 +39,9 @@ def tried(combination: Combination, wheel: Path, stack: Stack, place: Path) -> d
         record["versions"] = json.loads(environment.run(asked))
         assert int(environment.run(first_pipeline(place))) > 0
         record["outcome"] = "first pipeline"
+        if not isinstance(stack.mongo, UserServer):
+            environment.install(stand_in_client())
+            record["stand_in_client"] = json.loads(environment.run(asked))["pymongo"]
         jars = []
         if combination.connector is not None:
             jars = fetch(f"spark-kafka-{combination.connector}", connector(combination.connector))

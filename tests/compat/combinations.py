@@ -41,6 +41,12 @@ def lowest() -> list[str]:
     return found
 
 
+def stand_in_client() -> str:
+    """The PyMongo that still talks to the local MongoDB server, which is a stand-in, as the demo has it."""
+    lines: list[str] = DECLARED["optional-dependencies"]["demo"]
+    return next(line for line in lines if Requirement(line).name == "pymongo")
+
+
 def connector(version: str) -> Coordinates:
     """That version of the Kafka source; all else as the tests have it, since newer token providers cannot be had."""
     artifacts = JAR_SETS["spark-kafka"].artifacts

@@ -24,7 +24,12 @@ def write_table(records: Sequence[dict[str, Any]]) -> None:
 def _row(record: dict[str, Any]) -> str:
     versions = record.get("versions", {})
     others = "the lowest declared" if record["lowest"] else "the newest"
-    told = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "pyspark")
+    client = record.get("stand_in_client", versions.get("pymongo"))
+    told = ", ".join(
+        f"{name} {version}" + (f" ({client} in the four systems)" if name == "pymongo" and client != version else "")
+        for name, version in versions.items()
+        if name != "pyspark"
+    )
     cells = (
         record["python"],
         versions.get("pyspark", "none"),
