@@ -1,17 +1,21 @@
 # `make demo` runs the main job, `make test` the whole test suite, `make quick` what of it needs no server and no Spark,
 # `make prove` the exploration, the simulations and the mutants (`make prove MUTANT=x.patch`: that patch alone;
 # ARGS="--first 50000": other simulations), `make chaos` the matrix of faults on real servers, `make bench` the benchmark
-# beside other systems (`make bench QUICK=1`: in under ten minutes). Each installs what it needs into .venv.
+# beside other systems (`make bench QUICK=1`: in under ten minutes), `make programs` the programs of docs/examples, killed
+# and compared (ARGS="moving_average --seed 7": one of them). Each installs what it needs into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
-.PHONY: demo test quick lint architecture prove chaos bench clients compat clean
+.PHONY: demo programs test quick lint architecture prove chaos bench clients compat clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
+
+programs: $(VENV)/.demo
+	$(BIN)/tpc example $(ARGS)
 
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)

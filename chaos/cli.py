@@ -14,9 +14,10 @@ chaos = typer.Typer(no_args_is_help=True, help="Faults, simulated and real.")
 
 
 def mount(app: typer.Typer) -> None:
-    """Add the demo's commands and the groups `chaos` and `sink` to `app`."""
+    """Add the demo's commands, the examples' and the groups `chaos` and `sink` to `app`."""
     app.command()(demo)
     app.command()(verify)
+    app.command()(example)
     app.add_typer(chaos, name="chaos")
     app.add_typer(sink, name="sink")
 
@@ -77,6 +78,18 @@ def _verify_as_json(directory: Path) -> int:
     if code in (0, 1):  # else there is no verdict, or only an older one
         typer.echo((directory / VERDICT_FILE).read_text())
     return code
+
+
+def example(
+    names: Annotated[list[str] | None, typer.Argument(help="as in docs/examples", show_default="all of them")] = None,
+    *,
+    seed: Annotated[int, typer.Option(help="which steps of which epochs are hit")] = 1,
+    directory: Annotated[Path, typer.Option("--dir", help="where servers, data and logs go")] = Path("tpc-example"),
+) -> None:
+    """A program of docs/examples on local servers: fed, killed five times, and compared with a plain computation."""
+    from tpc.chaos.programs.command import run_examples
+
+    raise typer.Exit(run_examples(names or [], seed=seed, directory=directory))
 
 
 @chaos.command()

@@ -43,12 +43,19 @@ class Rounds:
         """A round without faults, whose last life leaves an account; whether it came to its end."""
         return self._run(_Round(self, account=account)) == 0 and not self.processes.lives[-1].left_early
 
-    def disturbed(self, faults: Iterator[PlannedFault], deadline: Deadline, *, at_most: int | None) -> bool:
+    def disturbed(
+        self,
+        faults: Iterator[PlannedFault],
+        deadline: Deadline,
+        *,
+        at_most: int | None,
+        account: Path | None = None,
+    ) -> bool:
         """A round whose lives get the next faults, `at_most` so many, and only before `deadline`.
 
-        Returns whether it came to its end.
+        Returns whether it came to its end. The life that comes to it leaves an account, where one is wanted.
         """
-        code = self._run(_Round(self, faults=faults, deadline=deadline, at_most=at_most))
+        code = self._run(_Round(self, account=account, faults=faults, deadline=deadline, at_most=at_most))
         stopped = [attempt for attempt in self.attempts if attempt.planned.kind == "zombie" and attempt.fired]
         early = self.processes.lives[-1].left_early
         return (code == 0 and not early) or (

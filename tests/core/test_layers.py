@@ -80,6 +80,7 @@ TIERS: dict[str, tuple[set[str], ...]] = {
     "tpc.chaos": (
         {"cli"},
         {"authoring"},
+        {"programs"},
         {"user", "matrix", "demo"},
         {"kills", "flights", "reports", "faults", "proxy", "checkers"},
         {"servers", "running"},
@@ -114,7 +115,7 @@ DRIVERS: dict[str, set[str]] = {
 OTHERS: dict[str, set[str]] = {
     "pyarrow": {"tpc.sink", "tpc.testing", "tpc.sinks", "tpc.coordinator.passes", "tpc.chaos"},
     "numpy": {SHARED, "tpc.coordinator.passes", "tpc.chaos.flights"},
-    "pandas": {"tpc.chaos.flights"},
+    "pandas": {"tpc.chaos.flights", "tpc.chaos.programs"},
     "tenacity": {"tpc.support", "tpc.sinks", "tpc.coordinator.log"},
     "typer": {"tpc.__main__", "tpc.coordinator", "tpc.chaos"},
     "rich": {"tpc.coordinator", "tpc.chaos"},

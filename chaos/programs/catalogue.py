@@ -1,0 +1,27 @@
+"""Which programs there are; and which is today's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+from tpc.chaos.programs import moving_average
+from tpc.chaos.programs.program import Program
+from tpc.errors import ConfigurationError
+
+PROGRAMS = {program.name: program for program in (moving_average.PROGRAM,)}
+
+
+def chosen(names: Iterable[str]) -> list[Program]:
+    """The programs of those names; all of them without a name. Raises `ConfigurationError` for an unknown one."""
+    wanted = list(dict.fromkeys(names)) or list(PROGRAMS)
+    if unknown := [name for name in wanted if name not in PROGRAMS]:
+        raise ConfigurationError(
+            f"there is no program {unknown[0]!r}", remedy=f"choose among {', '.join(PROGRAMS)}; without a name: all."
+        )
+    return [PROGRAMS[name] for name in wanted]
+
+
+def of_the_day(day: date) -> Program:
+    """Each day another one, in turn."""
+    return list(PROGRAMS.values())[day.toordinal() % len(PROGRAMS)]

@@ -1,0 +1,43 @@
+"""What is known of a program of docs/examples besides its code: its input, and what it must make of that.
+
+The expectation is computed in pandas, from the input alone: no module of this package imports a program, or Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.user.target import Row, Rows
+from tpc.errors import ConfigurationError
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+
+
+@dataclass(frozen=True)
+class Program:
+    """The program `docs/examples/<name>.py`, which offers `pipeline()`; servers are found by TPC_KAFKA and its like.
+
+    `servers` are those that it needs, `epochs` those that its input gives at least. `feed` makes topics and tables and
+    writes the input; `expected` gives, by sink name, the rows that must be there in the end. `checks`, for what rows
+    alone do not show, is called in the end with the program's directory.
+    """
+
+    name: str
+    servers: Sequence[str]
+    epochs: int
+    feed: Callable[[], None]
+    expected: Callable[[], dict[str, list[Row]]]
+    checks: Callable[[Path], list[Check]] = lambda _place: []
+    readers: Mapping[str, Callable[[], Rows]] = field(default_factory=dict)
+
+
+def check_examples() -> None:
+    """Raises `ConfigurationError` where the programs are not: in an installed package."""
+    if not EXAMPLES.is_dir():
+        raise ConfigurationError(
+            f"the programs are not here: there is no directory {EXAMPLES}",
+            remedy="run the command in a checkout of the project, which has docs/examples.",
+        )

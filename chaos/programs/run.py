@@ -1,0 +1,90 @@
+"""One program from its input to the checks: killed as planned, run to the end of its input, and compared.
+
+The lives, their faults and the comparison of rows are those of `tpc chaos run`; the plan is another: every kill falls
+into an epoch of its own, and there is no round in peace.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.faults import hits as hits_of
+from tpc.chaos.faults.injector import HITS_FILE
+from tpc.chaos.programs.kill_plan import check_kills, kill_plan
+from tpc.chaos.programs.program import EXAMPLES, Program, check_examples
+from tpc.chaos.running.owned_processes import tail
+from tpc.chaos.user.account import Account, read_account
+from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
+from tpc.chaos.user.life_processes import LifeProcesses
+from tpc.chaos.user.rounds import Rounds
+from tpc.chaos.user.run import Outcome
+from tpc.chaos.user.target import Target
+from tpc.chaos.user.verdict import (
+    check_account,
+    check_expectation,
+    check_run,
+    check_sinks,
+    check_something_expected,
+    not_compared_sinks,
+)
+from tpc.support.deadlines import Deadline
+
+LIFE_LIMIT_S = 300.0
+RUN_LIMIT_S = 1800.0
+"""Kills that are not made by then are left out, and the check of their number fails."""
+
+
+def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Callable[[str], None]) -> Outcome:
+    """Feed, kill and compare, on the servers that the environment names; `paths` is claimed. `tell` gets the news.
+
+    Nothing that was started is left running. Raises `ConfigurationError` for what the servers hold already.
+    """
+    check_examples()
+    tell(f"{program.name}: writing its input")
+    program.feed()
+    account_file = paths.steps / "account"
+    processes = LifeProcesses(
+        f"{program.name}:pipeline",
+        paths.steps,
+        paths.pipeline_log,
+        limit_s=LIFE_LIMIT_S,
+        limit_of="of a program's life",
+        tell=tell,
+    )
+    rounds = Rounds(processes, _environment(paths))
+    with processes:
+        planned = iter(kill_plan(seed, program.epochs))
+        rounds.disturbed(planned, Deadline(RUN_LIMIT_S), at_most=None, account=account_file)
+    hits = hits_of.read(paths.steps / HITS_FILE)
+    attempts = [attempt for attempt in rounds.attempts if attempt.lives]
+    checks = [check_kills(attempts, hits), *check_run(rounds.codes, processes.lives, attempts)]
+    account = read_account(account_file)
+    outcome = Outcome(attempts, processes.lives, hits, checks, words=lambda _begin, _end: tail(paths.pipeline_log))
+    if account is None:
+        checks.append(Check("it came to the end of its input", False, tail(paths.pipeline_log)))
+    else:
+        tell(f"{program.name}: comparing with the computation in pandas")
+        _judge(program, account, paths, outcome)
+    return outcome
+
+
+def _judge(program: Program, account: Account, paths: UserRunDirectory, outcome: Outcome) -> None:
+    target = Target(program.name, program.expected, readers=program.readers)
+    expected = target.expected_rows()
+    check_expectation(target, account, expected)
+    outcome.checks.append(check_something_expected(expected))
+    outcome.checks += check_sinks(target, account, expected, lambda text: text)
+    outcome.checks += program.checks(paths.work)
+    outcome.checks += check_account(account)
+    outcome.not_compared += not_compared_sinks(target, account, expected)
+
+
+def _environment(paths: UserRunDirectory) -> dict[str, str]:
+    """As a user would have it who runs the program: it is importable, and finds the servers and its place."""
+    path = os.pathsep.join(filter(None, (str(EXAMPLES), str(Path.cwd()), os.environ.get("PYTHONPATH"))))
+    temporary = str(paths.temporary)  # who is killed leaves his scratch files
+    ours = {"PYTHONPATH": path, "TMPDIR": temporary, VARIABLE: str(paths.work)}
+    return {**os.environ, "SPARK_LOCAL_DIRS": temporary, **ours}

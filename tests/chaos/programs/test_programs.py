@@ -1,0 +1,77 @@
+"""The programs of docs/examples, killed and compared: today's one for real, the expectation of each by hand."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.docs.examples import load
+from tests.support.kafka_topics import KafkaTopics
+from tests.support.mongo_database import MongoDatabase
+from tests.support.postgres_database import PostgresDatabase
+from tpc.chaos.programs import moving_average
+from tpc.chaos.programs.catalogue import PROGRAMS, chosen, of_the_day
+from tpc.chaos.programs.program import EXAMPLES
+from tpc.chaos.programs.run import run_program
+from tpc.chaos.user.directory import UserRunDirectory
+from tpc.errors import ConfigurationError
+
+TIME_LIMIT_S = 900
+"""Six starts of Spark: two minutes on an idle machine, much longer on a busy one."""
+
+
+@pytest.mark.timeout(TIME_LIMIT_S)
+@pytest.mark.spark  # starts what it needs by itself
+def test_the_program_of_the_day_is_exactly_once_though_killed_five_times(
+    kafka: KafkaTopics,
+    postgres: PostgresDatabase,
+    mongo: MongoDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for variable, address in (
+        ("TPC_KAFKA", kafka.bootstrap),
+        ("TPC_POSTGRES", postgres.dsn),
+        ("TPC_MONGO", mongo.uri),
+    ):
+        monkeypatch.setenv(variable, address)
+    today = date.today()
+    paths = UserRunDirectory(tmp_path / "run")
+    paths.claim()
+    said: list[str] = []
+    outcome = run_program(of_the_day(today), paths, today.toordinal(), said.append)
+    assert [check for check in outcome.checks if not check.passed] == [], "\n".join(said)
+    assert outcome.not_compared == []
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_stands_in_the_examples_and_offers_its_pipeline(name: str) -> None:
+    module = load(name)
+    assert (EXAMPLES / f"{name}.py").is_file()
+    assert callable(module.pipeline) and callable(module.main)
+
+
+def test_every_program_has_its_days() -> None:
+    days = [date(2026, 1, 1) + timedelta(days=n) for n in range(len(PROGRAMS))]
+    assert {of_the_day(day).name for day in days} == set(PROGRAMS)
+
+
+def test_an_unknown_program_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigurationError, match="moving_average"):
+        chosen(["moving_avarage"])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_expected_is_something_for_every_sink(name: str) -> None:
+    expected = PROGRAMS[name].expected()
+    assert expected and all(rows for rows in expected.values())
+
+
+def test_the_expected_average_is_that_of_the_last_20_readings_of_the_sensor() -> None:
+    of_sensor = [one["value"] for one in moving_average.readings() if one["sensor"] == "s3"]
+    rows = {row["number"]: row for row in moving_average.expected()["kafka-averages"] if row["sensor"] == "s3"}
+    assert len(of_sensor) > 40 and len(rows) == len(of_sensor)
+    assert (rows[4]["events"], rows[4]["average"]) == (5, sum(of_sensor[:5]) / 5)
+    assert (rows[40]["events"], rows[40]["average"]) == (20, sum(of_sensor[21:41]) / 20)
