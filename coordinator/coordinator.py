@@ -30,6 +30,7 @@ from tpc.coordinator.clock import Clock, SystemClock
 from tpc.coordinator.engine import Engine, EngineSettings
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.observing import Observing
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
 from tpc.coordinator.spark.lineage import Lineage
@@ -74,8 +75,13 @@ class Coordinator:
             self.journal, self.participants, clock or SystemClock(), settings, ParkedNote(checkpoint / "tpc")
         )
         self._lock = CheckpointLock(checkpoint / "tpc")
+        self._observing: Observing | None = None
         self._schemas: Mapping[str, Columns] | None = None
         """The columns that this start wants; None: it writes no rows, and what is on record stays there."""
+
+    def observed_by(self, observing: Observing) -> None:
+        """Have `observing` told of every step of the machine, and closed with this coordinator."""
+        self.engine.observe = self._observing = observing
 
     def lock(self, *, takeover: bool = False) -> None:
         """Take the checkpoint's advisory lock."""
@@ -220,4 +226,6 @@ class Coordinator:
         try:
             self.participants.close()
         finally:
+            if self._observing is not None:
+                self._observing.close()
             self._lock.release()

@@ -22,14 +22,20 @@ def epoch_rows(history: History, durations: Mapping[int, dict[str, float]] | Non
     task), `commit_seconds` (sink -> seconds), `started_at`, `completed_at` (seconds since 1970); with Spark's own
     `durations` of epochs also `spark_seconds`.
     """
-    rows = [_row(manifest, history.completed.get(epoch)) for epoch, manifest in sorted(history.manifests.items())]
-    for row in rows:
-        previous = history.completed.get(row["epoch"] + 1, {}).get("previous_complete")
-        if previous is not None and previous["epoch"] == row["epoch"]:
-            row["seconds"]["complete"] = previous["seconds"]
-        if durations is not None:
+    rows = [epoch_row(history, epoch) for epoch in sorted(history.manifests)]
+    if durations is not None:
+        for row in rows:
             row["spark_seconds"] = durations.get(row["epoch"], {})
     return rows
+
+
+def epoch_row(history: History, epoch: int) -> dict[str, Any]:
+    """One epoch that the log still holds; the keys are those of `epoch_rows`."""
+    row = _row(history.manifests[epoch], history.completed.get(epoch))
+    previous = history.completed.get(epoch + 1, {}).get("previous_complete")
+    if previous is not None and previous["epoch"] == epoch:
+        row["seconds"]["complete"] = previous["seconds"]
+    return row
 
 
 def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:

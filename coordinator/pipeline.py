@@ -12,13 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpc.coordinator.callbacks import Callbacks, OnComplete, OnDecisionNeeded
+from tpc.coordinator.clock import SystemClock
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.passes.plan import PassPlan, compile_plan
+from tpc.coordinator.observing import Listener, Observing
+from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing, names_of
 from tpc.coordinator.query import PipelineQuery
+from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, distinct
 from tpc.coordinator.spark.plan_checks import is_stateful, refuse_data_loss, refuse_nondeterminism
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
@@ -37,7 +41,7 @@ from tpc.sink import CheckContext, OffsetsCommitter, Sink
 from tpc.states import State
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +72,8 @@ class Pipeline:
         self._writings: list[Writing] = []
         self._options: dict[str, str] = {}
         self._offsets_sink: Sink | None = None
+        self._on_complete: list[OnComplete] = []
+        self._on_decision_needed: list[OnDecisionNeeded] = []
 
     # What the user says ----------------------------------------------------------------------------------------
 
@@ -111,6 +117,20 @@ class Pipeline:
             self._options[name] = str(value)
         return self
 
+    def on_complete(self, callback: OnComplete) -> Pipeline:
+        """Call `callback` with the history's row of every complete epoch, at least once each and in their order.
+
+        It runs in a thread of its own, after the epoch's complete record is durable: no epoch waits for it. What it
+        raises is logged. Epochs that were not told when a process ended are told by the next start.
+        """
+        self._on_complete.append(callback)
+        return self
+
+    def on_decision_needed(self, callback: OnDecisionNeeded) -> Pipeline:
+        """Call `callback` with the `ParkedError` of an epoch that a sink refuses for good, from the same thread."""
+        self._on_decision_needed.append(callback)
+        return self
+
     # What follows from it --------------------------------------------------------------------------------------
 
     @property
@@ -128,17 +148,8 @@ class Pipeline:
     @property
     def sinks(self) -> tuple[Sink, ...]:
         """Every sink once. Raises `ConfigurationError` for two of one name."""
-        by_name: dict[str, Sink] = {}
         routed = [route.sink for writing in self._writings for route in writing.routes]
-        for sink in [*routed, *([self._offsets_sink] if self._offsets_sink is not None else [])]:
-            if by_name.setdefault(sink.name, sink) is not sink:
-                raise ConfigurationError(
-                    f"two sinks have the name {sink.name!r}",
-                    pipeline=str(self.id),
-                    sink=sink.name,
-                    remedy="give one of them another name (name=...); a name is what recovery finds branches by.",
-                )
-        return tuple(by_name.values())
+        return distinct([*routed, *([] if self._offsets_sink is None else [self._offsets_sink])], self.id)
 
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
         """The driver's half without Spark: for recovery and inspection as much as for a start."""
@@ -161,14 +172,20 @@ class Pipeline:
         trigger = {} if trigger is None else trigger
         with stated(partial(holds, State(self.id))):
             coordinator, query, contexts, columns = self._checked(trigger)
-        coordinator.lock(takeover=takeover)
         try:
+            coordinator.observed_by(Observing(SystemClock(), self._listeners()))
+            coordinator.lock(takeover=takeover)
             coordinator.take_over(contexts, columns)
             query.start(trigger)
         except BaseException:
             coordinator.close()
             raise
         return query
+
+    def _listeners(self) -> list[Listener]:
+        if not self._on_complete and not self._on_decision_needed:
+            return []
+        return [Callbacks(self._on_complete, self._on_decision_needed, self.checkpoint / "tpc")]
 
     def _checked(
         self, trigger: Mapping[str, Any]
@@ -182,7 +199,7 @@ class Pipeline:
         session = self._writings[0].frame.sparkSession
         coordinator = self.coordinator(keep_epochs=retained_batches(session))
         plan = compile_plan(self._writings)
-        self._check_partitioning(plan)
+        check_partitioning(plan, self._writings, self.sinks, self.id)
         stateful = is_stateful(plan.frame)
         refuse_data_loss(plan.frame)
         if stateful:
@@ -198,32 +215,8 @@ class Pipeline:
             unrouted_is_error=self.unrouted_is_error,
             options=self._options,
         )
-        return coordinator, query, self._contexts(plan, session, stateful=stateful), plan.columns
-
-    def _contexts(self, plan: PassPlan, session: SparkSession, *, stateful: bool) -> dict[str, CheckContext]:
-        shuffles = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-        parallel = session.sparkContext.defaultParallelism
-        partitions = shuffles if stateful or plan.partitioned else parallel
-        contexts, sinks = dict[str, CheckContext](), self.sinks
-        for sink in sinks:
-            peers = tuple(peer for peer in sinks if peer is not sink)
-            gathered = sink is self._offsets_sink or (sink.merge is not None and not plan.partitioned)
-            schema = plan.schemas.get(sink.name)
-            contexts[sink.name] = CheckContext(self.id, schema, 1 if gathered else partitions, peers)
-        return contexts
-
-    def _check_partitioning(self, plan: PassPlan) -> None:
-        if not plan.partitioned:
-            return
-        by = self._writings[0].partition_by
-        for sink in self.sinks:
-            if sink.merge is not None and not set(by) <= set(sink.merge.key):
-                raise ConfigurationError(
-                    f"partition_by={list(by)} does not keep the rows of one key {list(sink.merge.key)} together",
-                    pipeline=str(self.id),
-                    sink=sink.name,
-                    remedy="partition by columns of the merge's key.",
-                )
+        contexts = check_contexts(plan, self.sinks, self._offsets_sink, self.id, session, stateful=stateful)
+        return coordinator, query, contexts, plan.columns
 
 
 def pipeline(

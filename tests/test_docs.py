@@ -34,6 +34,8 @@ DOCUMENTED: dict[str, Callable[..., Any]] = {
     "Pipeline.write": Pipeline.write,
     "Pipeline.offsets_to": Pipeline.offsets_to,
     "Pipeline.option": Pipeline.option,
+    "Pipeline.on_complete": Pipeline.on_complete,
+    "Pipeline.on_decision_needed": Pipeline.on_decision_needed,
     "Pipeline.start": Pipeline.start,
     ".to": Writing.to,
     ".otherwise": Writing.otherwise,

@@ -20,6 +20,7 @@ from tpc.coordinator.engine.settings import EngineSettings
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
+from tpc.coordinator.transition import Observer, Transition, nobody
 from tpc.events import BatchStarted, Event, Opened, RenewalDue, SweepDue
 from tpc.machine import step
 from tpc.safety import holds, stated
@@ -44,6 +45,7 @@ class Engine:
         self.state = State(participants.pipeline)
         self._acted_in = self.state
         """The state in which the last event came; where the machine has stopped, that in which it failed."""
+        self.observe: Observer = nobody
         self.stopping = threading.Event()
         self._performer = Performer(journal, participants, clock, settings, parked, self.stopping)
         self._lock = threading.RLock()
@@ -129,9 +131,11 @@ class Engine:
     def _drive(self, event: Event) -> None:
         events: deque[Event] = deque([event])
         while events:
-            before = self.state
-            self.state, effects = step(before, events.popleft())
+            before, event = self.state, events.popleft()
+            self.state, effects = step(before, event)
             self._acted_in = before
+            seconds = self._performer.phases.seconds
+            self.observe(Transition(before, event, self.state, effects, self.journal.history, seconds))
             for effect in effects:
                 answer = self._performer.perform(effect, self.state)
                 if answer is not None:

@@ -1,0 +1,68 @@
+"""The sinks of a pipeline before its first epoch: each once, and what it is told of its rows and its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tpc.coordinator.passes.plan import PassPlan
+from tpc.coordinator.passes.routes import Writing
+from tpc.errors import ConfigurationError
+from tpc.handles import PipelineId
+from tpc.sink import CheckContext, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def check_contexts(
+    plan: PassPlan,
+    sinks: Sequence[Sink],
+    offsets_sink: Sink | None,
+    pipeline: PipelineId,
+    session: SparkSession,
+    *,
+    stateful: bool,
+) -> dict[str, CheckContext]:
+    """What `Committer.check` of each sink is given, by the sink's name."""
+    shuffles = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
+    parallel = session.sparkContext.defaultParallelism
+    partitions = shuffles if stateful or plan.partitioned else parallel
+    contexts = dict[str, CheckContext]()
+    for sink in sinks:
+        peers = tuple(peer for peer in sinks if peer is not sink)
+        gathered = sink is offsets_sink or (sink.merge is not None and not plan.partitioned)
+        schema = plan.schemas.get(sink.name)
+        contexts[sink.name] = CheckContext(pipeline, schema, 1 if gathered else partitions, peers)
+    return contexts
+
+
+def distinct(sinks: Iterable[Sink], pipeline: PipelineId) -> tuple[Sink, ...]:
+    """Every sink once. Raises `ConfigurationError` for two of one name."""
+    by_name: dict[str, Sink] = {}
+    for sink in sinks:
+        if by_name.setdefault(sink.name, sink) is not sink:
+            raise ConfigurationError(
+                f"two sinks have the name {sink.name!r}",
+                pipeline=str(pipeline),
+                sink=sink.name,
+                remedy="give one of them another name (name=...); a name is what recovery finds branches by.",
+            )
+    return tuple(by_name.values())
+
+
+def check_partitioning(
+    plan: PassPlan, writings: Sequence[Writing], sinks: Sequence[Sink], pipeline: PipelineId
+) -> None:
+    """Raises `ConfigurationError` where `partition_by` could bring one key of a merge into two branches."""
+    if not plan.partitioned:
+        return
+    by = writings[0].partition_by
+    for sink in sinks:
+        if sink.merge is not None and not set(by) <= set(sink.merge.key):
+            raise ConfigurationError(
+                f"partition_by={list(by)} does not keep the rows of one key {list(sink.merge.key)} together",
+                pipeline=str(pipeline),
+                sink=sink.name,
+                remedy="partition by columns of the merge's key.",
+            )
