@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tpc.chaos.flights.data import Feed
 from tpc.chaos.running.quiet import quiet
@@ -52,14 +52,26 @@ def load(feed: Feed, servers: str, *, flights_topic: str = FLIGHTS_TOPIC, weathe
         )
 
 
-def create_topics(servers: str, names: Sequence[str], *, partitions: int = PARTITIONS, timeout_s: float = 30) -> None:
-    """Create topics. Raises `ConfigurationError` when one is there already, `LocalStackError` on any other answer."""
+def create_topics(
+    servers: str,
+    names: Sequence[str],
+    *,
+    partitions: int = PARTITIONS,
+    timeout_s: float = 30,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """Create topics, with the settings `config`.
+
+    Raises `ConfigurationError` when one is there already, `LocalStackError` on any other answer.
+    """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({"bootstrap.servers": servers}, logger=quiet)
-    wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
+    wanted = [
+        NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {})) for name in names
+    ]
     for name, created in admin.create_topics(wanted, operation_timeout=timeout_s).items():
         try:
             created.result(timeout_s)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from tpc.chaos.programs import moving_average
+from tpc.chaos.programs import moving_average, running_tally
 from tpc.chaos.programs.program import Program
 from tpc.errors import ConfigurationError
 
-PROGRAMS = {program.name: program for program in (moving_average.PROGRAM,)}
+PROGRAMS = {program.name: program for program in (moving_average.PROGRAM, running_tally.PROGRAM)}
 
 
 def chosen(names: Iterable[str]) -> list[Program]:

@@ -14,9 +14,9 @@ from tpc.errors import LocalStackError
 DELIVERY_TIMEOUT_S = 60.0
 
 
-def make_topics(*names: str) -> None:
+def make_topics(*names: str, compacted: bool = False) -> None:
     """On the broker that TPC_KAFKA names. Raises `ConfigurationError` when one is there already."""
-    create_topics(os.environ["TPC_KAFKA"], names)
+    create_topics(os.environ["TPC_KAFKA"], names, config={"cleanup.policy": "compact"} if compacted else None)
 
 
 def make_tables(*statements: str) -> None:

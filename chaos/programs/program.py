@@ -22,7 +22,8 @@ class Program:
 
     `servers` are those that it needs, `epochs` those that its input gives at least. `feed` makes topics and tables and
     writes the input; `expected` gives, by sink name, the rows that must be there in the end. `checks`, for what rows
-    alone do not show, is called in the end with the program's directory.
+    alone do not show, is called in the end with the program's directory; `checked` are the sinks that it compares,
+    so that `expected` need not.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Program:
     feed: Callable[[], None]
     expected: Callable[[], dict[str, list[Row]]]
     checks: Callable[[Path], list[Check]] = lambda _place: []
+    checked: Sequence[str] = ()
     readers: Mapping[str, Callable[[], Rows]] = field(default_factory=dict)
 
 

@@ -11,7 +11,7 @@ from tests.docs.examples import load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.programs import moving_average
+from tpc.chaos.programs import moving_average, running_tally
 from tpc.chaos.programs.catalogue import PROGRAMS, chosen, of_the_day
 from tpc.chaos.programs.program import EXAMPLES
 from tpc.chaos.programs.run import run_program
@@ -75,3 +75,16 @@ def test_the_expected_average_is_that_of_the_last_20_readings_of_the_sensor() ->
     assert len(of_sensor) > 40 and len(rows) == len(of_sensor)
     assert (rows[4]["events"], rows[4]["average"]) == (5, sum(of_sensor[:5]) / 5)
     assert (rows[40]["events"], rows[40]["average"]) == (20, sum(of_sensor[21:41]) / 20)
+
+
+def test_the_expected_tally_is_that_of_counting_one_change_after_another() -> None:
+    counted: dict[str, tuple[int, int, str | None, int]] = {}
+    for one in running_tally.changes():
+        active, inactive, last_login, changes = counted.get(one["program"], (0, 0, None, 0))
+        active += {"joined": 1, "returned": 1, "left": -1}.get(one["change"], 0)
+        inactive += {"returned": -1, "left": 1}.get(one["change"], 0)
+        if one["change"] == "login":
+            last_login = max(last_login or "", one["at"])
+        counted[one["program"]] = (active, inactive, last_login, changes + 1)
+    rows = running_tally.expected()["mongo-tallies"]
+    assert {row["program"]: tuple(row[name] for name in running_tally.TALLY[1:]) for row in rows} == counted
