@@ -12,18 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpc.coordinator.callbacks import Callbacks, OnComplete, OnDecisionNeeded
-from tpc.coordinator.clock import SystemClock
+from tpc.coordinator.callbacks import OnComplete, OnDecisionNeeded
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
+from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.observing import Listener, Observing
+from tpc.coordinator.metrics_server import MetricsPlace
+from tpc.coordinator.observing import Observing
 from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing, names_of
 from tpc.coordinator.query import PipelineQuery
 from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, distinct
-from tpc.coordinator.spark.plan_checks import is_stateful, refuse_data_loss, refuse_nondeterminism
+from tpc.coordinator.spark.plan_checks import check_plan
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
     local_checkpoint,
@@ -41,6 +42,7 @@ from tpc.sink import CheckContext, OffsetsCommitter, Sink
 from tpc.states import State
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from pyspark.sql import DataFrame
 
 logger = logging.getLogger(__name__)
@@ -162,18 +164,28 @@ class Pipeline:
 
     # Start -----------------------------------------------------------------------------------------------------
 
-    def start(self, *, trigger: Mapping[str, Any] | None = None, takeover: bool = False) -> PipelineQuery:
+    def start(
+        self,
+        *,
+        trigger: Mapping[str, Any] | None = None,
+        takeover: bool = False,
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
+        metrics_registry: CollectorRegistry | None = None,
+    ) -> PipelineQuery:
         """Check everything, recover what an earlier run left, and start the query.
 
         `trigger` is what PySpark's `trigger()` takes, e.g. `{"processingTime": "1 second"}`. `takeover` goes past
-        the lock of another process on this machine and fences it. Raises `ConfigurationError` before anything is
-        written, `ParkedError` and other `DecidedError`s when a decided epoch cannot be finished.
+        the lock of another process on this machine and fences it. With `metrics_port` or `metrics_registry` (else
+        prometheus_client's own) metrics are counted; the port is `metrics_host`'s and closed with the query. Raises
+        `ConfigurationError` before anything is written, `ParkedError` and other `DecidedError`s when a decided epoch
+        cannot be finished.
         """
         trigger = {} if trigger is None else trigger
         with stated(partial(holds, State(self.id))):
             coordinator, query, contexts, columns = self._checked(trigger)
+            coordinator.observed_by(self._observing(MetricsPlace(metrics_port, metrics_host, metrics_registry)))
         try:
-            coordinator.observed_by(Observing(SystemClock(), self._listeners()))
             coordinator.lock(takeover=takeover)
             coordinator.take_over(contexts, columns)
             query.start(trigger)
@@ -182,10 +194,9 @@ class Pipeline:
             raise
         return query
 
-    def _listeners(self) -> list[Listener]:
-        if not self._on_complete and not self._on_decision_needed:
-            return []
-        return [Callbacks(self._on_complete, self._on_decision_needed, self.checkpoint / "tpc")]
+    def _observing(self, metrics: MetricsPlace) -> Observing:
+        names, directory = [sink.name for sink in self.sinks], self.checkpoint / "tpc"
+        return observing(self.id.name, names, directory, self._on_complete, self._on_decision_needed, metrics)
 
     def _checked(
         self, trigger: Mapping[str, Any]
@@ -200,11 +211,7 @@ class Pipeline:
         coordinator = self.coordinator(keep_epochs=retained_batches(session))
         plan = compile_plan(self._writings)
         check_partitioning(plan, self._writings, self.sinks, self.id)
-        stateful = is_stateful(plan.frame)
-        refuse_data_loss(plan.frame)
-        if stateful:
-            for frame in plan.unguarded:
-                refuse_nondeterminism(frame)
+        stateful = check_plan(plan.frame, plan.unguarded)
         refuse_speculation(session, coordinator.participants.sinks)
         warn_of_logged_secrets(session, {**coordinator.participants.sinks, "its log": self.log})
         query = PipelineQuery(

@@ -30,6 +30,8 @@ EXTRAS = {
     "tpc": [],
     "tpc.coordinator.log.object_store": ["object-store"],
     "tpc.coordinator.log.objects": ["object-store"],
+    "tpc.coordinator.metrics": ["metrics"],
+    "tpc.coordinator.metrics_server": ["metrics"],
     "tpc.testing": ["testing"],
     "tpc.chaos": ["demo"],
     "tpc.chaos.prove": ["demo", "testing"],

@@ -7,7 +7,7 @@ rows its watermarks dropped, from the metrics of the plan that has just run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError
@@ -30,6 +30,19 @@ _STATEFUL_NODES = {
     "TransformWithStateInPySpark",
 }
 _LATE_METRIC = "numRowsDroppedByWatermark"
+
+
+def check_plan(frame: DataFrame, unguarded: Iterable[DataFrame]) -> bool:
+    """Raise for what would break the guarantee; whether the plan `frame` is stateful.
+
+    `unguarded` are those of its expressions that are not computed once per row.
+    """
+    stateful = is_stateful(frame)
+    refuse_data_loss(frame)
+    if stateful:
+        for one in unguarded:
+            refuse_nondeterminism(one)
+    return stateful
 
 
 def is_stateful(frame: DataFrame) -> bool:

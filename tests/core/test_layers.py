@@ -119,6 +119,7 @@ OTHERS: dict[str, set[str]] = {
     "tenacity": {"tpc.support", "tpc.sinks", "tpc.coordinator.log"},
     "typer": {"tpc.__main__", "tpc.coordinator", "tpc.chaos"},
     "rich": {"tpc.coordinator", "tpc.chaos"},
+    "prometheus_client": {"tpc.coordinator"},
     "jinja2": {"tpc.chaos.reports"},
     "filelock": {"tpc.chaos.servers"},
     "platformdirs": {"tpc.chaos.servers"},
