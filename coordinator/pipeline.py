@@ -22,6 +22,7 @@ from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.observing import Observing
 from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing, names_of
+from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.query import PipelineQuery
 from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, distinct
 from tpc.coordinator.spark.plan_checks import check_plan
@@ -38,7 +39,7 @@ from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.safety import holds, stated
 from tpc.schemas import Columns
-from tpc.sink import CheckContext, OffsetsCommitter, Sink
+from tpc.sink import OffsetsCommitter, Sink
 from tpc.states import State
 
 if TYPE_CHECKING:
@@ -183,25 +184,23 @@ class Pipeline:
         """
         trigger = {} if trigger is None else trigger
         with stated(partial(holds, State(self.id))):
-            coordinator, query, contexts, columns = self._checked(trigger)
-            coordinator.observed_by(self._observing(MetricsPlace(metrics_port, metrics_host, metrics_registry)))
+            ready = self.prepared(trigger)
+            ready.coordinator.observed_by(self._observing(MetricsPlace(metrics_port, metrics_host, metrics_registry)))
         try:
-            coordinator.lock(takeover=takeover)
-            coordinator.take_over(contexts, columns)
-            query.start(trigger)
+            ready.coordinator.lock(takeover=takeover)
+            ready.coordinator.take_over(ready.contexts, ready.columns)
+            ready.query.start(trigger)
         except BaseException:
-            coordinator.close()
+            ready.coordinator.close()
             raise
-        return query
+        return ready.query
 
     def _observing(self, metrics: MetricsPlace) -> Observing:
         names, directory = [sink.name for sink in self.sinks], self.checkpoint / "tpc"
         return observing(self.id.name, names, directory, self._on_complete, self._on_decision_needed, metrics)
 
-    def _checked(
-        self, trigger: Mapping[str, Any]
-    ) -> tuple[Coordinator, PipelineQuery, dict[str, CheckContext], Mapping[str, Columns]]:
-        """What a start needs, after all was refused that can be told without a log or a sink."""
+    def prepared(self, trigger: Mapping[str, Any]) -> Preparation:
+        """What a start needs, after all was refused that can be told without asking the log or a sink."""
         refuse_trigger(trigger)
         refuse_options(self._options)
         self.log.require_lasting()
@@ -223,7 +222,7 @@ class Pipeline:
             options=self._options,
         )
         contexts = check_contexts(plan, self.sinks, self._offsets_sink, self.id, session, stateful=stateful)
-        return coordinator, query, contexts, plan.columns
+        return Preparation(coordinator, query, contexts, plan.columns)
 
 
 def pipeline(

@@ -12,8 +12,8 @@ import pytest
 
 from tests.compat.environment import CannotBeHadError, Environment, build_wheel, pip
 from tests.compat.first_pipeline import first_pipeline
-from tpc.chaos.servers.java import find_java
 from tpc.errors import JavaNotFoundError
+from tpc.support.java import find_java
 
 pytestmark = pytest.mark.slow
 

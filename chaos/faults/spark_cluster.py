@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 
 from tpc.chaos.running.owned_processes import OwnedProcess, read_from, tail
-from tpc.chaos.servers.java import find_java
 from tpc.chaos.servers.ports import free_port
 from tpc.errors import LocalStackError
 from tpc.support.deadlines import Deadline
+from tpc.support.java import find_java
 
 START_TIMEOUT_S = 90.0
 POLL_S = 0.1

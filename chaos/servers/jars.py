@@ -22,10 +22,10 @@ import filelock
 import platformdirs
 
 from tpc.chaos.running.owned_processes import OwnedProcess, read_from, tail
-from tpc.chaos.servers.java import find_java
 from tpc.errors import ConfigurationError, JarFetchError, NotInstalledError
 from tpc.support import durable_files
 from tpc.support.deadlines import Deadline
+from tpc.support.java import find_java
 
 FETCH_TIMEOUT_S = 900.0
 REPORT_EVERY_S = 0.5

@@ -17,9 +17,9 @@ from typing import Any
 
 from tpc.chaos.running.owned_processes import OwnedProcess, run
 from tpc.chaos.servers.jars import Report, jar_set
-from tpc.chaos.servers.java import find_java
 from tpc.chaos.servers.server import LocalServer
 from tpc.errors import LocalServerError
+from tpc.support.java import find_java
 
 FORMAT_TIMEOUT_S = 60.0
 WEEK_MS = 7 * 24 * 3600 * 1000

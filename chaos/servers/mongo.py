@@ -13,10 +13,10 @@ from typing import Any
 
 from tpc.chaos.running.owned_processes import OwnedProcess, read_from, tail
 from tpc.chaos.servers.jars import Report, jar_set
-from tpc.chaos.servers.java import find_java
 from tpc.chaos.servers.server import POLL_S, LocalServer
 from tpc.errors import LocalServerError, NotInstalledError
 from tpc.support.deadlines import until
+from tpc.support.java import find_java
 
 GATEWAY_TIMEOUT_S = 30.0
 REPLICA_SET = "tpc"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpc.chaos.servers.jars import Report, jar_set
-from tpc.chaos.servers.java import find_java
+from tpc.support.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError, CorruptionError, TpcError
+from tpc.findings import Finding
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Verdict
@@ -81,6 +82,12 @@ class MongoCommitter(Committer):
         from tpc.sinks.mongo.check import check
 
         check(self.sink, self.client, context)
+
+    def findings(self, context: CheckContext) -> list[Finding]:
+        """For `tpc doctor`."""
+        from tpc.sinks.mongo.diagnosis import findings
+
+        return findings(self.sink, self.client)
 
     def identity(self) -> str:
         """The installation's uuid (kept in the marker collection), database and collection."""

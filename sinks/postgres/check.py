@@ -7,7 +7,7 @@ such a branch, with the server's words) and constraints that depend on rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
@@ -80,17 +80,30 @@ def _check_server(connection: BoundedConnection, sink: PostgresSink, context: Ch
     standby, slots = row
     if standby:
         raise _refuse(sink, "the server is a standby", "add target_session_attrs=read-write and all hosts to the dsn.")
+    needed = slots_needed(sink, context)
+    if slots < needed.slots:
+        raise _refuse(sink, f"max_prepared_transactions is {slots}; {needed.reason} need {needed.slots}", needed.remedy)
+
+
+class SlotsNeeded(NamedTuple):
+    """How many prepared transactions an epoch may hold on one server, why, and what to do where it has fewer."""
+
+    slots: int
+    reason: str
+    remedy: str
+
+
+def slots_needed(sink: PostgresSink, context: CheckContext) -> SlotsNeeded:
+    """Of all sinks of the pipeline on the server of `sink`. Asks nothing."""
     own = _server(sink)
     sinks = 1 + sum(isinstance(peer, type(sink)) and _server(peer) == own for peer in context.peers)
     wanted = BRANCHES_PER_PARTITION * context.partitions * sinks
-    if slots < wanted:
-        raise _refuse(
-            sink,
-            f"max_prepared_transactions is {slots}; {context.partitions} partitions x {sinks} sinks on this server"
-            f" need {wanted}",
-            f"set max_prepared_transactions = {max(wanted, 64)} in postgresql.conf (ALTER SYSTEM SET), restart the"
-            " server; or use fewer partitions.",
-        )
+    return SlotsNeeded(
+        wanted,
+        f"{context.partitions} partitions x {sinks} sinks on this server",
+        f"set max_prepared_transactions = {max(wanted, 64)} in postgresql.conf (ALTER SYSTEM SET), restart the"
+        " server; or use fewer partitions.",
+    )
 
 
 def _server(sink: PostgresSink) -> tuple[str, str]:

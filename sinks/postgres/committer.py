@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
+from tpc.findings import Finding
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Verdict
@@ -21,6 +22,7 @@ from tpc.sinks.postgres import markers, statements
 from tpc.sinks.postgres.check import check, identity
 from tpc.sinks.postgres.commit_prepared import abort_one, commit_one, give_up_one
 from tpc.sinks.postgres.connection import borrowed, close_idle
+from tpc.sinks.postgres.diagnosis import findings
 from tpc.sinks.postgres.errors import said
 from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_last_look, read_newest_marker
 from tpc.sinks.postgres.owners import read_all_owners, read_owner, replace_owner
@@ -52,6 +54,10 @@ class PostgresCommitter(Committer):
     def check(self, context: CheckContext) -> None:
         """Refuse what would fail later; create markers and staging."""
         check(self._sink, context)
+
+    def findings(self, context: CheckContext) -> list[Finding]:
+        """For `tpc doctor`."""
+        return findings(self._sink, context)
 
     def identity(self) -> str:
         """System identifier, database, schema and table."""

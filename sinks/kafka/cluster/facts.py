@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -49,7 +50,7 @@ def find_facts(
         asked_ms = None if transaction_timeout_s is None else int(transaction_timeout_s * 1000)
         return Facts(
             endtxn_version=_usable(client.endtxn_version()),
-            transaction_timeout_ms=_timeout_ms(cluster, asked_ms),
+            transaction_timeout_ms=transaction_timeout_ms(cluster.broker_settings(), asked_ms),
             message_max_bytes=None if topic is None else _limit_of(cluster, topic),
         )
     finally:
@@ -65,9 +66,9 @@ def _usable(endtxn_version: int) -> int:
     return endtxn_version
 
 
-def _timeout_ms(cluster: KafkaCluster, asked_ms: int | None) -> int:
-    """The setting asked for, or the broker's maximum, as far as librdkafka can express it."""
-    highest = min(int(cluster.broker_settings()["transaction.max.timeout.ms"]), LIBRDKAFKA_MAX_TIMEOUT_MS)
+def transaction_timeout_ms(broker: Mapping[str, str], asked_ms: int | None) -> int:
+    """The setting asked for, or the maximum of a broker's settings, as far as librdkafka can express it."""
+    highest = min(int(broker["transaction.max.timeout.ms"]), LIBRDKAFKA_MAX_TIMEOUT_MS)
     if asked_ms is None:
         return highest
     if asked_ms > highest:

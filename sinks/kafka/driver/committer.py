@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tpc.errors import TransientError
+from tpc.findings import Finding
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner
 from tpc.sinks.kafka.check import check_reachable
 from tpc.sinks.kafka.cluster.answers import NOT_FOUND, Reply, Transaction
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
+from tpc.sinks.kafka.cluster.limits import limits
 from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.released_ids import ReleasedIds
@@ -63,6 +65,11 @@ class TransactionCommitter(Committer):
         check_reachable(self._sink, context)
         self.check_target(context)
         self._facts = self._find_facts()
+
+    def findings(self, context: CheckContext) -> list[Finding]:
+        """For `tpc doctor`."""
+        check_reachable(self._sink, context)
+        return limits(self._cluster.broker_settings(), self._sink.transaction_timeout_s)
 
     @abstractmethod
     def check_target(self, context: CheckContext) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tpc.chaos.servers.java import find_java, major_version
 from tpc.errors import JavaNotFoundError
+from tpc.support.java import find_java, major_version
 
 
 def home_of_version(directory: Path, version: str) -> str:
