@@ -1,4 +1,4 @@
-"""Who is told of a pipeline that starts: its callbacks and its metrics, as far as the user wants them."""
+"""Who is told of a pipeline that starts: the log, and its callbacks and metrics as far as the user wants them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tpc.coordinator.callbacks import Callbacks, OnComplete, OnDecisionNeeded
 from tpc.coordinator.clock import SystemClock
+from tpc.coordinator.log_lines import LogLines
 from tpc.coordinator.metrics_server import MetricsPlace, ServedMetrics
 from tpc.coordinator.observing import Listener, Observing
 
@@ -21,7 +22,7 @@ def observing(
 ) -> Observing:
     """The observer for the engine of `pipeline`. Raises `ConfigurationError` where metrics cannot be had."""
     clock = SystemClock()
-    listeners: list[Listener] = []
+    listeners: list[Listener] = [LogLines()]
     if metrics.is_wanted:
         listeners.append(ServedMetrics(pipeline, sinks, clock, metrics))
     if on_complete or on_decision_needed:

@@ -6,6 +6,7 @@ This package itself is the protocol: pure Python, standard library only. It load
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tpc import errors
@@ -13,16 +14,32 @@ from tpc.errors import TpcError
 from tpc.settings import Env, SecretFile, env, secret_file
 
 if TYPE_CHECKING:
+    from tpc.coordinator.json_logging import JsonFormatter, json_logging
     from tpc.coordinator.pipeline import Pipeline, pipeline
 
-__all__ = ["Env", "Pipeline", "SecretFile", "TpcError", "env", "errors", "pipeline", "secret_file"]
+__all__ = [
+    "Env",
+    "JsonFormatter",
+    "Pipeline",
+    "SecretFile",
+    "TpcError",
+    "env",
+    "errors",
+    "json_logging",
+    "pipeline",
+    "secret_file",
+]
 
-_LAZY = {"Pipeline", "pipeline"}
+_LAZY = {
+    "JsonFormatter": "json_logging",
+    "Pipeline": "pipeline",
+    "json_logging": "json_logging",
+    "pipeline": "pipeline",
+}
+"""Name -> the module of `tpc.coordinator` in which it stands."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        from tpc.coordinator import pipeline as module
-
-        return getattr(module, name)
+        return getattr(import_module(f"tpc.coordinator.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'tpc' has no attribute {name!r}")

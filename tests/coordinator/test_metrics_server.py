@@ -1,7 +1,8 @@
-"""A started pipeline serves its metrics at a port of its own, for as long as its query runs."""
+"""A started pipeline serves its metrics at a port of its own, for as long as its query runs, and writes its lines."""
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 import urllib.error
@@ -123,3 +124,12 @@ def test_with_a_registry_alone_no_port_is_opened_and_a_restart_counts_on(
         assert query.awaitTermination(120)
     assert registry.get_sample_value("tpc_epochs_total", {"pipeline": "served", "outcome": "complete"}) == 2
     assert registry.get_sample_value("tpc_recoveries_total", {"pipeline": "served"}) == 2
+
+
+def test_a_started_pipeline_writes_the_lines_of_its_epochs(
+    feed: Feed, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="tpc.epochs")
+    assert pipeline_of(feed, spark, tmp_path).start(trigger={"availableNow": True}).awaitTermination(120)
+    events = [vars(record)["event"] for record in caplog.records if record.name == "tpc.epochs"]
+    assert events == ["recovered", "decided", "complete", "decided", "complete"]
