@@ -20,6 +20,7 @@ from tpc.belonging import (
     check_bound_sinks,
     check_damage,
     check_moved_sinks,
+    check_owners,
     check_pipeline,
     check_removed_sinks,
     check_unknown_to_sinks,
@@ -99,13 +100,24 @@ class Coordinator:
 
         `schemas` are the columns of the rows for each sink; they go on record with the generation.
         """
-        self._schemas = schemas
         with self.engine.stating():
-            history = self.read()
-            check_identity(history, self.spark_log)
-            check_schemas(history.schemas, schemas, str(self.pipeline))
-            self.participants.check(contexts)
+            self._check(contexts, schemas)
             self._claim(self.engine.recover)
+
+    def check(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
+        """Raise what `take_over` refuses before it claims a generation. The sinks' checks may make their own tables."""
+        with self.engine.stating():
+            self._check(contexts, schemas)
+            self._prepare_claim()
+            owners = self.participants.owners()  # before the log is read: a term is there before any sink knows it
+            check_owners(self.read(), owners)
+
+    def _check(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
+        self._schemas = schemas
+        history = self.read()
+        check_identity(history, self.spark_log)
+        check_schemas(history.schemas, schemas, str(self.pipeline))
+        self.participants.check(contexts)
 
     def finish(self) -> int:
         """Finish what is decided and sweep what is not; no epoch will follow. Sinks are not checked for one.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
 from tpc.history import Action, History, Removal, Resolution
 from tpc.json import JSONObject
 from tpc.records import RecordKind
-from tpc.safety import holds_for_reader, holds_for_record, stated
+from tpc.safety import holds, holds_for_reader, holds_for_record, stated
 from tpc.sink import InDoubt
+from tpc.states import State
 
 
 def log_of(checkpoint: Path, place: str | None = None) -> Log:
@@ -102,6 +104,19 @@ def _fate(history: History, doubt: InDoubt) -> str:
     if history.resolution(pending.epoch, named[doubt.resource]) is not None:
         return "end: an operator has given it up; if it is committed meanwhile it stays"
     return "commit: the intent names it"
+
+
+def check(pipeline: Pipeline) -> None:
+    """Raise what a start would refuse before it claims the pipeline. No query is started and no record is put.
+
+    The sinks' own checks run as at a start: they make a sink's own tables or collections where these are missing.
+    """
+    with stated(partial(holds, State(pipeline.id))):
+        ready = pipeline.prepared({})
+    try:
+        ready.coordinator.check(ready.contexts, ready.columns)
+    finally:
+        ready.coordinator.close()
 
 
 def recover(pipeline: Pipeline) -> dict[str, Any]:

@@ -188,6 +188,13 @@ def knows_owner(history: History, sink: str, found: Owner | None) -> bool:
     return removal is not None and removal.owners.get(found.generation) == found.nonce
 
 
+def check_owners(history: History, owners: Mapping[str, Owner | None]) -> None:
+    """No sink may have met a coordinator of another log. Taking ownership looks again; this is for who only looks."""
+    for name, owner in owners.items():
+        if owner is not None and not knows_owner(history, name, owner):
+            raise unknown_owner(history, name, owner)
+
+
 def unknown_owner(history: History, sink: str, found: Owner) -> HistoryMismatchError:
     """A sink has met a coordinator of this pipeline that this log knows nothing of."""
     return HistoryMismatchError(

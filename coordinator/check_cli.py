@@ -1,0 +1,52 @@
+"""The command `tpc check`: what a start would refuse. No query is started and no record is put."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import typer
+
+from tpc.coordinator.arguments import AsJson, Target
+from tpc.errors import TpcError
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the command to `app`."""
+    app.command()(check)
+
+
+def check(target: Target, *, as_json: AsJson = False) -> None:
+    """Everything that a start refuses before it claims the pipeline, asked now. Starts no query, puts no record.
+
+    Each sink's own check runs as at a start. It may make what is missing of the sink's own: tables (PostgreSQL: owners,
+    markers, staging), collections (MongoDB: outbox, markers, owners, the target), directories (files); and it tries
+    out its rights with writes that it takes back. Nothing else is changed. Not looked at: the checkpoint's lock, and
+    what Spark's log says of single epochs.
+    """
+    from tpc.coordinator import operations
+    from tpc.coordinator.targets import load_pipeline
+
+    try:
+        operations.check(load_pipeline(target))
+    except TpcError as error:
+        if not as_json:
+            raise
+        typer.echo(json.dumps({"target": target, "starts": False, "refusal": _refusal(error)}, indent=2))
+        raise typer.Exit(1) from error
+    if as_json:
+        typer.echo(json.dumps({"target": target, "starts": True, "refusal": None}, indent=2))
+    else:
+        typer.echo("a start would refuse nothing of settings, plan, log and sinks")
+
+
+def _refusal(error: TpcError) -> dict[str, Any]:
+    return {
+        "error": type(error).__name__,
+        "what": error.what,
+        "pipeline": error.pipeline,
+        "epoch": error.epoch,
+        "sink": error.sink,
+        "safe": error.safe,
+        "remedy": error.remedy,
+    }
