@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 
-from tpc.chaos.programs.catalogue import chosen
+from tpc.chaos.programs.catalogue import PROGRAMS, chosen
 from tpc.chaos.programs.program import Program, check_examples
 from tpc.chaos.programs.run import run_program
-from tpc.chaos.running.run_directory import RunDirectory
+from tpc.chaos.running.run_directory import RunDirectory, claim_directory
 from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers.stack import Stack
 from tpc.chaos.user.directory import UserRunDirectory
@@ -33,12 +34,14 @@ def run_examples(names: Sequence[str], *, seed: int, directory: Path, console: C
     console = console or Console(highlight=False)
     screen = Screen(console)
     try:
-        check_examples()
         programs = chosen(names)
+        check_examples(programs)
         root = directory.resolve()
+        servers = RunDirectory(root).servers
+        claim_directory(root, (servers.name, *PROGRAMS))
         for program in programs:
             UserRunDirectory(root / program.name).claim()
-        with terminated_as_interrupt(), _servers(root / RunDirectory(root).servers.name, programs, screen):
+        with terminated_as_interrupt(), _servers(servers, programs, screen):
             passed = [_run(program, UserRunDirectory(root / program.name), seed, screen) for program in programs]
     except KeyboardInterrupt:
         console.print("stopped; nothing is left running")
@@ -82,3 +85,4 @@ def _servers(place: Path, programs: Sequence[Program], screen: Screen) -> Iterat
         os.environ.clear()
         os.environ.update(before)
         stack.kill()
+        shutil.rmtree(place, ignore_errors=True)

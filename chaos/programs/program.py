@@ -5,7 +5,7 @@ The expectation is computed in pandas, from the input alone: no module of this p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,10 +36,17 @@ class Program:
     readers: Mapping[str, Callable[[], Rows]] = field(default_factory=dict)
 
 
-def check_examples() -> None:
-    """Raises `ConfigurationError` where the programs are not: in an installed package."""
+def check_examples(programs: Iterable[Program]) -> None:
+    """Raises `ConfigurationError` where the programs are not (in an installed package), or others would be run."""
     if not EXAMPLES.is_dir():
         raise ConfigurationError(
             f"the programs are not here: there is no directory {EXAMPLES}",
             remedy="run the command in a checkout of the project, which has docs/examples.",
         )
+    for program in programs:
+        own, here = EXAMPLES / f"{program.name}.py", Path.cwd() / f"{program.name}.py"
+        if here.exists() and not here.samefile(own):
+            raise ConfigurationError(
+                f"{here} would be run in the place of {own}: Python looks in the current directory first",
+                remedy="run the command in another directory; to try your own copy, see `tpc chaos run`.",
+            )

@@ -42,7 +42,7 @@ def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Call
 
     Nothing that was started is left running. Raises `ConfigurationError` for what the servers hold already.
     """
-    check_examples()
+    check_examples([program])
     tell(f"{program.name}: writing its input")
     program.feed()
     account_file = paths.steps / "account"

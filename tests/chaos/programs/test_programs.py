@@ -11,9 +11,9 @@ from tests.docs.examples import load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.programs import moving_average, running_tally
+from tpc.chaos.programs import commands_to_events, moving_average, running_tally
 from tpc.chaos.programs.catalogue import PROGRAMS, chosen, of_the_day
-from tpc.chaos.programs.program import EXAMPLES
+from tpc.chaos.programs.program import EXAMPLES, check_examples
 from tpc.chaos.programs.run import run_program
 from tpc.chaos.user.directory import UserRunDirectory
 from tpc.errors import ConfigurationError
@@ -63,6 +63,16 @@ def test_an_unknown_program_is_refused_with_those_that_there_are() -> None:
         chosen(["moving_avarage"])
 
 
+def test_a_file_of_the_program_s_name_in_the_current_directory_is_not_run_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check_examples(PROGRAMS.values())
+    (tmp_path / "moving_average.py").touch()
+    with pytest.raises(ConfigurationError, match="would be run in the place of"):
+        check_examples(PROGRAMS.values())
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_expected_is_something_for_every_sink(name: str) -> None:
     expected = PROGRAMS[name].expected()
@@ -88,3 +98,18 @@ def test_the_expected_tally_is_that_of_counting_one_change_after_another() -> No
         counted[one["program"]] = (active, inactive, last_login, changes + 1)
     rows = running_tally.expected()["mongo-tallies"]
     assert {row["program"]: tuple(row[name] for name in running_tally.TALLY[1:]) for row in rows} == counted
+
+
+def test_the_expected_events_are_those_of_judging_one_command_after_another() -> None:
+    valid = {("absent", "create"): "live", ("live", "modify"): "live", ("live", "delete"): "deleted"}
+    objects: dict[str, tuple[str, int]] = {}
+    judged = []
+    for one in commands_to_events.commands():
+        phase, version = objects.get(one["object"], ("absent", 0))
+        after = valid.get((phase, one["action"]))
+        reason = None if after else f"{one['action']} after {phase}"
+        objects[one["object"]] = (after or phase, version + bool(after))
+        judged.append((one["id"], one["object"], one["action"], version + bool(after), reason))
+    rows = commands_to_events.expected()["files-audit"]
+    assert [tuple(row[name] for name in commands_to_events.AUDIT) for row in rows] == judged
+    assert sum(reason == "modify after deleted" for *_, reason in judged) > 300
