@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from tpc.coordinator.clock import Clock
@@ -31,20 +32,25 @@ class Observing:
         self._listeners = listeners
 
     def __call__(self, transition: Transition) -> None:
-        """Tell every listener; what one of them raises is logged."""
-        notice = self._notices.of(transition)
+        """Tell every listener; what one of them raises, or a notice that cannot be made, is logged."""
+        notice: Notice | None = None
+        with _shielded():
+            notice = self._notices.of(transition)
         for listener in self._listeners:
-            _shielded(lambda one=listener: one.tell(transition, notice))  # type: ignore[misc]
+            with _shielded():
+                listener.tell(transition, notice)
 
     def close(self) -> None:
         """Let every listener go. Idempotent."""
         listeners, self._listeners = self._listeners, ()
         for listener in listeners:
-            _shielded(listener.close)
+            with _shielded():
+                listener.close()
 
 
-def _shielded(call: Callable[[], None]) -> None:
+@contextmanager
+def _shielded() -> Iterator[None]:
     try:
-        call()
+        yield
     except Exception:
         logger.exception("who is told of the pipeline has failed; the pipeline goes on")
