@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from tpc.coordinator.passes.conditions import unused_name
 from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -32,6 +33,19 @@ def check_order(order_by: Sequence[str], partition_by: Sequence[str], columns: C
             f"order_by= names {unknown}, which are no columns of the DataFrame",
             remedy=f"its columns are {sorted(columns)}; of an expression make a column first, with withColumn().",
         )
+
+
+def spread(frame: DataFrame, partition_by: Sequence[str]) -> DataFrame:
+    """`frame` with rows that are equal in these columns in one partition; as it is without any."""
+    if not partition_by:
+        return frame
+    from pyspark.sql import functions as F
+
+    # What Python state functions return cannot be shuffled as it comes (PySpark 4.0: "ColumnarBatchRow cannot be cast
+    # to class UnsafeRow"). A column that is computed, and that the optimizer cannot fold, makes rows of it that can.
+    computed = unused_name("tpc_spread", frame)
+    rows = frame.withColumn(computed, F.spark_partition_id() >= 0)
+    return rows.repartition(*partition_by, computed).drop(computed)
 
 
 def in_order(frame: DataFrame, order: Sequence[str], taken: Collection[str]) -> DataFrame:

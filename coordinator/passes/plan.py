@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.coordinator.passes.arrow_schema import arrow_schema
 from tpc.coordinator.passes.conditions import computed_once, conditions_of, unused_name
 from tpc.coordinator.passes.digests import digest_column, has_floats
-from tpc.coordinator.passes.order import check_order
+from tpc.coordinator.passes.order import check_order, spread
 from tpc.coordinator.passes.routes import Route, Writing
 from tpc.errors import ConfigurationError
 from tpc.schemas import Columns
@@ -97,7 +97,7 @@ class _Compiled:
         self.wide: dict[str, Column] = {}
         self.guards: dict[str, Column] = {}
         self.plain: dict[str, str] = {}
-        source = writing.frame.repartition(*writing.partition_by) if writing.partition_by else writing.frame
+        source = spread(writing.frame, writing.partition_by)
         check_order(writing.order_by, writing.partition_by, self.source.columns)
         conditions, flags = conditions_of(writing)
         # A barrier below too: a condition and the column of the source that it reads would else be computed separately.

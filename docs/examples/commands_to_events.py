@@ -70,23 +70,19 @@ def pipeline() -> tpc.Pipeline:
         .select("offset", F.from_json(F.col("value").cast("string"), COMMAND).alias("command"))
         .select("offset", "command.*")
     )
-    outcomes = (
-        commands.groupBy("object")
-        .applyInPandasWithState(judge, OUTCOME, OBJECT, "append", GroupStateTimeout.NoTimeout)
-        .withColumn(
-            "key", F.col("object")
-        )  # Spark cannot shuffle what comes out of the state without a column made of it
+    outcomes = commands.groupBy("object").applyInPandasWithState(
+        judge, OUTCOME, OBJECT, "append", GroupStateTimeout.NoTimeout
     )
     valid, event = "reason IS NULL", ["id", "object", "version", "action", "text"]
     job = tpc.pipeline("commands-to-events", checkpoint=PLACE / "checkpoint")
     (
         job.write(outcomes, partition_by="object", order_by="offset")
-        .to(KafkaSink("events", servers=KAFKA), where=valid, select=["key", *event])
+        .to(KafkaSink("events", servers=KAFKA), where=valid, select=[F.col("object").alias("key"), *event])
         .to(PostgresSink("events", dsn=POSTGRES), where=valid, select=event)
         .to(
             KafkaSink("refused", servers=KAFKA),
             where="reason IS NOT NULL",
-            select=["key", "id", "object", "action", "reason"],
+            select=[F.col("object").alias("key"), "id", "object", "action", "reason"],
         )
         .to(FileSink(PLACE / "audit", format="json"), select=["id", "object", "action", "version", "reason"])
     )

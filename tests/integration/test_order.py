@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 import tpc
 from tests.support.kafka_topics import KafkaTopics
@@ -65,3 +67,27 @@ def test_rows_of_one_key_keep_the_order_that_is_asked_for(
     for system, numbers in found.items():
         assert {key: sorted(each) for key, each in numbers.items()} == in_order, system
         assert (numbers == in_order) is asked, system
+
+
+def numbered(key: tuple[str], batches: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """Each key's rows with the numbers that they have in its state, in no order."""
+    (count,) = state.getOption or (0,)
+    rows = sum(len(batch) for batch in batches)
+    state.update((count + rows,))
+    yield pd.DataFrame({"key": key[0], "number": range(count + rows - 1, count - 1, -1)})
+
+
+def test_rows_of_a_state_function_are_ordered_as_they_come(tmp_path: Path, spark: SparkSession) -> None:
+    """PySpark 4.0 cannot shuffle these as they are."""
+    root = tmp_path / "source"
+    root.mkdir()
+    frame = spark.readStream.schema("key string, number long").json(str(source(root)))
+    counted = frame.groupBy("key").applyInPandasWithState(
+        numbered, "key string, number long", "count long", "append", GroupStateTimeout.NoTimeout
+    )
+    pipeline = tpc.pipeline("numbered", checkpoint=tmp_path / "checkpoint")
+    pipeline.write(counted, partition_by="key", order_by="number").to(FileSink(str(tmp_path / "files"), format="json"))
+    pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
+    lines = [line for path in committed_paths(tmp_path / "files") for line in Path(path).read_text().splitlines()]
+    found = met((row["key"], row["number"]) for row in map(json.loads, lines))
+    assert found == {key: list(range(LAST)) for key in KEYS}
