@@ -31,6 +31,7 @@ each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: 
 DOCUMENTED: dict[str, Callable[..., Any]] = {
     **{name: getattr(sinks, name) for name in sinks.__all__},
     "tpc.pipeline": tpc.pipeline,
+    "tpc.positions": tpc.positions,
     "Pipeline.write": Pipeline.write,
     "Pipeline.offsets_to": Pipeline.offsets_to,
     "Pipeline.option": Pipeline.option,

@@ -16,25 +16,30 @@ from tpc.settings import Env, SecretFile, env, secret_file
 if TYPE_CHECKING:
     from tpc.coordinator.json_logging import JsonFormatter, json_logging
     from tpc.coordinator.pipeline import Pipeline, pipeline
+    from tpc.coordinator.positions import Positions, positions
 
 __all__ = [
     "Env",
     "JsonFormatter",
     "Pipeline",
+    "Positions",
     "SecretFile",
     "TpcError",
     "env",
     "errors",
     "json_logging",
     "pipeline",
+    "positions",
     "secret_file",
 ]
 
 _LAZY = {
     "JsonFormatter": "json_logging",
     "Pipeline": "pipeline",
+    "Positions": "positions",
     "json_logging": "json_logging",
     "pipeline": "pipeline",
+    "positions": "positions",
 }
 """Name -> the module of `tpc.coordinator` in which it stands."""
 

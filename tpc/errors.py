@@ -54,11 +54,8 @@ class TpcError(Exception):
         self.details = details
 
     def __str__(self) -> str:
-        where = ", ".join(
-            f"{name} {value}"
-            for name, value in (("pipeline", self.pipeline), ("epoch", self.epoch), ("sink", self.sink))
-            if value is not None
-        )
+        places = {"pipeline": self.pipeline, "epoch": self.epoch, "sink": self.sink}
+        where = ", ".join(f"{name} {value}" for name, value in places.items() if value is not None)
         parts = [f"{self.what} [{where}]" if where else self.what]
         if self.safe:
             parts.append(f"Safe: {self.safe}")
@@ -102,6 +99,10 @@ class CheckpointInUseError(ConfigurationError):
     """Another process of this machine holds the checkpoint's lock."""
 
     remedy_by_default = "stop the other process, or start with takeover=True, which fences it."
+
+
+class NoEpochError(ConfigurationError):
+    """Asked where a pipeline stands, and no epoch is complete yet (or decided, if that was asked)."""
 
 
 class DataError(TpcError):

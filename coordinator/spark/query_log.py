@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -172,16 +171,21 @@ def kafka_offsets(sources: tuple[str, ...]) -> dict[str, dict[int, int]]:
     """Topic -> partition -> next offset, of those sources that are Kafka's."""
     merged: dict[str, dict[int, int]] = {}
     for text in sources:
-        offsets = _parsed(text)
-        for topic, partitions in offsets.items():
-            if isinstance(partitions, Mapping):
-                merged.setdefault(topic, {}).update({int(p): int(o) for p, o in partitions.items()})
+        for topic, partitions in (kafka_source(text) or {}).items():
+            merged.setdefault(topic, {}).update(partitions)
     return merged
 
 
-def _parsed(text: str) -> Mapping[str, Any]:
+def kafka_source(text: str) -> dict[str, dict[int, int]] | None:
+    """Topic -> partition -> next offset, if `text` is an offset of Kafka's source: nothing else has that form."""
     try:
         value = json.loads(text)
     except ValueError:
-        return {}  # "-": a source that has no offset yet
-    return value if isinstance(value, Mapping) else {}
+        return None  # "-": a source that has no offset yet
+    if not isinstance(value, dict) or not all(map(_are_partitions, value.values())):
+        return None
+    return {topic: {int(p): offset for p, offset in partitions.items()} for topic, partitions in value.items()}
+
+
+def _are_partitions(value: Any) -> bool:
+    return isinstance(value, dict) and all(p.isdecimal() and type(offset) is int for p, offset in value.items())

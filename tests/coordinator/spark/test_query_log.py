@@ -61,6 +61,11 @@ def test_only_kafka_s_sources_have_kafka_offsets() -> None:
     assert kafka_offsets(sources) == {"t": {0: 4, 1: 7, 2: 1}, "u": {0: 9}}
 
 
+def test_an_offset_that_only_resembles_kafka_s_is_none_of_them() -> None:
+    of_shards, of_a_table = '{"shard-0":{"iteratorType":"LATEST"}}', '{"reservoirVersion":4,"index":-1}'
+    assert kafka_offsets((of_shards, of_a_table, '{"t":{"0":4}}')) == {"t": {0: 4}}
+
+
 def test_a_barrier_is_the_cut_and_what_it_rests_on(log: SparkLog) -> None:
     write(log, "offsets", 0, 'v1\n{}\n{"logOffset":0}')
     write(log, "offsets", 1, 'v1\n{}\n{"logOffset":1}')
