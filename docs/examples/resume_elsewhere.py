@@ -1,0 +1,87 @@
+"""Goes on where a pipeline has stopped, without Spark: each message is taken by the one or by the other.
+
+For whoever retires a pipeline or hands its topic over to another program. "Go on at about ten o'clock" takes some
+messages twice or leaves some out. The pipeline's log knows, to the offset, what was processed: this consumer begins
+there.
+
+    export TPC_KAFKA=HOST:PORT TPC_LOG=/data/orders
+    python docs/examples/resume_elsewhere.py
+
+`TPC_LOG` is the pipeline's checkpoint, or where else its log lies. End the pipeline first, and run `tpc recover`. It
+needs `pip install tpc` and no Java; it prints what it takes, until Ctrl-C. From its first message on it keeps its own
+offsets: one that it had not finished with when it died comes again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+
+import tpc
+
+TIMEOUT_S = 30.0
+
+
+def consumer(servers: str, at: tpc.Positions) -> Consumer:
+    """A consumer in a group of its own, assigned where the pipeline stands, or where it came to itself since."""
+    made = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": f"after-{at.pipeline}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",  # what was deleted meanwhile must not be skipped silently
+            "isolation.level": "read_committed",  # what the pipeline's source has
+        }
+    )
+    made.assign(list(beginnings(made, at)))
+    return made
+
+
+def beginnings(reader: Consumer, at: tpc.Positions) -> Iterator[TopicPartition]:
+    """Every partition that the topics have now, with the offset to begin at."""
+    for topic, positions in at.kafka.items():
+        there = reader.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        if there.error is not None:
+            raise KafkaException(there.error)
+        own = reader.committed([TopicPartition(topic, number) for number in there.partitions], timeout=TIMEOUT_S)
+        for place in own:  # without an offset of its own it has one below all others
+            if place.error is not None:
+                raise KafkaException(place.error)
+            # A partition that was added since the pipeline stopped has no position: nothing of it was taken.
+            place.offset = max(place.offset, positions.get(place.partition, OFFSET_BEGINNING))
+            yield place
+
+
+def messages(reader: Consumer) -> Iterator[Message]:
+    """Each message; it counts as taken when the next one is asked for."""
+    while True:
+        message = reader.poll(1.0)
+        if message is None:
+            continue
+        if (error := message.error()) is not None:
+            raise KafkaException(error)
+        yield message
+        reader.commit(message=message, asynchronous=False)
+
+
+def main() -> None:
+    """Go on, if the pipeline has left nothing half done."""
+    at = tpc.positions(os.environ["TPC_LOG"])
+    if at.pending is not None:
+        raise SystemExit(f"epoch {at.pending} is decided and not complete: run `tpc recover` first")
+    if not at.kafka:
+        raise SystemExit(f"{at.pipeline} has read no Kafka topic up to epoch {at.epoch}")
+    reader = consumer(os.environ["TPC_KAFKA"], at)
+    try:
+        for message in messages(reader):
+            print(message.topic(), message.partition(), message.offset(), message.value(), flush=True)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        reader.close()
+
+
+if __name__ == "__main__":
+    main()
