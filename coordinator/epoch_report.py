@@ -5,9 +5,10 @@ Reads the log only. `tpc show` prints it; the history of all epochs stands in `e
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from tpc.coordinator.epochs import epoch_rows
+from tpc.coordinator.epochs import epoch_row
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.errors import ConfigurationError
@@ -17,21 +18,24 @@ from tpc.records import Record
 
 
 def epoch_report(log: Log, epoch: int) -> dict[str, Any]:
-    """What `History` keeps of an epoch: its row in the history of epochs, its branches, its records.
+    """`report_of` the whole log. Raises `ConfigurationError` for an epoch that the log does not hold."""
+    journal = Journal(log)
+    return report_of(journal.open(), journal.records(), epoch)
+
+
+def report_of(history: History, records: Iterable[Record], epoch: int) -> dict[str, Any]:
+    """What `history` keeps of an epoch: its row in the history of epochs, its branches, and which `records` it has.
 
     Keys beside those of `epoch_rows`: `branches` (each with sink, handle, resource, rows, size_bytes, digest, data),
     `previous_epochs` (sink -> the epoch that its marker shows before this one), `base_commit`, `stateful`, `counts`,
     `resolutions`, `records` (slot and kind of every record that speaks of it). Raises `ConfigurationError` for an epoch
-    that the log does not hold.
+    that `history` does not hold.
     """
-    journal = Journal(log)
-    history = journal.open()
     manifest = history.manifests.get(epoch)
     if manifest is None:
         raise ConfigurationError(_not_held(history, epoch), epoch=epoch, remedy="see `tpc history` for those it holds.")
-    [row] = [row for row in epoch_rows(history) if row["epoch"] == epoch]
     return {
-        **row,
+        **epoch_row(history, epoch),
         "pipeline": str(history.pipeline),
         "branches": [{"sink": sink, **branch.to_json()} for sink, branch in manifest.branches()],
         "previous_epochs": {name: part.previous_epoch for name, part in manifest.sinks.items()},
@@ -40,7 +44,7 @@ def epoch_report(log: Log, epoch: int) -> dict[str, Any]:
         "stateful": manifest.barrier.stateful,
         "counts": dict(manifest.counts),
         "resolutions": [r.to_json() for r in history.resolutions if r.epoch == epoch],
-        "records": [{"slot": r.slot, "kind": r.kind.value} for r in journal.records() if _speaks_of(r, epoch)],
+        "records": [{"slot": r.slot, "kind": r.kind.value} for r in records if _speaks_of(r, epoch)],
     }
 
 

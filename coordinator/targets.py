@@ -42,24 +42,27 @@ def names_job(target: str) -> bool:
     return _JOB.fullmatch(target) is not None and not Path(target).exists()
 
 
-def log_named(target: str) -> tuple[Log, Path | None]:
-    """The log that `target` names, and its checkpoint where that is known.
+def place_named(target: str) -> tuple[Log, Path | None]:
+    """The log that `target` names, whether it holds anything or not, and its checkpoint where that is known.
 
-    `target` is a `module:function`, a checkpoint directory, the directory of a log, or a log's URL (`open_log`).
-    Raises `ConfigurationError` for a place that holds no log.
+    `target` is a `module:function`, a checkpoint directory, the directory of a log, or a log's URL (`open_log`). Opens
+    nothing but the pipeline of a `module:function`. Raises `ConfigurationError` for a text that names no log.
     """
     from tpc.coordinator.log.places import open_log
     from tpc.coordinator.pipeline import LOG_FOLDER
 
-    checkpoint: Path | None = None
     if names_job(target):
         pipeline = load_pipeline(target)
-        log, checkpoint = pipeline.log, pipeline.checkpoint
-    elif (Path(target) / LOG_FOLDER).is_dir():
-        checkpoint = Path(target)
-        log = open_log(str(checkpoint / LOG_FOLDER))
-    else:
-        log = open_log(target)
+        return pipeline.log, pipeline.checkpoint
+    checkpoint = Path(target)
+    if (checkpoint / LOG_FOLDER).is_dir():
+        return open_log(str(checkpoint / LOG_FOLDER)), checkpoint
+    return open_log(target), None
+
+
+def log_named(target: str) -> tuple[Log, Path | None]:
+    """As `place_named`. Raises `ConfigurationError` for a place that holds no log too."""
+    log, checkpoint = place_named(target)
     if not log.slots():
         raise ConfigurationError(
             f"no intent log in {log.describe()}",

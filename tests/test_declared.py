@@ -32,6 +32,7 @@ EXTRAS = {
     "tpc.coordinator.log.objects": ["object-store"],
     "tpc.coordinator.metrics": ["metrics"],
     "tpc.coordinator.metrics_server": ["metrics"],
+    "tpc.coordinator.ui": ["ui"],
     "tpc.testing": ["testing"],
     "tpc.chaos": ["demo"],
     "tpc.chaos.prove": ["demo", "testing"],

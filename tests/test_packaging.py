@@ -46,8 +46,9 @@ def test_the_wheel_holds_the_files_behind_every_link(wheel: Path, folder: str) -
 
 
 def test_the_wheel_holds_the_core_and_what_is_not_python(wheel: Path) -> None:
-    of_chaos = [path for path in (ROOT / "chaos").rglob("*") if path.name.endswith((".j2", ".py.txt"))]
-    templates = {f"tpc/{path.relative_to(ROOT)}" for path in of_chaos}
+    of_rooms = [path for room in ("chaos", "coordinator") for path in (ROOT / room).rglob("*")]
+    others = (".j2", ".py.txt", ".css", ".js")
+    templates = {f"tpc/{path.relative_to(ROOT)}" for path in of_rooms if path.name.endswith(others)}
     core = {f"tpc/{path.name}" for path in (ROOT / "tpc").glob("*.py")}
     assert templates
     assert (core | templates) - names(wheel) == set()

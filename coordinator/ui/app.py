@@ -1,0 +1,96 @@
+"""The web application: which address shows which page. Its pages are made in `pages`, who may see them in `guard`.
+
+Every route answers GET and nothing else. Pages are made in threads, of what the watching threads have read last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from tpc.coordinator.clock import Clock
+from tpc.coordinator.ui import facts, pages
+from tpc.coordinator.ui.guard import Guard
+from tpc.coordinator.ui.watching import Watched
+from tpc.errors import ConfigurationError, TpcError
+
+_FILES = {"style.css": "text/css"}
+
+
+class Pages:
+    """The endpoints, over the logs that are watched."""
+
+    def __init__(self, watched: Sequence[Watched], clock: Clock) -> None:
+        self.watched = watched
+        self.clock = clock
+
+    async def pipelines(self, _: Request) -> Response:
+        """All pipelines."""
+        return HTMLResponse(await run_in_threadpool(pages.pipelines_page, self.watched, self.clock.wall()))
+
+    async def pipeline(self, request: Request) -> Response:
+        """One pipeline; with `?before=EPOCH`, a page of older epochs."""
+        one = self._watched(request)
+        before = request.query_params.get("before")
+        if before is None:
+            return HTMLResponse(await run_in_threadpool(pages.pipeline_page, one, self.clock.wall()))
+        if not before.isdecimal() or len(before) > 18:
+            raise HTTPException(404)
+        return HTMLResponse(await run_in_threadpool(pages.older_page, one, int(before), self.clock.wall()))
+
+    async def epoch(self, request: Request) -> Response:
+        """One epoch."""
+        one, epoch = self._watched(request), request.path_params["epoch"]
+        return HTMLResponse(await run_in_threadpool(pages.epoch_page, one, epoch, self.clock.wall()))
+
+    def _watched(self, request: Request) -> Watched:
+        number: int = request.path_params["number"]
+        if number >= len(self.watched):
+            raise HTTPException(404)
+        return self.watched[number]
+
+    async def refused(self, _: Request, error: Exception) -> Response:
+        """A log that does not answer, or an epoch that it does not hold."""
+        is_missing = isinstance(error, ConfigurationError)
+        title = "Not in the log" if is_missing else "The log cannot be read"
+        html = pages.error_page(title, facts.error_view(error), self.clock.wall())
+        return HTMLResponse(html, 404 if is_missing else 503)
+
+    async def not_found(self, _: Request, __: Exception) -> Response:
+        """No such page."""
+        error = {"what": "there is no such page", "safe": "", "remedy": ""}
+        return HTMLResponse(pages.error_page("Not found", error, self.clock.wall()), 404)
+
+
+async def static(request: Request) -> Response:
+    """A file of the page's own."""
+    name = request.url.path.removeprefix("/")
+    return Response(static_file(name), media_type=_FILES[name])
+
+
+@cache
+def static_file(name: str) -> bytes:
+    """Its bytes."""
+    return (files(pages.PACKAGE) / "static" / name).read_bytes()
+
+
+def make_app(watched: Sequence[Watched], clock: Clock, token: str | None = None) -> Starlette:
+    """The application; with a token, for those who show it, else for this machine."""
+    endpoints = Pages(watched, clock)
+    routes = [
+        Route("/", endpoints.pipelines, methods=["GET"]),
+        Route("/pipelines/{number:int}", endpoints.pipeline, methods=["GET"]),
+        Route("/pipelines/{number:int}/epochs/{epoch:int}", endpoints.epoch, methods=["GET"]),
+        *(Route(f"/{name}", static, methods=["GET"]) for name in _FILES),
+    ]
+    handlers: Mapping[object, object] = {TpcError: endpoints.refused, 404: endpoints.not_found}
+    return Starlette(routes=routes, middleware=[Middleware(Guard, token=token)], exception_handlers=handlers)  # type: ignore[arg-type]

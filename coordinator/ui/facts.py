@@ -1,0 +1,205 @@
+"""What a look at a log means for who watches a pipeline, as plain data: its state, rates, terms, sinks, decisions.
+
+The rows of epochs are those of `tpc history`, one epoch is what `tpc show` prints. Nothing here is drawn.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tpc.coordinator.epochs import epoch_row, epoch_rows
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.ui.watching import EPOCHS, Look, Watched
+from tpc.errors import ParkedError
+from tpc.history import Action, History
+from tpc.records import Record, RecordKind
+from tpc.safety import holds
+from tpc.states import Phase, State
+
+SILENT_AFTER_S = 60.0
+RATE_EPOCHS = 10
+"""Over how many of the newest epochs rows per second are counted."""
+STATES = {
+    "running": "A record was put less than a minute ago.",
+    "silent": "No record was put for a minute or more: the pipeline has nothing to read, or it does not run. The log "
+    "cannot tell which.",
+    "parked": "A sink refuses a decided epoch for good. The pipeline has stopped and waits for an operator.",
+    "never started": "The log holds no record.",
+    "moved": "The log was moved to another place and ends here.",
+    "not read": "The log could not be read yet.",
+}
+
+
+def summary(one: Watched, now: float) -> dict[str, Any]:
+    """One line of the list of pipelines; what is not known is None."""
+    look = one.look
+    state = state_of(look, now)
+    said: dict[str, Any] = {
+        "number": one.number,
+        "place": one.log.describe(),
+        "name": None,
+        "state": state,
+        "means": STATES[state],
+        "read_at": look.read_at,
+        "waits_since": one.asked_at,
+        "error": None if look.error is None else error_view(look.error),
+        "failed_at": look.failed_at,
+        "newest_at": newest_at(look),
+        **dict.fromkeys(("generation", "last_decided", "last_complete", "completed_at", "pending", "rate")),
+    }
+    if look.window is not None:
+        history = look.window.history
+        last = history.last_complete
+        said |= {
+            "name": None if history.pipeline is None else str(history.pipeline),
+            "generation": history.generation,
+            "last_decided": history.last_intent,
+            "last_complete": last,
+            "completed_at": history.completed.get(-1 if last is None else last, {}).get("completed_at"),
+            "pending": None if history.pending is None else history.pending.epoch,
+            "rate": rows_per_s(epoch_rows(history)),
+            "damaged": [damaged.slot for damaged in history.damaged],
+            "moved_to": history.moved_to,
+        }
+    return said
+
+
+def state_of(look: Look, now: float) -> str:
+    """One of `STATES`, of what the log said last; that it cannot be read now is told beside it."""
+    if look.window is None:
+        return "never started" if look.read_at is not None and look.error is None else "not read"
+    if look.window.history.moved_to is not None:
+        return "moved"
+    if look.parked is not None:
+        return "parked"
+    at = newest_at(look)
+    return "running" if at is not None and now - at < SILENT_AFTER_S else "silent"
+
+
+def newest_at(look: Look) -> float | None:
+    """When the newest record was put, as far as it is known: records of intents and decisions carry no time."""
+    if look.window is None:
+        return None
+    times = [record.body.get("completed_at") or record.body.get("started_at") for record in look.window.records]
+    return max((at for at in (*times, look.appeared_at) if at is not None), default=None)
+
+
+def error_view(error: Exception) -> dict[str, str]:
+    """What happened, what is safe, what to do."""
+    return {
+        "what": getattr(error, "what", str(error)),
+        "safe": getattr(error, "safe", ""),
+        "remedy": getattr(error, "remedy", ""),
+    }
+
+
+def rows_per_s(rows: Sequence[dict[str, Any]]) -> float | None:
+    """Over the newest epochs: their rows, by the time from the end of the one before them to the end of the last."""
+    ended = [row for row in rows if row["completed_at"] is not None][-RATE_EPOCHS - 1 :]
+    if len(ended) < 2:
+        return None
+    seconds = float(ended[-1]["completed_at"] - ended[0]["completed_at"])
+    return sum(row["rows"] for row in ended[1:]) / seconds if seconds > 0 else None
+
+
+def newest_rows(history: History) -> list[dict[str, Any]]:
+    """The newest epochs, oldest first, no more than a page."""
+    return [epoch_row(history, epoch) for epoch in sorted(history.manifests)[-EPOCHS:]]
+
+
+def rates(rows: Sequence[dict[str, Any]]) -> list[tuple[int, float]]:
+    """Each epoch with its rows per second, since the end of the epoch before it."""
+    found = []
+    for before, row in pairwise(row for row in rows if row["completed_at"] is not None):
+        seconds = row["completed_at"] - before["completed_at"]
+        if seconds > 0:
+            found.append((row["epoch"], row["rows"] / seconds))
+    return found
+
+
+def terms(records: Sequence[Record]) -> list[dict[str, Any]]:
+    """The terms that begin among `records`, newest first. A term is a start, a takeover, or one that is renewed."""
+    found: list[dict[str, Any]] = []
+    last_end: float | None = None
+    for record in records:
+        if record.kind is RecordKind.GENERATION:
+            body = record.body
+            found.append(
+                {
+                    "generation": body["generation"],
+                    "slot": record.slot,
+                    "started_at": body.get("started_at"),
+                    "last_complete": body["last_complete"],
+                    "finishes": None if body["pending"] is None else body["pending"]["epoch"],
+                    "silence_s": _between(last_end, body.get("started_at")),
+                    "recovery_s": None,
+                }
+            )
+        elif record.kind is RecordKind.COMPLETE:
+            last_end = record.body.get("completed_at")
+            if found and found[-1]["recovery_s"] is None:
+                found[-1]["recovery_s"] = _between(found[-1]["started_at"], last_end)
+    return found[::-1]
+
+
+def _between(begin: float | None, end: float | None) -> float | None:
+    return None if begin is None or end is None else max(0.0, end - begin)
+
+
+def sinks(history: History) -> list[dict[str, Any]]:
+    """Each sink with the newest epoch that it shows, or will show when what is pending is finished, by the log."""
+    newest = history.manifests[max(history.manifests)].sinks if history.manifests else {}
+    names = sorted({*history.sinks, *newest})
+    return [
+        {
+            "name": name,
+            "kind": newest[name].kind if name in newest else None,
+            "identity": newest[name].identity if name in newest else history.sinks.get(name),
+            "newest": history.last_epoch_of(name),
+            "waits": history.pending is not None
+            and history.pending.waits_for(name)
+            and history.resolution(history.pending.epoch, name) is None,
+        }
+        for name in names
+    ]
+
+
+def parked(one: Watched) -> dict[str, Any] | None:
+    """The epoch that a sink refuses, in the words of the error that the pipeline ended with, and the commands."""
+    look = one.look
+    if look.parked is None or look.window is None or look.checkpoint is None:
+        return None
+    history, note = look.window.history, look.parked
+    assert history.pipeline is not None  # something is pending, so a term has begun
+    error = ParkedError(note["what"], epoch=note["epoch"], sink=note["sink"])
+    state = State(history.pipeline, Phase.FINISHING, pending=history.pending, resolutions=history.resolutions)
+    error.safe = holds(state, error)
+    return {
+        "epoch": note["epoch"],
+        "sink": note["sink"],
+        "at": note["at"],
+        **error_view(error),
+        "commands": resolve_commands(one.log, look.checkpoint, note["epoch"], note["sink"]),
+    }
+
+
+def resolve_commands(log: Log, checkpoint: Path, epoch: int, sink: str) -> list[str]:
+    """What an operator may put on the record, each as it is typed into a shell but for the reason.
+
+    A log elsewhere is named by the word that stands for its place in the help: its URL may hold what nobody may see.
+    """
+    begin = ["tpc", "resolve", str(checkpoint), "--epoch", str(epoch), f"--sink={sink}"]
+    if not isinstance(log, LocalLog):
+        begin += ["--log", "LOG"]
+    elif log.directory != checkpoint / LOG_FOLDER:
+        begin += ["--log", str(log.directory)]
+    return [
+        f"{shlex.join([*begin, f'--{action.value}'])} --reason 'WHY'"
+        for action in (Action.ACCEPT_LOSS, Action.MARK_COMMITTED)
+    ]

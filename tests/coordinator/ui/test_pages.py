@@ -1,0 +1,242 @@
+"""The pages show what the logs say, escape all of it, fetch nothing from elsewhere, and change nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from starlette.routing import Route
+from typer.testing import CliRunner
+
+from tests.chaos.reports.html_pages import Page
+from tests.coordinator.ui.logs import LocalPipeline, Site, over
+from tests.support.memory_pipeline import started
+from tpc.__main__ import app
+from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.log.places import open_log
+from tpc.coordinator.targets import place_named
+from tpc.errors import ConfigurationError, TransientError
+from tpc.history import Action, Resolution
+from tpc.records import RecordKind
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> LocalPipeline:
+    return LocalPipeline(tmp_path / "running").term().epochs(5)
+
+
+def words(html: str) -> str:
+    """A page as it is read, without its marks."""
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def cells(html: str) -> list[list[str]]:
+    """The rows of all tables."""
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in html.split("<tr>")[1:]]
+
+
+def table_row(html: str, first: str) -> list[str]:
+    [row] = [[words(cell) for cell in row] for row in cells(html) if words(row[0]) == first]
+    return row
+
+
+def test_the_list_tells_of_each_pipeline_its_state_newest_epoch_age_and_rate(running: LocalPipeline) -> None:
+    site = over(running, at=running.now + 5)
+    row = table_row(site.text(), "job#1")
+    assert row[:7] == ["job#1", "running", "4", "5 s ago", "50", "-", "1"]
+
+
+def test_a_pipeline_without_a_record_for_a_minute_is_silent(running: LocalPipeline) -> None:
+    assert table_row(over(running, at=running.now + 61).text(), "job#1")[1] == "silent"
+
+
+def test_a_pipeline_without_a_log_has_never_started_and_is_found_once_it_has(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    site = Site(lambda: place_named(str(checkpoint)))
+    assert "never started" in site.text()
+    made = LocalPipeline(checkpoint).term().epochs(1)
+    site.clock.now_s = made.now
+    site.look()
+    assert table_row(site.text(), "job#1")[1] == "running"
+
+
+def test_a_parked_epoch_is_told_with_the_commands_that_decide_it(tmp_path: Path) -> None:
+    parked = LocalPipeline(tmp_path / "my orders").term().epochs(2).park()
+    page = Page(over(parked).text("/pipelines/0"))
+    text = page.by_id("main").text
+    assert "Epoch 2 is parked: sink a" in text
+    assert "E11000 duplicate key" in text
+    assert "epoch 2 is decided and stays so; every branch is committed but those that are refused" in text
+    assert "remove the cause and restart" in text
+    for command in page.all("pre"):
+        program, *arguments = shlex.split(command.text)
+        assert program == "tpc"
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, done.output
+
+
+def test_the_commands_name_the_log_where_it_does_not_lie_in_the_checkpoint(tmp_path: Path) -> None:
+    parked = LocalPipeline(tmp_path / "old").term().park()
+    elsewhere = tmp_path / "elsewhere"
+    parked.log.directory.rename(elsewhere)
+    page = Page(Site(lambda: (LocalLog(elsewhere), parked.checkpoint)).text("/pipelines/0"))
+    assert all(" --log " in command.text for command in page.all("pre"))
+    assert page.all("pre")
+
+
+def test_the_epochs_of_a_pipeline_stand_newest_first_with_rows_per_sink(running: LocalPipeline) -> None:
+    html = over(running).text("/pipelines/0")
+    numbers = [e.text for e in Page(html).all("a") if "/epochs/" in e.attributes["href"]]
+    assert numbers == ["4", "3", "2", "1", "0"]
+    assert "a 3, b 3" in words(html)
+    assert 'aria-label="pass 500 ms, intent 10 ms, commit 250 ms"' in html
+
+
+def test_a_takeover_stands_among_the_terms_with_what_it_had_to_finish_and_how_long_it_took(tmp_path: Path) -> None:
+    pipeline = LocalPipeline(tmp_path).term().epochs(2).decide()
+    pipeline.now += 30
+    pipeline.term().complete().epochs(1)
+    html = over(pipeline).text("/pipelines/0")
+    terms = html.partition('id="part-terms"')[2]
+    assert table_row(terms, "2")[2:6] == ["1", "epoch 2", "30 s", "2.0 s"]
+    assert "Recovery: from the beginning of a term" in html
+
+
+def test_each_sink_has_its_newest_epoch_and_what_it_has_still_to_commit(running: LocalPipeline) -> None:
+    running.decide()
+    html = over(running).text("/pipelines/0").partition('id="part-sinks"')[2]
+    assert table_row(html, "a")[3:] == ["5", "has to commit it"]
+
+
+def test_an_epoch_opened_tells_offsets_branches_with_handles_and_records(running: LocalPipeline) -> None:
+    html = over(running).text("/pipelines/0/epochs/3")
+    text = words(html)
+    shown = json.loads(CliRunner().invoke(app, ["show", str(running.checkpoint), "3", "--json"]).output)
+    for branch in shown["branches"]:
+        assert branch["handle"] in text
+        assert branch["resource"] in text
+    assert table_row(html.partition("Where each source stood")[2], "0")[1:] == ["3", "4"]
+    assert all(f"{record['kind']} in slot {record['slot']}" in text for record in shown["records"])
+
+
+def test_older_epochs_are_a_page_each_down_to_the_first(tmp_path: Path) -> None:
+    site = over(LocalPipeline(tmp_path).term().epochs(130))
+    seen, path = [], "/pipelines/0"
+    while path:
+        page = Page(site.text(path))
+        seen += [int(e.text) for e in page.all("a") if "/epochs/" in e.attributes["href"]]
+        path = next((e.attributes["href"] for e in page.all("a") if e.text == "Older epochs"), "")
+    assert seen == list(range(129, -1, -1))
+
+
+@pytest.mark.parametrize(
+    "path", ["/pipelines/7", "/pipelines/0/epochs/99", "/pipelines/0?before=99", "/pipelines/0?before=x", "/nothing"]
+)
+def test_what_is_not_there_is_told_as_such(running: LocalPipeline, path: str) -> None:
+    Page(over(running).text(path, status=404))
+
+
+def test_an_error_or_a_reason_that_looks_like_html_stays_text(tmp_path: Path) -> None:
+    pipeline = LocalPipeline(tmp_path).term().epochs(1).park(what=f"refused: {SCRIPT}")
+    given_up = Resolution(0, "a", Action.ACCEPT_STATE, SCRIPT, SCRIPT)
+    pipeline.journal.append(RecordKind.RESOLUTION, given_up.to_json())
+    site = over(pipeline)
+    for path in ("/pipelines/0", "/pipelines/0/epochs/0"):
+        require_escaped(site.text(path))
+
+
+def test_a_name_that_looks_like_html_is_refused_as_a_name_and_stays_text(tmp_path: Path) -> None:
+    pipeline = LocalPipeline(tmp_path, name=SCRIPT)
+    with pytest.raises(ConfigurationError):
+        pipeline.term()
+    site = over(pipeline)
+    for path in ("/", "/pipelines/0"):
+        require_escaped(site.text(path))
+
+
+def require_escaped(html: str) -> None:
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+
+
+def test_a_log_that_cannot_be_read_is_shown_as_such_and_takes_no_other_down(running: LocalPipeline) -> None:
+    broken = LocalPipeline(running.checkpoint.with_name("broken")).term().epochs(3)
+    broken.log.directory.joinpath(f"{3:020d}.json").write_bytes(b"torn")
+    text = over(running, broken).text()
+    assert table_row(text, "job#1")[1] == "running"
+    assert "the log is damaged at" in words(text)
+
+
+def test_what_was_read_last_stays_when_the_log_fails_later(running: LocalPipeline) -> None:
+    site = over(running)
+    running.log.directory.rename(running.checkpoint / "gone")
+    site.look()
+    text = words(site.text("/pipelines/0"))
+    assert "The log cannot be read since" in text
+    assert "which this process knows, is not there" in text
+    assert table_row(site.text(), "job#1")[2] == "4"
+
+
+def test_a_log_in_memory_of_a_real_engine_is_shown() -> None:
+    pipeline = started()
+    pipeline.run(0, 1, 2)
+    site = Site(lambda: (pipeline.log, None))
+    assert table_row(site.text(), "job#1")[2] == "2"
+    assert "pass" in site.text("/pipelines/0/epochs/1")
+
+
+def test_no_secret_is_on_any_page(tmp_path: Path) -> None:
+    secrets = ("joe-not-to-be-seen", "sesame-not-to-be-seen", "key-not-to-be-seen")
+    url = f"postgresql://{secrets[0]}:{secrets[1]}@127.0.0.1:1/db?application_name={secrets[2]}#orders"
+    site = Site(lambda: (open_log(url), None))
+    assert isinstance(site.watched[0].look.error, TransientError)
+    for path, status in (("/", 200), ("/pipelines/0", 200), ("/pipelines/0/epochs/1", 503)):
+        html = site.text(path, status)
+        assert "127.0.0.1:1" in html
+        assert not [secret for secret in secrets if secret in html]
+
+
+def test_nothing_but_get_is_served_on_any_route(running: LocalPipeline) -> None:
+    site = over(running)
+    routes = [route for route in site.app.routes if isinstance(route, Route)]
+    assert len(routes) == len(site.app.routes) > 3
+    before = {path: path.stat().st_mtime_ns for path in running.checkpoint.rglob("*")}
+    for route in routes:
+        assert route.methods == {"GET", "HEAD"}
+        path = re.sub(r"\{\w+:int\}", "0", route.path)
+        assert site.client.head(path).status_code == 200
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+            assert site.client.request(method, path).status_code == 405
+    assert {path: path.stat().st_mtime_ns for path in running.checkpoint.rglob("*")} == before
+
+
+def test_pages_fetch_nothing_from_other_hosts_and_hold_no_script_of_their_own(running: LocalPipeline) -> None:
+    site = over(running)
+    for path in ("/", "/pipelines/0", "/pipelines/0/epochs/1"):
+        page = Page(site.text(path))
+        fetched = [e.attributes.get("src") or e.attributes.get("href", "") for e in page.elements]
+        assert all(target.startswith(("/", "#", "data:,")) for target in fetched if target)
+        assert not [e for e in page.elements if "style" in e.attributes or any(a[:2] == "on" for a in e.attributes)]
+        assert all(e.text == "" for e in page.all("script"))
+
+
+def test_pages_can_be_read_aloud_and_walked_by_keyboard(running: LocalPipeline) -> None:
+    site = over(running)
+    for path in ("/", "/pipelines/0", "/pipelines/0/epochs/1"):
+        html = site.text(path)
+        page = Page(html)
+        assert page.all("html")[0].attributes["lang"] == "en"
+        assert len(page.all("h1")) == 1
+        assert len(page.all("caption")) == len(page.all("table"))
+        assert all(e.attributes.get("scope") in {"row", "col"} for e in page.all("th"))
+        drawn = [e for e in page.all("svg") if "aria-hidden" not in e.attributes]
+        assert all(e.attributes["role"] == "img" and e.attributes["aria-label"] for e in drawn)
+        assert all("<title>" in svg for svg in re.findall(r'<svg class="(?:bar|picture)".*?</svg>', html, re.DOTALL))
+        assert len(set(page.ids())) == len(page.ids())
+        assert page.all("a")[0].attributes["href"] == "#main"
+        assert all(e.attributes.get("tabindex") == "0" for e in page.all("div", "scroll"))
