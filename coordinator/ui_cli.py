@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tpc.errors import ConfigurationError
+from tpc.safety import holds_for_reader, stated
+
+NEEDED = ("jinja2", "starlette", "uvicorn")
 
 
 def mount(app: typer.Typer) -> None:
@@ -34,12 +38,14 @@ def ui(
     ] = None,
 ) -> None:
     """A page that shows pipelines as their logs tell it. It reads the logs only and changes nothing."""
-    try:
+    with stated(holds_for_reader):
+        _require_installed()
         from tpc.coordinator.ui.serving import serve
-    except ModuleNotFoundError as error:
-        if error.name not in {"starlette", "uvicorn", "jinja2"}:
-            raise
-        raise ConfigurationError(
-            f"{error.name} is not installed", safe="nothing was started.", remedy="pip install 'tpc[ui]'."
-        ) from None
-    serve(logs, host, port, token_file, say=typer.echo)
+
+        serve(logs, host, port, token_file, say=typer.echo)
+
+
+def _require_installed() -> None:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(f"{', '.join(missing)} is not installed", remedy="pip install 'tpc[ui]'.")

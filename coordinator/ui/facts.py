@@ -179,12 +179,12 @@ def parked(one: Watched) -> dict[str, Any] | None:
     assert history.pipeline is not None  # something is pending, so a term has begun
     error = ParkedError(note["what"], epoch=note["epoch"], sink=note["sink"])
     state = State(history.pipeline, Phase.FINISHING, pending=history.pending, resolutions=history.resolutions)
-    error.safe = holds(state, error)
     return {
         "epoch": note["epoch"],
         "sink": note["sink"],
         "at": note["at"],
         **error_view(error),
+        "safe": holds(state, error),
         "commands": resolve_commands(one.log, look.checkpoint, note["epoch"], note["sink"]),
     }
 

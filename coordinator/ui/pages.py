@@ -94,7 +94,6 @@ def _not_held(epoch: int) -> ConfigurationError:
     return ConfigurationError(
         f"the log does not hold epoch {epoch}: it is not decided yet, or it was pruned",
         epoch=epoch,
-        safe="nothing was changed.",
         remedy="the list of epochs names those that it holds.",
     )
 

@@ -36,7 +36,6 @@ def serve(targets: Sequence[str], host: str, port: int, token_file: Path | None,
     if token is None and not names_this_machine(host):
         raise ConfigurationError(
             f"other machines can reach {host}, and there is no token",
-            safe="nothing was started.",
             remedy=f"give --token-file, or {TOKEN_VARIABLE} in the environment; or leave --host out.",
         )
     clock = SystemClock()
@@ -74,14 +73,12 @@ def read_token(token_file: Path | None) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationError(
                 f"the token cannot be read from {where}: {getattr(error, 'strerror', 'it is no text')}",
-                safe="nothing was started.",
                 remedy="give a file that holds the token and nothing else.",
             ) from error
     token = token.strip()
     if len(token) < TOKEN_LENGTH_MIN:
         raise ConfigurationError(
             f"the token in {where} has fewer than {TOKEN_LENGTH_MIN} characters",
-            safe="nothing was started.",
             remedy="make one that nobody guesses: `openssl rand -hex 32`.",
         )
     return token
@@ -102,7 +99,6 @@ def _listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise ConfigurationError(
             f"the page cannot be served at {host}:{port}: {error.strerror}",
-            safe="nothing was started.",
             remedy="give --port a port that is free (0: any), --host an address of this machine.",
         ) from error
 

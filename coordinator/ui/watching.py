@@ -19,6 +19,7 @@ from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.tail import Window
 from tpc.coordinator.parked import ParkedNote
 from tpc.errors import LogGoneError, TpcError, TransientError
+from tpc.safety import holds_for_reader, stated
 from tpc.support import deadlines
 
 logger = logging.getLogger(__name__)
@@ -66,7 +67,8 @@ class Watched:
         """Look at the log. An error is what is shown then, whatever it is: it must not end the watching."""
         self.asked_at = self._clock.wall()
         try:
-            self.look = self._looked()
+            with stated(holds_for_reader):
+                self.look = self._looked()
         except TpcError as error:
             self.look = self._failed(error)
         except Exception as error:
@@ -77,6 +79,10 @@ class Watched:
 
     def ask(self, question: Callable[[Log, Window], Result]) -> Result:
         """What only the log knows, asked in a thread that may hang. Raises `TransientError` when there is no answer."""
+        with stated(holds_for_reader):
+            return self._asked(question)
+
+    def _asked(self, question: Callable[[Log, Window], Result]) -> Result:
         window = self.look.window
         if window is None or not self._questions.acquire(blocking=False):
             raise TransientError(f"the log at {self.log.describe()} does not answer", remedy="load the page again.")

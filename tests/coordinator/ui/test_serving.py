@@ -51,7 +51,7 @@ def fetched(url: str, headers: dict[str, str] | None = None) -> str:
 def refusal(*arguments: object) -> ConfigurationError:
     result = CliRunner().invoke(app, ["ui", *map(str, arguments)])
     assert isinstance(result.exception, ConfigurationError), result.output
-    assert result.exception.safe == "nothing was started."
+    assert result.exception.safe == "nothing was changed."
     return result.exception
 
 
@@ -100,3 +100,9 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
 def test_a_text_that_names_no_log_is_refused_at_once() -> None:
     result = CliRunner().invoke(app, ["ui", "ftp://somewhere"])
     assert isinstance(result.exception, ConfigurationError)
+
+
+def test_without_its_packages_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tpc.coordinator.ui_cli.NEEDED", ("jinja2", "not_installed_here"))
+    error = refusal(tmp_path)
+    assert (error.what, error.remedy) == ("not_installed_here is not installed", "pip install 'tpc[ui]'.")
