@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from tpc.coordinator.log.sql import SqlLog
     from tpc.coordinator.pipeline import Pipeline
     from tpc.coordinator.query import PipelineQuery
-    from tpc.coordinator.supervisor import ExponentialDelay, FixedDelay, supervise
+    from tpc.coordinator.restarts import ExponentialDelay, FailureRate, FixedDelay
+    from tpc.coordinator.supervisor import supervise
 
 __all__ = [
     "EngineSettings",
     "ExponentialDelay",
+    "FailureRate",
     "FixedDelay",
     "LocalLog",
     "Log",
@@ -33,8 +35,9 @@ __all__ = [
 
 _MODULES = {
     "EngineSettings": "engine",
-    "ExponentialDelay": "supervisor",
-    "FixedDelay": "supervisor",
+    "ExponentialDelay": "restarts",
+    "FailureRate": "restarts",
+    "FixedDelay": "restarts",
     "LocalLog": "log.local",
     "Log": "log.contract",
     "ObjectLog": "log.objects",

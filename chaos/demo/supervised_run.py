@@ -18,6 +18,7 @@ from tpc.chaos.kills.killer import SILENT_S, Killer
 from tpc.chaos.kills.plan import Kill
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.servers.stack import Stack
+from tpc.coordinator.restarts import Failure
 from tpc.coordinator.supervisor import SupervisorEvent, supervise
 
 RESTART_DELAY_S = 0.2
@@ -40,8 +41,8 @@ class _Restarts:
     killer: Killer
     ends: int = field(default=0, init=False)
 
-    def delay_s(self, failures: int) -> float | None:
-        """See `RestartStrategy`. Counts for itself: the supervisor forgets ends that are long ago."""
+    def wait_s(self, failures: Sequence[Failure]) -> float | None:
+        """See `RestartStrategy`. Counts for itself, since a planned kill is no failure."""
         self.ends += 1
         by_itself = self.ends - self.killer.explained
         return None if self.killer.failure is not None or by_itself > SPARE_RESTARTS else RESTART_DELAY_S

@@ -9,7 +9,10 @@ from typing import Any
 from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.user.life_program import EXIT_RETRY
 from tpc.chaos.user.plan import PlannedFault
-from tpc.coordinator.supervisor import EXIT_FENCED, EXIT_PARKED
+from tpc.coordinator.supervisor import EXIT_CONFIGURATION, EXIT_FENCED, EXIT_PARKED
+
+_FINAL = {EXIT_FENCED: "fenced", EXIT_PARKED: "parked", EXIT_CONFIGURATION: "configuration"}
+"""Exit codes after which no supervisor starts the pipeline again."""
 
 
 @dataclass
@@ -69,7 +72,7 @@ class Attempt:
         code = self.lives[-1].code
         if code is None or (self.next is not None and self.next.code is None):
             return True
-        return self.next is None and code not in (0, EXIT_FENCED, EXIT_PARKED)
+        return self.next is None and code != 0 and code not in _FINAL
 
     @property
     def wrong(self) -> str:
@@ -79,8 +82,8 @@ class Attempt:
             return f"the pipeline did not come to an end by itself and was given up: {life.given_up}"
         if self.planned.kind == "zombie":
             return self._wrong_zombie(life) or self._wrong_zero(life)
-        if life.code in (EXIT_FENCED, EXIT_PARKED):
-            return f"exit code {life.code} ({'fenced' if life.code == EXIT_FENCED else 'parked'})"
+        if life.code in _FINAL:
+            return f"exit code {life.code} ({_FINAL[life.code]})"
         if self.planned.kind == "hang" and life.code not in (0, EXIT_RETRY):
             return f"exit code {life.code}: a hang ends by itself, and that is no reason to end so"
         if self.next is not None and self.next.overdue:

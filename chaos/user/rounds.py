@@ -10,14 +10,15 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tpc.chaos.user.attempts import Attempt, UserLife
 from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.plan import PlannedFault
-from tpc.coordinator.supervisor import EXIT_FENCED, FixedDelay, SupervisorEvent, supervise
+from tpc.coordinator.restarts import Failure, FixedDelay
+from tpc.coordinator.supervisor import EXIT_FENCED, SupervisorEvent, supervise
 from tpc.support.deadlines import Deadline
 
 FAULTS_PER_ROUND = 3
@@ -125,7 +126,7 @@ class _Round:
             self.ended.set()
             watcher.join()
 
-    def delay_s(self, failures: int) -> float | None:
+    def wait_s(self, failures: Sequence[Failure]) -> float | None:
         """See `RestartStrategy`: only ends without a fault count. In peace there is one try at the time limit."""
         too_slow = self.faults is None and self.processes.lives[-1].overdue
         give_up = self.processes.closing or self.unplanned > SPARE_RESTARTS or too_slow
@@ -196,7 +197,7 @@ class _Round:
         with self.processes.log.open("ab") as log:
             supervise(
                 self.processes.command(orders),
-                strategy=FixedDelay(RESTART_DELAY_S, limit=0),
+                strategy=FixedDelay(attempts=0),
                 on_event=on_event,
                 env=self.rounds.environment,
                 stdout=log.fileno(),

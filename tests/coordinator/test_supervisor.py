@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.support.processes import eventually, line, python, runs
+from tpc.coordinator.restarts import ExponentialDelay, Failure, FailureRate, FixedDelay, RestartStrategy
 from tpc.coordinator.supervisor import (
+    EXIT_CONFIGURATION,
     EXIT_FENCED,
     EXIT_PARKED,
-    ExponentialDelay,
-    FixedDelay,
-    RestartStrategy,
+    Stop,
     SupervisorEvent,
     exit_code_for,
     supervise,
 )
-from tpc.errors import FencedError, ParkedError, RepairNeededError
+from tpc.errors import (
+    CheckpointInUseError,
+    ConfigurationError,
+    FencedError,
+    ParkedError,
+    RepairNeededError,
+    SchemaChangedError,
+)
 
-AT_ONCE = FixedDelay(seconds=0.01, limit=3)
+AT_ONCE = FixedDelay(attempts=3, delay_s=0.01)
+STRATEGIES = [AT_ONCE, ExponentialDelay(initial_backoff_s=0.01), FailureRate(delay_s=0.01)]
 
 
 def supervised(code: str, *arguments: object, strategy: RestartStrategy = AT_ONCE) -> tuple[int, list[SupervisorEvent]]:
@@ -47,7 +58,7 @@ sys.exit(0 if count == 2 else 1)
 def test_a_process_that_dies_is_restarted_until_it_succeeds(tmp_path: Path) -> None:
     code, events = supervised(SUCCEEDS_AT_THE_THIRD, tmp_path / "runs")
     assert code == 0
-    assert kinds(events) == ["started", "ended"] * 3
+    assert kinds(events) == [*["started", "ended", "waits"] * 2, "started", "ended"]
     assert [event.restarts for event in events if event.kind == "started"] == [0, 1, 2]
     assert [event.code for event in events if event.kind == "ended"] == [1, 1, 0]
 
@@ -62,28 +73,105 @@ def test_a_killed_process_is_restarted_too(tmp_path: Path) -> None:
 def test_after_the_limit_it_gives_up_with_the_last_exit_code() -> None:
     code, events = supervised("import sys; sys.exit(3)")
     assert code == 3
-    assert kinds(events).count("started") == 1 + AT_ONCE.limit
-    assert events[-1] == SupervisorEvent("gave up", 0, AT_ONCE.limit, 3)
+    assert kinds(events).count("started") == 1 + 3
+    assert events[-1] == SupervisorEvent("gave up", 0, 3, 3, "the strategy allows no restart after 3 of them")
 
 
-@pytest.mark.parametrize("final", [EXIT_FENCED, EXIT_PARKED], ids=["fenced", "parked"])
-def test_a_fenced_or_parked_process_is_not_restarted(final: int) -> None:
-    code, events = supervised(f"import sys; sys.exit({final})")
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: type(strategy).__name__)
+@pytest.mark.parametrize(
+    ("final", "word"), [(EXIT_FENCED, "fenced"), (EXIT_PARKED, "parked"), (EXIT_CONFIGURATION, "configuration")]
+)
+def test_no_strategy_restarts_a_process_whose_exit_code_is_final_and_the_last_event_says_why(
+    final: int, word: str, strategy: RestartStrategy
+) -> None:
+    code, events = supervised(f"import sys; sys.exit({final})", strategy=strategy)
     assert code == final
     assert kinds(events) == ["started", "ended"]
+    assert events[-1].why.startswith(f"{word}: ")
 
 
-def test_a_process_that_was_healthy_for_long_starts_the_count_anew() -> None:
-    delays: list[int] = []
+def test_a_strategy_is_told_every_failure_with_how_long_the_process_had_run() -> None:
+    told: list[Sequence[Failure]] = []
 
-    class Counting:
-        def delay_s(self, failures: int) -> float | None:
-            delays.append(failures)
-            return 0.0 if len(delays) < 3 else None
+    class Asking:
+        def wait_s(self, failures: Sequence[Failure]) -> float | None:
+            told.append(tuple(failures))
+            return 0.0 if len(told) < 3 else None
 
-    command = [sys.executable, "-S", "-c", "import sys; sys.exit(1)"]
-    supervise(command, strategy=Counting(), healthy_after_s=0.0)
-    assert delays == [1, 1, 1]
+    supervised("import sys, time; time.sleep(0.2); sys.exit(1)", strategy=Asking())
+    assert [len(failures) for failures in told] == [1, 2, 3]
+    assert all(failure.ran_s >= 0.2 for failure in told[-1])
+    assert told[-1][0].at_s < told[-1][1].at_s < told[-1][2].at_s
+
+
+STOPS_AT_SIGTERM = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(sys.argv[2])))
+open(sys.argv[1], "w").close()
+time.sleep(600)
+"""
+
+
+def stopped(code: str, ready: Path, *arguments: object) -> tuple[int, list[SupervisorEvent]]:
+    """A supervised program that is asked to stop when it has made the file `ready`; asked again with `twice`."""
+    events: list[SupervisorEvent] = []
+    stop = Stop()
+
+    def ask() -> None:
+        eventually(ready.exists, "the program is ready")
+        stop.ask()
+        if "twice" in arguments:
+            eventually(lambda: "stopping" in kinds(events), "the program is asked")
+            stop.ask()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    command = [sys.executable, "-S", "-c", code, str(ready), *map(str, arguments)]
+    result = supervise(command, strategy=AT_ONCE, on_event=events.append, stop=stop)
+    asking.join()
+    return result, events
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_process_that_is_asked_to_stop_ends_by_itself_and_is_not_restarted(code: int, tmp_path: Path) -> None:
+    result, events = stopped(STOPS_AT_SIGTERM, tmp_path / "ready", code)
+    assert result == code
+    assert kinds(events) == ["started", "stopping", "ended"]
+    assert events[-1].why == "it was asked to stop"
+
+
+def test_asked_a_second_time_the_process_is_killed(tmp_path: Path) -> None:
+    deaf = STOPS_AT_SIGTERM.replace("lambda *_: sys.exit(int(sys.argv[2]))", "signal.SIG_IGN")
+    result, events = stopped(deaf, tmp_path / "ready", "twice")
+    assert result == -signal.SIGKILL
+    assert kinds(events) == ["started", "stopping", "killed", "ended"]
+
+
+def test_asked_to_stop_while_it_waits_it_starts_nothing_more() -> None:
+    stop = Stop()
+    events: list[SupervisorEvent] = []
+
+    def on_event(event: SupervisorEvent) -> None:
+        events.append(event)
+        if event.kind == "waits":
+            stop.ask()
+
+    began = time.monotonic()
+    command = [sys.executable, "-S", "-c", "import sys; sys.exit(3)"]
+    assert supervise(command, strategy=FixedDelay(delay_s=600.0), on_event=on_event, stop=stop) == 3
+    assert kinds(events) == ["started", "ended", "waits"]
+    assert time.monotonic() - began < 60
+
+
+def test_a_stop_may_be_asked_by_the_handler_of_a_signal_in_the_thread_that_waits(tmp_path: Path) -> None:
+    stop = Stop()
+    before = signal.signal(signal.SIGUSR1, lambda *_: stop.ask())
+    try:
+        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR1]).start()
+        command = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+        assert supervise(command, stop=stop) == -signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 GRANDCHILD = """
@@ -131,11 +219,11 @@ def test_a_listener_that_raises_leaves_no_process_behind() -> None:
     assert not runs(started[0])
 
 
-def test_the_exponential_delay_grows_to_its_bound_and_ends_at_its_limit() -> None:
-    strategy = ExponentialDelay(seconds=1.0, factor=3.0, max_seconds=5.0, limit=4)
-    assert [strategy.delay_s(failures) for failures in range(1, 6)] == [1.0, 3.0, 5.0, 5.0, None]
-
-
 def test_the_exit_code_says_what_the_supervisor_shall_do() -> None:
     errors = [None, FencedError("x"), ParkedError("x"), RepairNeededError("x"), KeyboardInterrupt()]
     assert [exit_code_for(error) for error in errors] == [0, EXIT_FENCED, EXIT_PARKED, 1, 1]
+    assert exit_code_for(ConfigurationError("x")) == exit_code_for(SchemaChangedError("x")) == EXIT_CONFIGURATION
+
+
+def test_a_checkpoint_in_use_is_worth_another_try() -> None:
+    assert exit_code_for(CheckpointInUseError("x")) == 1

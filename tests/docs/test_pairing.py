@@ -23,7 +23,8 @@ from tpc.chaos.kills.plan import Kill, Step, StepKill
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.operations import log_of
-from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
+from tpc.coordinator.restarts import FixedDelay
+from tpc.coordinator.supervisor import SupervisorEvent, supervise
 
 # Two hours of events, one timestamp every 15 seconds, in five epochs of some 24 minutes each. The watermark moves
 # between epochs; Spark drops what is behind the one before the last, here never more than 56 minutes behind.
@@ -97,7 +98,7 @@ class World:
         with (self.directory / "output").open("wb") as output, Killer(plan) as killer:
             code = supervise(
                 [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *program],
-                strategy=FixedDelay(0.1, limit=len(plan)),
+                strategy=FixedDelay(attempts=len(plan), delay_s=0.1),
                 on_event=on_event,
                 env=environment,
                 stdout=output.fileno(),

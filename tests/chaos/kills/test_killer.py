@@ -19,7 +19,8 @@ from tests.support.processes import runs
 from tpc.chaos.kills.events import Killed, Silence, StepReached
 from tpc.chaos.kills.killer import Killer
 from tpc.chaos.kills.plan import Kill, Step, StepKill, TimedKill, kill_plan
-from tpc.coordinator.supervisor import FixedDelay, SupervisorEvent, supervise
+from tpc.coordinator.restarts import FixedDelay
+from tpc.coordinator.supervisor import SupervisorEvent, supervise
 from tpc.support.deadlines import Deadline
 
 ROOT = Path(__file__).parents[2]
@@ -51,7 +52,7 @@ def run(directory: Path, plan: tuple[Kill, ...], epochs: int, **settings: Any) -
         program = ["tests.chaos.kills.toy_pipeline", str(done), str(epochs)]
         code = supervise(
             [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *program],
-            strategy=FixedDelay(0.01, limit=len(plan) + 1),
+            strategy=FixedDelay(attempts=len(plan) + 1, delay_s=0.01),
             on_event=on_event,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.DEVNULL,
