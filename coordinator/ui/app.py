@@ -14,24 +14,26 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tpc.coordinator.clock import Clock
 from tpc.coordinator.ui import facts, pages
+from tpc.coordinator.ui.events import Changes, stream
 from tpc.coordinator.ui.guard import Guard
 from tpc.coordinator.ui.watching import Watched
 from tpc.errors import ConfigurationError, TpcError
 
-_FILES = {"style.css": "text/css"}
+_FILES = {"style.css": "text/css", "live.js": "text/javascript"}
 
 
 class Pages:
     """The endpoints, over the logs that are watched."""
 
-    def __init__(self, watched: Sequence[Watched], clock: Clock) -> None:
+    def __init__(self, watched: Sequence[Watched], clock: Clock, changes: Changes) -> None:
         self.watched = watched
         self.clock = clock
+        self.changes = changes
 
     async def pipelines(self, _: Request) -> Response:
         """All pipelines."""
@@ -51,6 +53,13 @@ class Pages:
         """One epoch."""
         one, epoch = self._watched(request), request.path_params["epoch"]
         return HTMLResponse(await run_in_threadpool(pages.epoch_page, one, epoch, self.clock.wall()))
+
+    async def events(self, request: Request) -> Response:
+        """What changes, as server-sent events, until the browser or the page ends."""
+        kind, headers = "text/event-stream", {"X-Accel-Buffering": "no"}
+        if request.method == "HEAD":
+            return Response(media_type=kind, headers=headers)
+        return StreamingResponse(stream(self.watched, self.changes, self.clock), media_type=kind, headers=headers)
 
     def _watched(self, request: Request) -> Watched:
         number: int = request.path_params["number"]
@@ -83,13 +92,14 @@ def static_file(name: str) -> bytes:
     return (files(pages.PACKAGE) / "static" / name).read_bytes()
 
 
-def make_app(watched: Sequence[Watched], clock: Clock, token: str | None = None) -> Starlette:
+def make_app(watched: Sequence[Watched], clock: Clock, changes: Changes, token: str | None = None) -> Starlette:
     """The application; with a token, for those who show it, else for this machine."""
-    endpoints = Pages(watched, clock)
+    endpoints = Pages(watched, clock, changes)
     routes = [
         Route("/", endpoints.pipelines, methods=["GET"]),
         Route("/pipelines/{number:int}", endpoints.pipeline, methods=["GET"]),
         Route("/pipelines/{number:int}/epochs/{epoch:int}", endpoints.epoch, methods=["GET"]),
+        Route("/events", endpoints.events, methods=["GET"]),
         *(Route(f"/{name}", static, methods=["GET"]) for name in _FILES),
     ]
     handlers: Mapping[object, object] = {TpcError: endpoints.refused, 404: endpoints.not_found}

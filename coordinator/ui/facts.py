@@ -70,6 +70,22 @@ def summary(one: Watched, now: float) -> dict[str, Any]:
     return said
 
 
+def outline(one: Watched, now: float) -> dict[str, Any]:
+    """What of a pipeline a browser must hear of: when this changes, its pages look different. Little work."""
+    look = one.look
+    history = None if look.window is None else look.window.history
+    return {
+        "number": one.number,
+        "name": one.log.describe() if history is None else str(history.pipeline),
+        "state": state_of(look, now),
+        "slot": None if look.window is None else look.window.last_slot,
+        "last_decided": None if history is None else history.last_intent,
+        "last_complete": None if history is None else history.last_complete,
+        "parked": None if look.parked is None else look.parked["epoch"],
+        "error": None if look.error is None else look.error.what,
+    }
+
+
 def state_of(look: Look, now: float) -> str:
     """One of `STATES`, of what the log said last; that it cannot be read now is told beside it."""
     if look.window is None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -15,6 +16,7 @@ from tpc.coordinator.clock import SystemClock
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.targets import names_job, place_named
 from tpc.coordinator.ui.app import make_app
+from tpc.coordinator.ui.events import Changes, Noticed
 from tpc.coordinator.ui.guard import names_this_machine
 from tpc.coordinator.ui.watching import Place, Watch, Watched
 from tpc.errors import ConfigurationError
@@ -25,6 +27,19 @@ EVERY_S = 2.0
 """How often each log is looked at."""
 CONNECTIONS_MAX = 256
 CLOSE_TIMEOUT_S = 2
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams of events when it is told to end: it would else wait for them."""
+
+    def __init__(self, config: uvicorn.Config, changes: Changes) -> None:
+        super().__init__(config)
+        self._changes = changes
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal has come."""
+        super().handle_exit(sig, frame)
+        self._changes.end()
 
 
 def serve(targets: Sequence[str], host: str, port: int, token_file: Path | None, *, say: Callable[[str], None]) -> None:
@@ -41,7 +56,8 @@ def serve(targets: Sequence[str], host: str, port: int, token_file: Path | None,
     clock = SystemClock()
     watched = [Watched(number, _place(target), clock) for number, target in enumerate(targets)]
     with closing(_listener(host, port)) as listener:
-        app = make_app(watched, clock, token)
+        changes = Changes()
+        app = make_app(watched, clock, changes, token)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -52,11 +68,11 @@ def serve(targets: Sequence[str], host: str, port: int, token_file: Path | None,
             limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
         )
-        watch = Watch(watched, EVERY_S, lambda _: None)
+        watch = Watch(watched, EVERY_S, Noticed(changes, clock))
         watch.start()
         say(f"http://{_shown(listener)}/ shows {len(watched)} {'log' if len(watched) == 1 else 'logs'}")
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
+            _Server(config, changes).run(sockets=[listener])
         watch.stop()
 
 

@@ -109,7 +109,8 @@ class Watched:
         if window is None:
             return Look(checkpoint=checkpoint, read_at=now)
         has_grown = before.window is not None and window.last_slot > before.window.last_slot
-        note = None if checkpoint is None else ParkedNote(checkpoint / "tpc").of(window.history)
+        history = window.history  # here, so that records that contradict each other are an error of this look
+        note = None if checkpoint is None else ParkedNote(checkpoint / "tpc").of(history)
         return Look(window, checkpoint, note, now, now if has_grown else before.appeared_at)
 
     def _window(self, before: Window | None) -> Window | None:

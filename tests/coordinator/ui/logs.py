@@ -16,6 +16,7 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
 from tpc.coordinator.ui.app import make_app
+from tpc.coordinator.ui.events import Changes
 from tpc.coordinator.ui.watching import Watched
 from tpc.records import RecordKind
 
@@ -83,7 +84,8 @@ class Site:
         self.clock = MemoryClock()
         self.watched = [Watched(number, place, self.clock) for number, place in enumerate(places)]
         self.look()
-        self.app = make_app(self.watched, self.clock, token)
+        self.changes = Changes()
+        self.app = make_app(self.watched, self.clock, self.changes, token)
         self.client = TestClient(self.app, base_url="http://127.0.0.1", raise_server_exceptions=True)
 
     def look(self) -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from tests.chaos.reports.html_pages import Page
 from tests.coordinator.ui.logs import LocalPipeline, Site, over
+from tests.core.builders import complete
 from tests.support.memory_pipeline import started
 from tpc.__main__ import app
 from tpc.coordinator.log.local import LocalLog
@@ -20,7 +21,7 @@ from tpc.coordinator.log.places import open_log
 from tpc.coordinator.targets import place_named
 from tpc.errors import ConfigurationError, TransientError
 from tpc.history import Action, Resolution
-from tpc.records import RecordKind
+from tpc.records import Record, RecordKind, digest
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -170,6 +171,17 @@ def test_a_log_that_cannot_be_read_is_shown_as_such_and_takes_no_other_down(runn
     text = over(running, broken).text()
     assert table_row(text, "job#1")[1] == "running"
     assert "the log is damaged at" in words(text)
+
+
+def test_records_that_contradict_each_other_are_shown_as_an_error_of_their_log(running: LocalPipeline) -> None:
+    mixed = started()
+    mixed.run(0)
+    slot, (kind, body) = mixed.log.slots()[-1], complete(7)
+    last = mixed.log.read(slot)
+    mixed.log.put(slot + 1, Record(slot + 1, kind, "n", dict(body), digest(last)).encode(), last)
+    site = Site(lambda: (mixed.log, None), lambda: (running.log, None))
+    assert "contradicts the slots before it" in words(site.text())
+    assert table_row(site.text(), "job#1")[2] == "4"
 
 
 def test_what_was_read_last_stays_when_the_log_fails_later(running: LocalPipeline) -> None:

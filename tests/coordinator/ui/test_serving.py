@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -61,6 +62,19 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         assert url.startswith("http://127.0.0.1:")
         eventually(lambda: "job#1" in fetched(url), "the first look at the log")
         assert "never started" in fetched(url)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(DEADLINE_S) == 0
+
+
+def test_an_epoch_that_is_put_reaches_the_browser_as_an_event_and_a_signal_ends_the_stream(tmp_path: Path) -> None:
+    pipeline = LocalPipeline(tmp_path).term().epochs(1)
+    with served(tmp_path) as (process, url), urllib.request.urlopen(f"{url}events", timeout=DEADLINE_S) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        looks = (json.loads(text[6:]) for text in map(bytes.decode, answer) if text.startswith('data: {"number"'))
+        assert next(said for said in looks if said["last_complete"] == 0)["name"] == "job#1"
+        pipeline.epochs(1)
+        assert next(said for said in looks if said["last_complete"] == 1)
+        assert "epoch 1" in fetched(f"{url}pipelines/0")
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 0
 
