@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def print_listing(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
@@ -21,17 +25,23 @@ def print_listing(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
+
+    Console(highlight=False).print(table(columns, rows))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> Table:
+    """The table of a terminal, unprinted."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), header_style="bold")
+    made = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), header_style="bold")
     for heading, right in zip(columns, _to_the_right(columns, rows), strict=True):
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+        made.add_column(heading, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
-    Console(highlight=False).print(table)
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made
 
 
 def _plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> list[str]:

@@ -45,6 +45,11 @@ def status(log: Log, checkpoint: Path) -> dict[str, Any]:
     """Who leads, which epoch is decided and complete, what is pending and who refuses it; and the newest epochs."""
     with stated(holds_for_reader):
         history = Journal(log).open()
+    return state_of(history, ParkedNote(checkpoint / "tpc").of(history))
+
+
+def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
+    """What `status` tells of a log's `history`, and of the note on its `parked` epoch."""
     pending = history.pending
     return {
         "pipeline": str(history.pipeline),
@@ -53,7 +58,7 @@ def status(log: Log, checkpoint: Path) -> dict[str, Any]:
         "last_complete": history.last_complete,
         "pending": None if pending is None else pending.epoch,
         "pending_branches": {} if pending is None else {n: len(p.branches) for n, p in pending.sinks.items()},
-        "parked": ParkedNote(checkpoint / "tpc").of(history),
+        "parked": parked,
         "damaged_slots": [damaged.slot for damaged in history.damaged],
         "removed_sinks": {name: removal.marker for name, removal in history.removed.items()},
         "resolutions": [resolution.to_json() for resolution in history.resolutions],

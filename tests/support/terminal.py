@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import signal
 import struct
 import subprocess
 import termios
@@ -16,8 +17,13 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 DEADLINE_S = 60
 
 
-def run_in_terminal(call: Sequence[str], *, columns: int, cwd: Path | None = None) -> str:
-    """Everything that `call` prints on a terminal so many columns wide, without colours. Raises if it fails."""
+def run_in_terminal(
+    call: Sequence[str], *, columns: int, cwd: Path | None = None, interrupt_at: str | None = None
+) -> str:
+    """Everything that `call` prints on a terminal so many columns wide, without colours. Raises if it fails.
+
+    With `interrupt_at` it is interrupted, as by Ctrl-C, once it has shown that text.
+    """
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
@@ -26,7 +32,7 @@ def run_in_terminal(call: Sequence[str], *, columns: int, cwd: Path | None = Non
     )
     os.close(its)
     try:
-        shown = _all_of(ours)
+        shown = _all_of(ours, process, interrupt_at)
         assert process.wait(DEADLINE_S) == 0, shown
     finally:
         process.kill()
@@ -34,8 +40,8 @@ def run_in_terminal(call: Sequence[str], *, columns: int, cwd: Path | None = Non
     return shown
 
 
-def _all_of(terminal: int) -> str:
-    pieces = []
+def _all_of(terminal: int, process: subprocess.Popen[bytes], interrupt_at: str | None) -> str:
+    shown = b""
     while True:
         try:
             piece = os.read(terminal, 65536)
@@ -43,5 +49,12 @@ def _all_of(terminal: int) -> str:
             break
         if not piece:
             break
-        pieces.append(piece)
-    return ESCAPES.sub("", b"".join(pieces).decode()).replace("\r\n", "\n")
+        shown += piece
+        if interrupt_at is not None and interrupt_at in _plain(shown):
+            process.send_signal(signal.SIGINT)
+            interrupt_at = None
+    return _plain(shown)
+
+
+def _plain(shown: bytes) -> str:
+    return ESCAPES.sub("", shown.decode(errors="replace")).replace("\r\n", "\n")
