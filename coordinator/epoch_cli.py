@@ -39,8 +39,8 @@ def history(
         _print_json(rows)
     elif offsets:
         print_listing(
-            ("epoch", "source", "end"),
-            [(row["epoch"], number, end) for row in rows for number, end in enumerate(row["end"])],
+            ("epoch", "status", "source", "end"),
+            [(row["epoch"], row["status"], number, end) for row in rows for number, end in enumerate(row["end"])],
         )
     else:
         headings = ("epoch", "status", "generation", "completed", "ms", "rows", "late", "unrouted", "sinks")

@@ -57,10 +57,10 @@ def test_history_can_be_cut_to_the_newest(checkpoint: Path) -> None:
 def test_history_tells_where_the_sources_stood(checkpoint: Path) -> None:
     told = json.loads(shown("history", checkpoint, "--json"))
     lines = shown("history", checkpoint, "--offsets").splitlines()[1:]
-    assert [line.split(maxsplit=2) for line in lines] == [
-        [str(row["epoch"]), str(number), end] for row in told for number, end in enumerate(row["end"])
+    assert [line.split(maxsplit=3) for line in lines] == [
+        [str(row["epoch"]), row["status"], str(number), end] for row in told for number, end in enumerate(row["end"])
     ]
-    assert lines
+    assert [line.split()[1] for line in lines] == ["complete", "decided"]
 
 
 def test_show_tells_records_sinks_branches_and_decisions(checkpoint: Path) -> None:
