@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tpc.coordinator import check_cli, doctor_cli, epoch_cli, log_cli, ui_cli, watch_cli
+from tpc.coordinator import check_cli, doctor_cli, epoch_cli, log_cli, run_cli, ui_cli, watch_cli
 from tpc.coordinator.arguments import AsJson, Checkpoint, LogPlace, Target
 from tpc.coordinator.listing import print_listing
 from tpc.coordinator.targets import load_pipeline
@@ -31,6 +31,7 @@ def mount(app: typer.Typer) -> None:
     log_cli.mount(app)
     check_cli.mount(app)
     doctor_cli.mount(app)
+    run_cli.mount(app)
     ui_cli.mount(app)
 
 
