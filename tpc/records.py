@@ -63,8 +63,11 @@ class Record:
             "nonce": self.nonce,
             "body": self.body,
         }
-        checksum = digest(canonical(envelope))
-        return canonical({**envelope, "checksum": checksum}) + b"\n"
+        return _line(envelope, digest(canonical(envelope)))
+
+
+def _line(envelope: JSONObject, checksum: str) -> bytes:
+    return canonical({**envelope, "checksum": checksum}) + b"\n"
 
 
 def digest(data: bytes) -> str:
@@ -73,11 +76,11 @@ def digest(data: bytes) -> str:
 
 
 class DamagedRecordError(CorruptionError):
-    """The bytes in a slot are no whole record (torn, flipped, zeros)."""
+    """The bytes in a slot are not those of a record (torn, flipped, zeros)."""
 
 
 def decode(data: bytes, slot: int) -> Record:
-    """The inverse of `Record.encode`.
+    """The inverse of `Record.encode`, of exactly its bytes: the next record is chained to them.
 
     Raises `DamagedRecordError` when the bytes are no whole record, `LogFormatError` when they are whole and of another
     format, and `CorruptionError` when they were written for another slot.
@@ -85,11 +88,11 @@ def decode(data: bytes, slot: int) -> Record:
     try:
         envelope = parse(data)
         checksum = envelope.pop("checksum")
-        whole = digest(canonical(envelope)) == checksum
+        whole = digest(canonical(envelope)) == checksum and _line(envelope, checksum) == data
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise DamagedRecordError(f"slot {slot} of the log holds no whole record") from error
     if not whole:
-        raise DamagedRecordError(f"the checksum of slot {slot} of the log does not match its bytes")
+        raise DamagedRecordError(f"slot {slot} of the log does not hold the bytes that were put there")
     if envelope["format"] != FORMAT_VERSION:
         raise LogFormatError(
             f"slot {slot} of the log has format {envelope['format']}, this version of tpc reads {FORMAT_VERSION}",

@@ -17,17 +17,24 @@ def test_a_record_round_trips_through_its_bytes() -> None:
 
 def test_a_record_cut_at_any_byte_is_damaged_or_whole() -> None:
     data = RECORD.encode()
-    for length in range(len(data) - 1):  # the last byte is the newline
+    for length in range(len(data)):
         with pytest.raises(DamagedRecordError):
             decode(data[:length], 5)
 
 
-@given(st.integers(0, len(RECORD.encode()) - 2), st.integers(0, 7))
-def test_a_flipped_bit_never_gives_another_record(position: int, bit: int) -> None:
+@given(st.integers(0, len(RECORD.encode()) - 1), st.integers(0, 7))
+def test_a_flipped_bit_never_gives_a_record(position: int, bit: int) -> None:
     data = bytearray(RECORD.encode())
     data[position] ^= 1 << bit
     with pytest.raises(DamagedRecordError):
         decode(bytes(data), 5)
+
+
+@pytest.mark.parametrize("end", [b"", b" ", b"\r\n", b"\n\n"])
+def test_a_record_whose_line_ends_otherwise_is_damaged(end: bytes) -> None:
+    """As JSON it is the same; the record after it would be chained to bytes that a mirror does not hold."""
+    with pytest.raises(DamagedRecordError):
+        decode(RECORD.encode().removesuffix(b"\n") + end, 5)
 
 
 def test_zeros_are_damaged() -> None:
