@@ -1,12 +1,14 @@
-"""Who is told of a pipeline that starts: the log, and its callbacks and metrics as far as the user wants them."""
+"""Who is told of a pipeline that starts: the log, and callbacks, metrics and health as far as the user wants them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from tpc.coordinator.callbacks import Callbacks, OnComplete, OnDecisionNeeded
 from tpc.coordinator.clock import SystemClock
+from tpc.coordinator.health_server import HealthPlace, ServedHealth
 from tpc.coordinator.log_lines import LogLines
 from tpc.coordinator.metrics_server import MetricsPlace, ServedMetrics
 from tpc.coordinator.observing import Listener, Observing
@@ -19,12 +21,18 @@ def observing(
     on_complete: Sequence[OnComplete],
     on_decision_needed: Sequence[OnDecisionNeeded],
     metrics: MetricsPlace,
+    health: HealthPlace,
 ) -> Observing:
-    """The observer for the engine of `pipeline`. Raises `ConfigurationError` where metrics cannot be had."""
+    """The observer for the engine of `pipeline`. Raises `ConfigurationError` where a port cannot be had; opens none."""
     clock = SystemClock()
     listeners: list[Listener] = [LogLines()]
-    if metrics.is_wanted:
-        listeners.append(ServedMetrics(pipeline, sinks, clock, metrics))
-    if on_complete or on_decision_needed:
-        listeners.append(Callbacks(on_complete, on_decision_needed, directory))
+    with ExitStack() as opened:
+        if metrics.is_wanted:
+            listeners.append(ServedMetrics(pipeline, sinks, clock, metrics))
+            opened.callback(listeners[-1].close)
+        if on_complete or on_decision_needed:
+            listeners.append(Callbacks(on_complete, on_decision_needed, directory))
+        if health.port is not None:  # the last to be closed: until then it tells what the pipeline has ended with
+            listeners.append(ServedHealth(pipeline, clock, health))
+        opened.pop_all()
     return Observing(clock, listeners)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.coordinator.callbacks import OnComplete, OnDecisionNeeded
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
+from tpc.coordinator.health_server import HealthPlace
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LocalLog
@@ -24,7 +25,7 @@ from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing, names_of
 from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.query import PipelineQuery
-from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, distinct
+from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, check_takes_offsets, distinct
 from tpc.coordinator.spark.plan_checks import check_plan
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
@@ -39,7 +40,7 @@ from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.safety import holds, stated
 from tpc.schemas import Columns
-from tpc.sink import OffsetsCommitter, Sink
+from tpc.sink import Sink
 from tpc.states import State
 
 if TYPE_CHECKING:
@@ -101,14 +102,7 @@ class Pipeline:
 
         Any sink will do whose committer is an `OffsetsCommitter` (`tpc.sink`); others raise `ConfigurationError`.
         """
-        if not isinstance(sink, Sink) or not isinstance(sink.committer(self.id), OffsetsCommitter):
-            raise ConfigurationError(
-                f"a {type(sink).__name__} does not take source offsets",
-                pipeline=str(self.id),
-                sink=sink.name if isinstance(sink, Sink) else None,
-                remedy="give offsets_to() a KafkaOffsetsSink, or a sink whose committer has prepare_offsets() "
-                "(tpc.sink.OffsetsCommitter); rows go to a sink by pipeline.write(df).to(sink).",
-            )
+        check_takes_offsets(sink, self.id)
         self._offsets_sink = sink
         return self
 
@@ -173,19 +167,25 @@ class Pipeline:
         metrics_port: int | None = None,
         metrics_host: str = "127.0.0.1",
         metrics_registry: CollectorRegistry | None = None,
+        health_port: int | None = None,
+        health_host: str = "127.0.0.1",
+        silent_after_s: float = 1800.0,
     ) -> PipelineQuery:
         """Check everything, recover what an earlier run left, and start the query.
 
         `trigger` is what PySpark's `trigger()` takes, e.g. `{"processingTime": "1 second"}`. `takeover` goes past
         the lock of another process on this machine and fences it. With `metrics_port` or `metrics_registry` (else
-        prometheus_client's own) metrics are counted; the port is `metrics_host`'s and closed with the query. Raises
+        prometheus_client's own) metrics are counted. With `health_port`, `/healthz` and `/readyz` are served there; an
+        epoch under way for `silent_after_s` seconds is no health. Both ports are closed with the query. Raises
         `ConfigurationError` before anything is written, `ParkedError` and other `DecidedError`s when a decided epoch
         cannot be finished.
         """
         trigger = {} if trigger is None else trigger
         with stated(partial(holds, State(self.id))):
             ready = self.prepared(trigger)
-            ready.coordinator.observed_by(self._observing(MetricsPlace(metrics_port, metrics_host, metrics_registry)))
+            metrics = MetricsPlace(metrics_port, metrics_host, metrics_registry)
+            health = HealthPlace(health_port, health_host, silent_after_s)
+            ready.coordinator.observed_by(self._observing(metrics, health))
         try:
             ready.coordinator.lock(takeover=takeover)
             ready.coordinator.take_over(ready.contexts, ready.columns)
@@ -195,9 +195,9 @@ class Pipeline:
             raise
         return ready.query
 
-    def _observing(self, metrics: MetricsPlace) -> Observing:
+    def _observing(self, metrics: MetricsPlace, health: HealthPlace) -> Observing:
         names, directory = [sink.name for sink in self.sinks], self.checkpoint / "tpc"
-        return observing(self.id.name, names, directory, self._on_complete, self._on_decision_needed, metrics)
+        return observing(self.id.name, names, directory, self._on_complete, self._on_decision_needed, metrics, health)
 
     def prepared(self, trigger: Mapping[str, Any]) -> Preparation:
         """What a start needs, after all was refused that can be told without asking the log or a sink."""

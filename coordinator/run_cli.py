@@ -48,6 +48,9 @@ def run(
     arguments: Annotated[list[str] | None, typer.Argument(help="of a script")] = None,
     *,
     trigger: Annotated[str | None, _of("'1 second', availableNow or once")] = None,
+    health_port: Annotated[int | None, _of("serve /healthz and /readyz at this port")] = None,
+    health_host: Annotated[str | None, _of("the address for it, else 127.0.0.1")] = None,
+    silent_after_s: Annotated[float | None, _of("how long an epoch may take before /healthz says 503")] = None,
     metrics_port: Annotated[int | None, _of("serve /metrics at this port")] = None,
     metrics_host: Annotated[str | None, _of("the address for it, else 127.0.0.1")] = None,
     strategy: Annotated[StrategyName, typer.Option(help="when to restart")] = StrategyName.EXPONENTIAL,
@@ -82,6 +85,9 @@ def run(
     )
     options = _given(
         trigger=None if trigger is None else _trigger(trigger),
+        health_port=health_port,
+        health_host=health_host,
+        silent_after_s=silent_after_s,
         metrics_port=metrics_port,
         metrics_host=metrics_host,
     )

@@ -9,7 +9,7 @@ from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.passes.routes import Writing
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
-from tpc.sink import CheckContext, Sink
+from tpc.sink import CheckContext, OffsetsCommitter, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,6 +49,18 @@ def distinct(sinks: Iterable[Sink], pipeline: PipelineId) -> tuple[Sink, ...]:
                 remedy="give one of them another name (name=...); a name is what recovery finds branches by.",
             )
     return tuple(by_name.values())
+
+
+def check_takes_offsets(sink: Sink, pipeline: PipelineId) -> None:
+    """Raises `ConfigurationError` for a sink whose committer is no `OffsetsCommitter`, and for what is no sink."""
+    if not isinstance(sink, Sink) or not isinstance(sink.committer(pipeline), OffsetsCommitter):
+        raise ConfigurationError(
+            f"a {type(sink).__name__} does not take source offsets",
+            pipeline=str(pipeline),
+            sink=sink.name if isinstance(sink, Sink) else None,
+            remedy="give offsets_to() a KafkaOffsetsSink, or a sink whose committer has prepare_offsets() "
+            "(tpc.sink.OffsetsCommitter); rows go to a sink by pipeline.write(df).to(sink).",
+        )
 
 
 def check_partitioning(

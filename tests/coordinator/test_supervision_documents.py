@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tpc.coordinator.health import LIVENESS, READINESS
 from tpc.coordinator.restarts import ExponentialDelay, FailureRate, FixedDelay
 from tpc.coordinator.supervisor import FINAL
 
 ROOT = Path(__file__).parents[2]
 HOW_TO = (ROOT / "docs" / "how-to" / "run-under-a-supervisor.md").read_text()
+METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 REFERENCE = (ROOT / "docs" / "reference" / "pipeline.md").read_text()
 
 
@@ -32,3 +34,11 @@ def test_the_table_of_exit_codes_has_every_final_one_with_its_word_and_1() -> No
     assert set(told) == {*FINAL, 1}
     for code in FINAL.keys() - {0}:
         assert FINAL[code].startswith(f"{told[code]}:")
+
+
+def test_the_table_of_paths_and_the_words_are_those_of_the_answers() -> None:
+    section = METRICS.partition("## Health")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(/\w+)` \|", section, re.MULTILINE)) == {LIVENESS, READINESS}
+    of_code = re.findall(r'_body\(seen, "(\w+)"', (ROOT / "coordinator" / "health.py").read_text())
+    assert set(of_code) <= set(re.findall(r'"(\w+)"', section))
+    assert of_code
