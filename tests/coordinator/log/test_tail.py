@@ -75,7 +75,7 @@ def test_the_newest_records_tell_what_the_whole_log_tells(term_every: int) -> No
 def test_the_first_look_at_a_long_log_is_bounded(term_every: int) -> None:
     log = long_log(1500, term_every=term_every)
     opened(log)
-    assert log.reads <= tail.SLOTS_MAX
+    assert log.reads <= 600
 
 
 def test_every_other_look_reads_what_is_new_and_lists_nothing() -> None:
@@ -99,7 +99,7 @@ def test_a_window_that_follows_for_long_does_not_grow() -> None:
         journal.append(*complete(epoch))
         window = tail.followed(log, window, EPOCHS)
     assert window.history.last_complete == 999
-    assert len(window.records) <= tail.SLOTS_MAX
+    assert len(window.records) <= 600
 
 
 def test_an_epoch_is_found_by_halving_with_all_that_is_said_of_it() -> None:

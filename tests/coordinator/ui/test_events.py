@@ -14,12 +14,17 @@ from tests.coordinator.ui.logs import LocalPipeline, Site, over
 from tpc.coordinator.ui import events
 from tpc.coordinator.ui.events import Noticed, stream
 
-ANSWER_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 10.0
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> LocalPipeline:
     return LocalPipeline(tmp_path).term().epochs(2)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_told_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "READ_EVERY_S", 10 * ANSWER_TIMEOUT_S)
 
 
 class Heard:

@@ -224,6 +224,7 @@ def test_nothing_but_get_is_served_on_any_route(running: LocalPipeline) -> None:
         assert site.client.head(path).status_code == 200
         for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
             assert site.client.request(method, path).status_code == 405
+    assert site.client.post("/no/such/route").status_code == 405
     assert {path: path.stat().st_mtime_ns for path in running.checkpoint.rglob("*")} == before
 
 

@@ -33,6 +33,7 @@ def served(
     process = subprocess.Popen(
         [sys.executable, "-m", "tpc", "ui", "--port", "0", *map(str, arguments)],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         cwd=REPOSITORY,
         env={**os.environ, **(environment or {})},
@@ -77,10 +78,14 @@ def test_an_epoch_that_is_put_reaches_the_browser_as_an_event_and_a_signal_ends_
         assert "epoch 1" in fetched(f"{url}pipelines/0")
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == ""  # else uvicorn has had to cut the stream off
 
 
 def test_another_address_needs_a_token(tmp_path: Path) -> None:
-    assert "there is no token" in refusal(tmp_path, "--host", "0.0.0.0").what
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert "there is no token" in refusal(tmp_path, "--host", "0.0.0.0", "--port", port).what
 
 
 def test_the_token_is_read_from_a_file_or_the_environment(tmp_path: Path) -> None:
