@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tpc.coordinator.epochs import epoch_row, epoch_rows
@@ -23,12 +24,13 @@ from tpc.safety import holds
 from tpc.states import Phase, State
 
 SILENT_AFTER_S = 60.0
+SILENT_AFTER_EPOCHS = 3
 RATE_EPOCHS = 10
 """Over how many of the newest epochs rows per second are counted."""
 STATES = {
-    "running": "A record was put less than a minute ago.",
-    "silent": "No record was put for a minute or more: the pipeline has nothing to read, or it does not run. The log "
-    "cannot tell which.",
+    "running": "A record was put less than a minute ago, or than three of its epochs take.",
+    "silent": "No record was put for a minute, nor for as long as three of its epochs take: the pipeline has nothing "
+    "to read, or it does not run. The log cannot tell which.",
     "parked": "A sink refuses a decided epoch for good. The pipeline has stopped and waits for an operator.",
     "never started": "The log holds no record.",
     "moved": "The log was moved to another place and ends here.",
@@ -95,7 +97,15 @@ def state_of(look: Look, now: float) -> str:
     if look.parked is not None:
         return "parked"
     at = newest_at(look)
-    return "running" if at is not None and now - at < SILENT_AFTER_S else "silent"
+    return "running" if at is not None and now - at < silent_after_s(look.window.history) else "silent"
+
+
+def silent_after_s(history: History) -> float:
+    """How long after its newest record a pipeline is silent: one with a slow trigger is not, between two epochs."""
+    newest = sorted(history.completed)[-RATE_EPOCHS - 1 :]
+    ends = [at for epoch in newest if (at := history.completed[epoch].get("completed_at")) is not None]
+    usual_s = median(after - before for before, after in pairwise(ends)) if len(ends) > 1 else 0.0
+    return max(SILENT_AFTER_S, SILENT_AFTER_EPOCHS * usual_s)
 
 
 def newest_at(look: Look) -> float | None:

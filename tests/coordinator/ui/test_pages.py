@@ -17,6 +17,7 @@ from tests.core.builders import complete
 from tests.support.memory_pipeline import started
 from tpc.__main__ import app
 from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.log.moving import import_log
 from tpc.coordinator.log.places import open_log
 from tpc.coordinator.targets import place_named
 from tpc.errors import ConfigurationError, TransientError
@@ -54,6 +55,15 @@ def test_the_list_tells_of_each_pipeline_its_state_newest_epoch_age_and_rate(run
 
 def test_a_pipeline_without_a_record_for_a_minute_is_silent(running: LocalPipeline) -> None:
     assert table_row(over(running, at=running.now + 61).text(), "job#1")[1] == "silent"
+
+
+def test_a_pipeline_whose_epochs_are_minutes_apart_is_not_silent_between_them(tmp_path: Path) -> None:
+    slow = LocalPipeline(tmp_path).term()
+    for _ in range(5):
+        slow.now += 298  # and the 2 s of the epoch
+        slow.epochs(1)
+    assert table_row(over(slow, at=slow.now + 800).text(), "job#1")[1] == "running"
+    assert table_row(over(slow, at=slow.now + 901).text(), "job#1")[1] == "silent"
 
 
 def test_a_pipeline_without_a_log_has_never_started_and_is_found_once_it_has(tmp_path: Path) -> None:
@@ -200,6 +210,17 @@ def test_a_log_in_memory_of_a_real_engine_is_shown() -> None:
     site = Site(lambda: (pipeline.log, None))
     assert table_row(site.text(), "job#1")[2] == "2"
     assert "pass" in site.text("/pipelines/0/epochs/1")
+
+
+def test_a_log_in_a_database_is_shown_as_one_in_a_directory(running: LocalPipeline, tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path}/logs.db#orders"
+    import_log(running.log, open_log(place))
+    site = Site(lambda: (open_log(place), None))
+    assert table_row(site.text(), "job#1")[2] == "4"
+    assert "intent in slot" in words(site.text("/pipelines/0/epochs/1"))
+    moved = over(running)
+    assert "moved" in table_row(moved.text(), "job#1")[1]
+    assert "logs.db" in words(moved.text("/pipelines/0"))
 
 
 def test_no_secret_is_on_any_page(tmp_path: Path) -> None:
