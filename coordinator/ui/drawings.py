@@ -102,8 +102,7 @@ def _columns(columns: Sequence[tuple[str, str, list[tuple[str, float]]]], said: 
         "top": said(top),
         "first": columns[0][0],
         "last": columns[-1][0],
-        "words": f"{len(columns)} columns from {columns[0][0]} to {columns[-1][0]}; the highest is {said(top)}, "
-        f"the last {said(totals[-1])}",
+        "words": f"{columns[0][0]} to {columns[-1][0]}; the highest column is {said(top)}, the last {said(totals[-1])}",
     }
 
 

@@ -178,8 +178,11 @@ def _between(begin: float | None, end: float | None) -> float | None:
     return None if begin is None or end is None else max(0.0, end - begin)
 
 
-def sinks(history: History) -> list[dict[str, Any]]:
-    """Each sink with the newest epoch that it shows, or will show when what is pending is finished, by the log."""
+def sinks(history: History, note: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Each sink with the newest epoch that it shows, or will show when what is pending is finished, by the log.
+
+    `note` is that of a parked epoch: its words tell which sink refuses it.
+    """
     newest = history.manifests[max(history.manifests)].sinks if history.manifests else {}
     names = sorted({*history.sinks, *newest})
     return [
@@ -188,12 +191,22 @@ def sinks(history: History) -> list[dict[str, Any]]:
             "kind": newest[name].kind if name in newest else None,
             "identity": newest[name].identity if name in newest else history.sinks.get(name),
             "newest": history.last_epoch_of(name),
-            "waits": history.pending is not None
-            and history.pending.waits_for(name)
-            and history.resolution(history.pending.epoch, name) is None,
+            "pending": _pending_in(history, note, name),
         }
         for name in names
     ]
+
+
+def _pending_in(history: History, note: dict[str, Any] | None, sink: str) -> str | None:
+    """What is known of the pending epoch in a sink; None where it has no part in it."""
+    pending = history.pending
+    if pending is None or not pending.waits_for(sink):
+        return None
+    if history.resolution(pending.epoch, sink) is not None:
+        return "given up by an operator"
+    if note is None:
+        return "has to commit it"
+    return "refuses it" if note["sink"] == sink else "has committed it"
 
 
 def parked(one: Watched) -> dict[str, Any] | None:

@@ -39,7 +39,7 @@ def pipeline_page(one: Watched, now: float) -> str:
     rows, terms = facts.newest_rows(history), facts.terms(look.window.records)
     view |= {
         "history": history,
-        "sinks": facts.sinks(history),
+        "sinks": facts.sinks(history, look.parked),
         "terms": terms[:EPOCHS],
         "resolutions": history.resolutions[-EPOCHS:],
         "pictures": [

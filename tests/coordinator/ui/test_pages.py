@@ -124,6 +124,11 @@ def test_each_sink_has_its_newest_epoch_and_what_it_has_still_to_commit(running:
     assert table_row(html, "a")[3:] == ["5", "has to commit it"]
 
 
+def test_of_a_parked_epoch_it_is_told_which_sink_refuses_it_and_which_have_committed_it(tmp_path: Path) -> None:
+    html = over(LocalPipeline(tmp_path).term().park()).text("/pipelines/0").partition('id="part-sinks"')[2]
+    assert (table_row(html, "a")[4], table_row(html, "b")[4]) == ("refuses it", "has committed it")
+
+
 def test_an_epoch_opened_tells_offsets_branches_with_handles_and_records(running: LocalPipeline) -> None:
     html = over(running).text("/pipelines/0/epochs/3")
     text = words(html)
