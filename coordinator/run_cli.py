@@ -66,7 +66,7 @@ def run(
 ) -> None:
     """Run a job in a process of its own, and start it again when it fails. Ends with the job's exit code.
 
-    Never started again after 0, 86 (fenced), 87 (parked) and 88 (configuration). SIGTERM and SIGINT stop the job after
+    Never started again after 0, 86 (fenced) and 87 (parked). SIGTERM and SIGINT stop the job after
     its current epoch; a second one ends it at once.
     """
     from tpc.coordinator.supervisor import Stop, supervise

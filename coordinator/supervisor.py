@@ -16,33 +16,31 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 
 from tpc.coordinator.restarts import ExponentialDelay, Failure, RestartStrategy
-from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError, ParkedError
+from tpc.errors import FencedError, ParkedError
 from tpc.support.process_trees import kill_group
 
 EXIT_FENCED = 86
 """Another coordinator has taken over: final."""
 EXIT_PARKED = 87
 """A decided epoch waits for an operator; a restart would only ask the sink once more."""
-EXIT_CONFIGURATION = 88
-"""A person has to correct something; a restart would be refused again."""
 
 FINAL = {
     0: "it ended well",
     EXIT_FENCED: "fenced: another coordinator has taken over",
     EXIT_PARKED: "parked: a decided epoch waits for an operator's decision",
-    EXIT_CONFIGURATION: "configuration: it would be refused again until somebody has corrected it",
 }
 """The exit codes after which no strategy restarts, each with the reason."""
 
 
 def exit_code_for(error: BaseException | None) -> int:
-    """The exit code by which a supervisor knows what to do: one of `FINAL`, or 1 for a restart."""
+    """The exit code by which a supervisor knows what to do: one of `FINAL`, or 1 for a restart.
+
+    A `ConfigurationError` is worth a restart: a server that has only just come up may not know its topics yet.
+    """
     if error is None:
         return 0
     if isinstance(error, FencedError):
         return EXIT_FENCED
-    if isinstance(error, ConfigurationError) and not isinstance(error, CheckpointInUseError):
-        return EXIT_CONFIGURATION  # the other process may be gone when the next one begins
     return EXIT_PARKED if isinstance(error, ParkedError) else 1
 
 

@@ -42,10 +42,9 @@ def main() -> None:
         app()
     except TpcError as error:
         typer.echo(f"tpc: {error}", err=True)
-        from tpc.coordinator.supervisor import EXIT_CONFIGURATION, exit_code_for
+        from tpc.coordinator.supervisor import exit_code_for
 
-        code = exit_code_for(error)
-        sys.exit(1 if code == EXIT_CONFIGURATION else code)  # that one tells supervisors; a command is run by a person
+        sys.exit(exit_code_for(error))
 
 
 if __name__ == "__main__":

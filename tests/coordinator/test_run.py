@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from tests.support.processes import REPOSITORY, eventually, runs
 from tpc.__main__ import app
-from tpc.coordinator.supervisor import EXIT_CONFIGURATION, EXIT_FENCED, EXIT_PARKED
+from tpc.coordinator.supervisor import EXIT_FENCED, EXIT_PARKED
 
 DEADLINE_S = 60.0
 FAST = ["--strategy", "fixed", "--delay-s", "0.05"]
@@ -81,8 +81,6 @@ def test_a_job_that_fails_twice_is_started_three_times_and_its_output_passes_thr
     [
         ("fenced", EXIT_FENCED, "fenced: another coordinator has taken over"),
         ("parked", EXIT_PARKED, "parked: a decided epoch waits"),
-        ("misconfigured", EXIT_CONFIGURATION, "configuration: it would be refused again"),
-        ("no_such_job", EXIT_CONFIGURATION, "configuration: it would be refused again"),
     ],
 )
 def test_a_final_exit_code_is_passed_on_with_a_word_and_nothing_is_restarted(
@@ -92,6 +90,20 @@ def test_a_final_exit_code_is_passed_on_with_a_word_and_nothing_is_restarted(
         assert one.ended() == code
     assert len(one.notes()) <= 1
     assert word in one.err.splitlines()[-1]
+
+
+def test_a_refused_start_is_tried_again_since_a_server_may_only_have_come_up(tmp_path: Path) -> None:
+    with run(tmp_path, "misconfigured", *FAST) as one:
+        assert one.ended() == 0
+    assert one.notes() == ["life 0", "life 1"]
+    assert "the table is missing" in one.err
+
+
+def test_a_job_that_is_not_there_is_tried_as_the_strategy_says_and_told_each_time(tmp_path: Path) -> None:
+    with run(tmp_path, "no_such_job", *FAST, "--attempts", "1") as one:
+        assert one.ended() == 1
+    assert one.err.count("has begun") == 2
+    assert one.err.count("no_such_job") >= 2
 
 
 def test_when_the_strategy_gives_up_the_job_s_code_is_passed_on(tmp_path: Path) -> None:
