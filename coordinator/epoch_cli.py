@@ -29,7 +29,7 @@ def history(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The epochs that the log holds, oldest first: status, rows, seconds, and on order the sources' positions."""
+    """The epochs that the log holds, oldest first: status, rows, seconds, and if asked the sources' positions."""
     from tpc.coordinator import operations
     from tpc.coordinator.epochs import epoch_rows
     from tpc.coordinator.log.journal import Journal
