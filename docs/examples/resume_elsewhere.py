@@ -15,13 +15,15 @@ offsets: one that it had not finished with when it died comes again.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 import tpc
 
 TIMEOUT_S = 30.0
+COMES_UP = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def consumer(servers: str, at: tpc.Positions) -> Consumer:
@@ -45,13 +47,25 @@ def beginnings(reader: Consumer, at: tpc.Positions) -> Iterator[TopicPartition]:
         there = reader.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
         if there.error is not None:
             raise KafkaException(there.error)
-        own = reader.committed([TopicPartition(topic, number) for number in there.partitions], timeout=TIMEOUT_S)
+        own = committed(reader, [TopicPartition(topic, number) for number in there.partitions])
         for place in own:  # without an offset of its own it has one below all others
             if place.error is not None:
                 raise KafkaException(place.error)
             # A partition that was added since the pipeline stopped has no position: nothing of it was taken.
             place.offset = max(place.offset, positions.get(place.partition, OFFSET_BEGINNING))
             yield place
+
+
+def committed(reader: Consumer, places: list[TopicPartition]) -> list[TopicPartition]:
+    """What this consumer's group has finished with; asked again while the group's coordinator is being found."""
+    give_up_at = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return reader.committed(places, timeout=TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in COMES_UP or time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.2)
 
 
 def messages(reader: Consumer) -> Iterator[Message]:

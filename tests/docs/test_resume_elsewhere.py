@@ -131,10 +131,9 @@ def trimmed(kafka: KafkaTopics) -> Iterator[str]:
     """A topic of a real broker with five messages in a partition, the first two deleted."""
     topic = kafka.topic(partitions=1)
     kafka.produce(topic, [(None, f"0:{offset}") for offset in range(5)])
-    deleted = AdminClient({"bootstrap.servers": kafka.bootstrap}, logger=SILENT).delete_records(
-        [TopicPartition(topic, 0, 2)]
-    )
-    for one in deleted.values():
+    # Held: with the client the answers would go.
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap}, logger=SILENT)
+    for one in admin.delete_records([TopicPartition(topic, 0, 2)]).values():
         one.result(DEADLINE_S)
     yield topic
 
