@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline, e.g. my_job:pipeline")]
-Checkpoint = Annotated[Path, typer.Argument(help="the pipeline's checkpoint directory")]
 LogPlace = Annotated[
     str | None,
     typer.Option("--log", envvar="TPC_LOG", help="the intent log, if not in the checkpoint: a directory or a URL"),
@@ -20,4 +18,11 @@ LogOrJob = Annotated[
         help="a checkpoint directory, the log if that lies elsewhere (a directory or a URL), or module:function",
     ),
 ]
+CheckpointOrJob = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHECKPOINT|JOB", help="the pipeline's checkpoint directory, or module:function that returns it"
+    ),
+]
+Reason = Annotated[str, typer.Option(help="why, for the record")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import typer
 
 from tpc.coordinator.arguments import AsJson, Target
+from tpc.coordinator.listing import print_json
 from tpc.errors import TpcError
 
 
@@ -32,10 +32,10 @@ def check(target: Target, *, as_json: AsJson = False) -> None:
     except TpcError as error:
         if not as_json:
             raise
-        typer.echo(json.dumps({"target": target, "starts": False, "refusal": _refusal(error)}, indent=2))
+        print_json({"target": target, "starts": False, "refusal": _refusal(error)})
         raise typer.Exit(1) from error
     if as_json:
-        typer.echo(json.dumps({"target": target, "starts": True, "refusal": None}, indent=2))
+        print_json({"target": target, "starts": True, "refusal": None})
     else:
         typer.echo("a start would refuse nothing of settings, plan, log and sinks")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from tpc.coordinator.arguments import AsJson
-from tpc.coordinator.listing import print_listing
+from tpc.coordinator.listing import print_json, print_listing
 
 Job = Annotated[
     str | None,
@@ -34,7 +33,7 @@ def doctor(target: Job = None, *, as_json: AsJson = False) -> None:
 
     findings = [*machine(), *(() if target is None else place(target))]
     if as_json:
-        typer.echo(json.dumps([finding.to_json() for finding in findings], indent=2))
+        print_json([finding.to_json() for finding in findings])
     else:
         rows = [(finding.level.value, finding.about, finding.seen, finding.needed) for finding in findings]
         print_listing(("level", "what", "seen", "needed"), rows)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
-from tpc.coordinator.arguments import AsJson, Checkpoint, LogPlace
-from tpc.coordinator.listing import print_listing
+from tpc.coordinator.arguments import AsJson, LogOrJob, LogPlace
+from tpc.coordinator.listing import print_json, print_listing
 
 
 def mount(app: typer.Typer) -> None:
@@ -20,7 +19,7 @@ def mount(app: typer.Typer) -> None:
 
 
 def history(
-    checkpoint: Checkpoint,
+    place: LogOrJob,
     *,
     log: LogPlace = None,
     last: Annotated[int, typer.Option(min=1, help="how many of the newest epochs")] = 20,
@@ -29,14 +28,17 @@ def history(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The epochs that the log holds, oldest first: status, rows, seconds, and if asked the sources' positions."""
-    from tpc.coordinator import operations
+    """The epochs that the log holds, oldest first: status, rows, seconds, and if asked the sources' positions.
+
+    Reads the log only and changes nothing.
+    """
     from tpc.coordinator.epochs import epoch_rows
     from tpc.coordinator.log.journal import Journal
+    from tpc.coordinator.targets import log_named
 
-    rows = epoch_rows(Journal(operations.log_of(checkpoint, log)).open())[-last:]
+    rows = epoch_rows(Journal(log_named(place, log)[0]).open())[-last:]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     elif offsets:
         print_listing(
             ("epoch", "status", "source", "end"),
@@ -57,23 +59,26 @@ def _history_line(row: dict[str, Any]) -> tuple[str | int, ...]:
 
 
 def show(
-    checkpoint: Checkpoint,
+    place: LogOrJob,
     epoch: Annotated[int, typer.Argument(min=0, help="the epoch")],
     *,
     log: LogPlace = None,
     raw: Annotated[bool, typer.Option("--raw", help="print its records as they lie in the log")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """One epoch as its records tell it: what was read, what each sink took, every branch, every decision."""
-    from tpc.coordinator import operations
-    from tpc.coordinator.epoch_report import epoch_records, epoch_report
+    """One epoch as its records tell it: what was read, what each sink took, every branch, every decision.
 
-    place = operations.log_of(checkpoint, log)
-    report = epoch_report(place, epoch)
+    Reads the log only and changes nothing.
+    """
+    from tpc.coordinator.epoch_report import epoch_records, epoch_report
+    from tpc.coordinator.targets import log_named
+
+    found, _ = log_named(place, log)
+    report = epoch_report(found, epoch)
     if raw:
-        _print_json(epoch_records(place, epoch))
+        print_json(epoch_records(found, epoch))
     elif as_json:
-        _print_json(report)
+        print_json(report)
     else:
         for line in _lines(report):
             typer.echo(line)
@@ -103,7 +108,3 @@ def _lines(report: dict[str, Any]) -> Iterator[str]:
 
 def _moment(seconds: float | None) -> str:
     return "-" if seconds is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2))

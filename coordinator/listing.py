@@ -1,13 +1,15 @@
 """A listing on the terminal or in a pipe: every line complete, whatever the width, since its identifiers get copied.
 
-A terminal gets a table that folds what is too wide; a pipe gets one plain line per row, as wide as it needs to be.
+A terminal gets a table that folds what is too wide; a pipe gets one plain line per row, as wide as it needs to be; a
+program gets JSON.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,6 +24,11 @@ def print_listing(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -
     else:
         for line in _plain_lines(columns, rows):
             typer.echo(line)
+
+
+def print_json(value: Any) -> None:
+    """Print `value` for a program to read."""
+    typer.echo(json.dumps(value, indent=2))
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:

@@ -5,12 +5,12 @@ The work stands in `log.moving`, `log.checking` and `log_report`.
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from tpc.coordinator.arguments import AsJson, LogOrJob
+from tpc.coordinator.listing import print_json
 
 
 def mount(app: typer.Typer) -> None:
@@ -29,12 +29,21 @@ def _group() -> None:
 def import_log(
     source: Annotated[str, typer.Argument(help="where the log is: a directory or a URL")],
     target: Annotated[str, typer.Argument(help="where it is to be: an empty place")],
+    *,
+    as_json: AsJson = False,
 ) -> None:
-    """Copy a whole intent log to another place. The pipeline must not run; the old log is closed by it."""
+    """Copy a whole intent log to another place. The pipeline must not run.
+
+    Changes the old log by one last record, which says where it went; it opens no more.
+    """
     from tpc.coordinator.log.moving import import_log as brought
     from tpc.coordinator.log.places import open_log
 
     history = brought(open_log(source), open_log(target))
+    if as_json:
+        told = {"generation": history.generation, "last_decided": history.last_intent}
+        print_json({"pipeline": str(history.pipeline), **told})
+        return
     typer.echo(f"imported {history.pipeline} up to generation {history.generation}, epoch {history.last_intent}")
     typer.echo(
         "To do: start the pipeline with log= set to the new one. The old one says where it went, and opens no more."
@@ -50,7 +59,9 @@ def check(place: LogOrJob, *, as_json: AsJson = False) -> None:
     from tpc.coordinator.targets import log_named
 
     report = log_report(*log_named(place))
-    for line in [json.dumps(report, indent=2)] if as_json else log_lines(report):
-        typer.echo(line)
+    if as_json:
+        print_json(report)
+    else:
+        typer.echo("\n".join(log_lines(report)))
     if not report["whole"]:
         raise typer.Exit(1)

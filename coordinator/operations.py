@@ -41,11 +41,14 @@ def log_of(checkpoint: Path, place: str | None = None) -> Log:
     return log
 
 
-def status(log: Log, checkpoint: Path) -> dict[str, Any]:
-    """Who leads, which epoch is decided and complete, what is pending and who refuses it; and the newest epochs."""
+def status(log: Log, checkpoint: Path | None) -> dict[str, Any]:
+    """Who leads, which epoch is decided and complete, what is pending and who refuses it; and the newest epochs.
+
+    Without the `checkpoint` nobody knows who refuses: the note on that lies there.
+    """
     with stated(holds_for_reader):
         history = Journal(log).open()
-    return state_of(history, ParkedNote(checkpoint / "tpc").of(history))
+    return state_of(history, None if checkpoint is None else ParkedNote(checkpoint / "tpc").of(history))
 
 
 def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:

@@ -42,30 +42,46 @@ def names_job(target: str) -> bool:
     return _JOB.fullmatch(target) is not None and not Path(target).exists()
 
 
-def place_named(target: str) -> tuple[Log, Path | None]:
+def place_named(target: str, log: str | None = None) -> tuple[Log, Path | None]:
     """The log that `target` names, whether it holds anything or not, and its checkpoint where that is known.
 
-    `target` is a `module:function`, a checkpoint directory, the directory of a log, or a log's URL (`open_log`). Opens
-    nothing but the pipeline of a `module:function`. Raises `ConfigurationError` for a text that names no log.
+    `target` is a `module:function`, a checkpoint directory, the directory of a log, or a log's URL (`open_log`); with
+    `log`, the place of the log, it names the checkpoint alone. Opens nothing but the pipeline of a `module:function`.
+    Raises `ConfigurationError` for a text that names no log.
     """
     from tpc.coordinator.log.places import open_log
     from tpc.coordinator.pipeline import LOG_FOLDER
 
     if names_job(target):
         pipeline = load_pipeline(target)
-        return pipeline.log, pipeline.checkpoint
+        return pipeline.log if log is None else open_log(log), pipeline.checkpoint
     checkpoint = Path(target)
+    if log is not None:
+        return open_log(log), checkpoint
     if (checkpoint / LOG_FOLDER).is_dir():
         return open_log(str(checkpoint / LOG_FOLDER)), checkpoint
     return open_log(target), None
 
 
-def log_named(target: str) -> tuple[Log, Path | None]:
+def log_named(target: str, log: str | None = None) -> tuple[Log, Path | None]:
     """As `place_named`. Raises `ConfigurationError` for a place that holds no log too."""
-    log, checkpoint = place_named(target)
-    if not log.slots():
+    found, checkpoint = place_named(target, log)
+    if not found.slots():
         raise ConfigurationError(
-            f"no intent log in {log.describe()}",
-            remedy="name the pipeline's checkpoint directory, its log if that lies elsewhere, or module:function.",
+            f"no intent log in {found.describe()}",
+            remedy="name the pipeline's checkpoint directory, and with --log its log if that lies elsewhere; or "
+            "module:function.",
         )
-    return log, checkpoint
+    return found, checkpoint
+
+
+def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, Path]:
+    """As `log_named`, for what takes the checkpoint's lock. Raises `ConfigurationError` where only a log is named."""
+    found, checkpoint = log_named(target, log)
+    if checkpoint is None:
+        raise ConfigurationError(
+            f"{target} is a log, not a checkpoint",
+            remedy="name the pipeline's checkpoint directory, and with --log its log if that lies elsewhere; or "
+            "module:function.",
+        )
+    return found, checkpoint

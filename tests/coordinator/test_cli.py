@@ -155,3 +155,45 @@ def test_resolve_without_a_reason_is_refused(checkpoint: Path) -> None:
     result = RUNNER.invoke(app, ["resolve", str(checkpoint), "--epoch", "1", "--sink", "a", "--accept-loss"])
     assert result.exit_code == 2
     assert "--reason" in result.output
+
+
+def test_a_job_names_its_log_and_its_checkpoint(checkpoint: Path) -> None:
+    place = checkpoint.parent
+    (place / "job.py").write_text(f"import tpc\npipeline = tpc.pipeline('job', checkpoint={str(checkpoint)!r})\n")
+    assert json.loads(command("status", "job:pipeline", "--json", cwd=place).stdout)["pending"] == 1
+    told = json.loads(command("history", "job:pipeline", "--json", cwd=place).stdout)
+    assert [row["epoch"] for row in told] == [0, 1]
+    assert json.loads(command("show", "job:pipeline", 1, "--json", cwd=place).stdout)["status"] == "decided"
+    decision = ("--epoch", 1, "--sink", "a", "--accept-loss", "--reason", "gone")
+    assert json.loads(command("resolve", "job:pipeline", *decision, "--json", cwd=place).stdout)["sink"] == "a"
+    assert [each.sink for each in Journal(LocalLog(checkpoint / LOG_FOLDER)).open().resolutions] == ["a"]
+
+
+def test_the_state_of_a_log_is_told_without_its_checkpoint(checkpoint: Path) -> None:
+    assert "epoch 1 is decided" in RUNNER.invoke(app, ["status", str(checkpoint / LOG_FOLDER)]).output
+
+
+def test_a_log_that_lies_elsewhere_is_named_beside_the_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (checkpoint / LOG_FOLDER).rename(elsewhere)
+    ParkedNote(checkpoint / "tpc").keep(ParkedError("the unique index refuses key 7", epoch=1, sink="a"))
+    shown = RUNNER.invoke(app, ["status", str(checkpoint), "--log", str(elsewhere)]).output
+    assert "epoch 1 is parked: sink a, " in shown
+
+
+def test_a_decision_wants_the_checkpoint_whose_lock_it_takes(checkpoint: Path, tmp_path: Path) -> None:
+    done = command(
+        *("resolve", checkpoint / LOG_FOLDER, "--epoch", 1, "--sink", "a", "--accept-loss", "--reason", "gone"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert "is a log, not a checkpoint" in done.stderr
+    assert Journal(LocalLog(checkpoint / LOG_FOLDER)).open().resolutions == ()
+
+
+def test_a_sink_is_removed_and_columns_are_accepted_with_words_for_a_program(checkpoint: Path) -> None:
+    place = checkpoint.parent
+    (place / "job.py").write_text(f"import tpc\npipeline = tpc.pipeline('job', checkpoint={str(checkpoint)!r})\n")
+    done = command("remove", "job:pipeline", "b", "--without-sweep", "--reason", "gone", "--json", cwd=place)
+    assert json.loads(done.stdout) == {"sink": "b", "aborted": None}
+    assert set(Journal(LocalLog(checkpoint / LOG_FOLDER)).open().removed) == {"b"}

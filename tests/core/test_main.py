@@ -9,6 +9,8 @@ import sys
 from importlib.metadata import version
 
 import pytest
+from typer.core import TyperGroup as Group
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from tpc.__main__ import app
@@ -29,6 +31,7 @@ COMMANDS = {
     "history",
     "show",
 }
+OF_OTHER_KINDS = {"log", "run", "ui", "watch", "demo", "verify", "example", "chaos", "sink"}
 HEAVY = {
     "pyspark",
     "pyarrow",
@@ -54,6 +57,28 @@ def test_help_names_every_command() -> None:
     result = RUNNER.invoke(app, ["--help"])
     assert result.exit_code == 0
     assert {name for name in COMMANDS if name not in result.output} == set()
+
+
+def operators_commands() -> dict[str, tuple[str, set[str]]]:
+    """Help and options of those about one pipeline and its log; not of what runs a job, serves a page, stages faults."""
+    program = get_command(app)
+    assert isinstance(program, Group)
+    log = program.commands["log"]
+    assert isinstance(log, Group)
+    found = {name: each for name, each in program.commands.items() if name not in OF_OTHER_KINDS}
+    found |= {f"log {name}": each for name, each in log.commands.items()}
+    return {
+        name: (each.help or "", {option for parameter in each.params for option in parameter.opts})
+        for name, each in found.items()
+    }
+
+
+def test_every_command_of_an_operator_prints_json_on_request() -> None:
+    assert {name for name, (_, options) in operators_commands().items() if "--json" not in options} == set()
+
+
+def test_every_command_of_an_operator_says_what_it_changes() -> None:
+    assert {name for name, (told, _) in operators_commands().items() if "hange" not in told} == set()
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -1,0 +1,129 @@
+"""The commands by which an operator decides: `tpc resolve`, `tpc remove`, `tpc accept-schema`.
+
+Each puts one record into the log, with its reason and who gave it; the next start acts on it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tpc.coordinator.arguments import AsJson, CheckpointOrJob, LogPlace, Reason, Target
+from tpc.coordinator.listing import print_json
+from tpc.coordinator.targets import checkpoint_named, load_pipeline, names_job
+from tpc.errors import ConfigurationError
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command()(resolve)
+    app.command()(remove)
+    app.command("accept-schema")(accept_schema)
+
+
+def resolve(
+    place: CheckpointOrJob,
+    *,
+    epoch: Annotated[int, typer.Option(help="the decided epoch")],
+    reason: Reason,
+    sink: Annotated[str, typer.Option(help="the sink that refuses it")] = "",
+    log: LogPlace = None,
+    accept_loss: Annotated[bool, typer.Option("--accept-loss", help="the sink never gets the epoch's rows")] = False,
+    mark_committed: Annotated[
+        bool, typer.Option("--mark-committed", help="you have put the rows there by hand")
+    ] = False,
+    accept_state: Annotated[
+        bool, typer.Option("--accept-state", help="go on although a replay made other rows")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Record an operator's decision about a decided epoch; the next start or `tpc recover` acts on it.
+
+    Changes the log, and nothing else.
+    """
+    from tpc.coordinator import operations
+    from tpc.history import Action, Resolution
+
+    chosen = [
+        action
+        for action, wanted in (
+            (Action.ACCEPT_LOSS, accept_loss),
+            (Action.MARK_COMMITTED, mark_committed),
+            (Action.ACCEPT_STATE, accept_state),
+        )
+        if wanted
+    ]
+    if len(chosen) != 1:
+        raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
+    resolution = Resolution(epoch, sink, chosen[0], reason, operations.operator_name())
+    operations.resolve(*checkpoint_named(place, log), resolution)
+    if as_json:
+        print_json(resolution.to_json())
+        return
+    typer.echo(
+        f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`: it ends "
+        "what the sink still holds of the epoch, and `tpc status` then tells what became of each branch."
+    )
+
+
+def remove(
+    target: Target,
+    sink: Annotated[str, typer.Argument(help="the sink that leaves the pipeline")],
+    *,
+    reason: Reason,
+    without_sweep: Annotated[
+        bool, typer.Option("--without-sweep", help="its system is gone for good; nothing is asked of it")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Sweep a sink and put its removal on the record; afterwards the pipeline starts without it.
+
+    Finishes what is decided, aborts what is not. Changes nothing that is committed.
+    """
+    from tpc.coordinator import operations
+
+    pipeline = load_pipeline(target)
+    swept = None
+    if without_sweep:
+        operations.remove_lost_sink(pipeline.log, pipeline.checkpoint, sink, reason)
+    else:
+        swept = operations.remove_sink(pipeline, sink, reason)
+    if as_json:
+        print_json({"sink": sink, "aborted": swept})
+    elif swept is None:
+        typer.echo(f"recorded: sink {sink} is removed. Prepared branches that it still holds stay there.")
+    else:
+        typer.echo(f"recorded: sink {sink} is removed; {swept} branches were aborted. Take it out of the pipeline now.")
+
+
+def accept_schema(
+    place: CheckpointOrJob,
+    *,
+    sink: Annotated[str, typer.Option(help="the sink whose rows have other columns now")],
+    reason: Reason,
+    log: LogPlace = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put on the record that a sink's rows may have other columns; with a job, exactly those that it has now.
+
+    Changes the log, and nothing else.
+    """
+    from tpc.coordinator.acceptance import accept_schema as accept
+
+    columns = None
+    if names_job(place):
+        pipeline = load_pipeline(place)
+        columns = pipeline.columns().get(sink)
+        if columns is None:
+            raise ConfigurationError(f"the pipeline writes no rows to a sink {sink!r}")
+        accept(pipeline.log, pipeline.checkpoint, sink, columns, reason)
+    else:
+        accept(*checkpoint_named(place, log), sink, None, reason)
+    if as_json:
+        print_json({"sink": sink, "columns": columns})
+    elif columns is None:
+        typer.echo(f"recorded: the next start may write any columns to sink {sink}.")
+    else:
+        told = ", ".join(f"{name} {kind}" for name, kind in columns)
+        typer.echo(f"recorded: the rows for sink {sink} have the columns {told}.")
