@@ -1,4 +1,4 @@
-"""Who is told of a pipeline that starts: the log, and callbacks, metrics and health as far as the user wants them."""
+"""Who is told of a pipeline that starts: the log, and callbacks, metrics, health and page as far as they are wanted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tpc.coordinator.health_server import HealthPlace, ServedHealth
 from tpc.coordinator.log_lines import LogLines
 from tpc.coordinator.metrics_server import MetricsPlace, ServedMetrics
 from tpc.coordinator.observing import Listener, Observing
+from tpc.coordinator.ui_server import PagePlace, ServedPage
 
 
 def observing(
@@ -22,6 +23,7 @@ def observing(
     on_decision_needed: Sequence[OnDecisionNeeded],
     metrics: MetricsPlace,
     health: HealthPlace,
+    page: PagePlace,
 ) -> Observing:
     """The observer for the engine of `pipeline`. Raises `ConfigurationError` where a port cannot be had; opens none."""
     clock = SystemClock()
@@ -32,6 +34,9 @@ def observing(
             opened.callback(listeners[-1].close)
         if on_complete or on_decision_needed:
             listeners.append(Callbacks(on_complete, on_decision_needed, directory))
+        if page.port is not None:
+            listeners.append(ServedPage(pipeline, page))
+            opened.callback(listeners[-1].close)
         if health.port is not None:  # the last to be closed: until then it tells what the pipeline has ended with
             listeners.append(ServedHealth(pipeline, clock, health))
         opened.pop_all()

@@ -5,7 +5,6 @@ Collects what the user says, checks it, and starts the query: `tpc.pipeline(...)
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,7 @@ from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.health_server import HealthPlace
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
-from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.observing import Observing
 from tpc.coordinator.passes.plan import compile_plan
@@ -36,6 +35,7 @@ from tpc.coordinator.spark.settings import (
     refuse_trigger,
     retained_batches,
 )
+from tpc.coordinator.ui_server import PagePlace
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.safety import holds, stated
@@ -47,10 +47,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from pyspark.sql import DataFrame
 
-logger = logging.getLogger(__name__)
-
-LOG_FOLDER = Path("tpc") / "log"
-"""Where the intent log lies in a checkpoint, unless the user gives another."""
+__all__ = ["LOG_FOLDER", "Pipeline", "pipeline"]
 
 
 class Pipeline:
@@ -170,22 +167,25 @@ class Pipeline:
         health_port: int | None = None,
         health_host: str = "127.0.0.1",
         silent_after_s: float = 1800.0,
+        ui_port: int | None = None,
+        ui_host: str = "127.0.0.1",
     ) -> PipelineQuery:
         """Check everything, recover what an earlier run left, and start the query.
 
         `trigger` is what PySpark's `trigger()` takes, e.g. `{"processingTime": "1 second"}`. `takeover` goes past
         the lock of another process on this machine and fences it. With `metrics_port` or `metrics_registry` (else
-        prometheus_client's own) metrics are counted. With `health_port`, `/healthz` and `/readyz` are served there; an
-        epoch under way for `silent_after_s` seconds is no health. Both ports are closed with the query. Raises
-        `ConfigurationError` before anything is written, `ParkedError` and other `DecidedError`s when a decided epoch
-        cannot be finished.
+        prometheus_client's own) metrics are counted. With `health_port`, `/healthz` and `/readyz` are served there (an
+        epoch under way for `silent_after_s` seconds is no health), with `ui_port` the page of `tpc ui`. Ports close
+        with the query. Raises `ConfigurationError` before anything is written, `ParkedError` and other `DecidedError`s
+        when a decided epoch cannot be finished.
         """
         trigger = {} if trigger is None else trigger
         with stated(partial(holds, State(self.id))):
             ready = self.prepared(trigger)
             metrics = MetricsPlace(metrics_port, metrics_host, metrics_registry)
             health = HealthPlace(health_port, health_host, silent_after_s)
-            ready.coordinator.observed_by(self._observing(metrics, health))
+            page = PagePlace(ui_port, ui_host, self.log, self.checkpoint)
+            ready.coordinator.observed_by(self._observing(metrics, health, page))
         try:
             ready.coordinator.lock(takeover=takeover)
             ready.coordinator.take_over(ready.contexts, ready.columns)
@@ -195,9 +195,9 @@ class Pipeline:
             raise
         return ready.query
 
-    def _observing(self, metrics: MetricsPlace, health: HealthPlace) -> Observing:
-        names, directory = [sink.name for sink in self.sinks], self.checkpoint / "tpc"
-        return observing(self.id.name, names, directory, self._on_complete, self._on_decision_needed, metrics, health)
+    def _observing(self, metrics: MetricsPlace, health: HealthPlace, page: PagePlace) -> Observing:
+        names, callbacks = [sink.name for sink in self.sinks], (self._on_complete, self._on_decision_needed)
+        return observing(self.id.name, names, self.checkpoint / "tpc", *callbacks, metrics, health, page)
 
     def prepared(self, trigger: Mapping[str, Any]) -> Preparation:
         """What a start needs, after all was refused that can be told without asking the log or a sink."""

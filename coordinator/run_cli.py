@@ -53,6 +53,8 @@ def run(
     silent_after_s: Annotated[float | None, _of("how long an epoch may take before /healthz says 503")] = None,
     metrics_port: Annotated[int | None, _of("serve /metrics at this port")] = None,
     metrics_host: Annotated[str | None, _of("the address for it, else 127.0.0.1")] = None,
+    ui_port: Annotated[int | None, _of("serve the page of `tpc ui` at this port")] = None,
+    ui_host: Annotated[str | None, _of("the address for it, else 127.0.0.1; another needs TPC_UI_TOKEN")] = None,
     strategy: Annotated[StrategyName, typer.Option(help="when to restart")] = StrategyName.EXPONENTIAL,
     attempts: Annotated[int | None, _of("fixed, exponential: at most so many restarts")] = None,
     delay_s: Annotated[float | None, _of("fixed, failure-rate: seconds before each restart")] = None,
@@ -90,6 +92,8 @@ def run(
         silent_after_s=silent_after_s,
         metrics_port=metrics_port,
         metrics_host=metrics_host,
+        ui_port=ui_port,
+        ui_host=ui_host,
     )
     command = _command(job, arguments or [], options)
     stop, received = Stop(), list[int]()

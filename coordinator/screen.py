@@ -12,7 +12,7 @@ from typing import Any
 from tpc.coordinator.clock import Clock
 from tpc.coordinator.operations import state_of
 from tpc.coordinator.status_lines import status_lines
-from tpc.coordinator.ui.facts import SILENT_AFTER_S, newest_at, rates, rows_per_s
+from tpc.coordinator.ui.facts import newest_at, rates, rows_per_s, silent_after_s
 from tpc.coordinator.ui.watching import Look, Watched
 
 EPOCHS = ("epoch", "status", "rows", "rows/s", "ms", "complete")
@@ -79,7 +79,7 @@ def _state_line(look: Look, state: dict[str, Any], now: float, pending_s: float)
         return f"DECIDED: {branches} of epoch {state['pending']} in doubt by the log, seen for {ago(pending_s)}"
     newest = newest_at(look)
     heard = "" if newest is None else f": the newest record is {ago(now - newest)} old"
-    if newest is not None and now - newest < SILENT_AFTER_S:
+    if newest is not None and now - newest < silent_after_s(look.window.history):
         return f"RUNNING{heard}"
     return f"SILENT{heard}. It has nothing to read or does not run, the log cannot tell which"
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tpc.errors import ConfigurationError
+from tpc.coordinator.ui_server import require_installed
 from tpc.safety import holds_for_reader, stated
 
-NEEDED = ("jinja2", "starlette", "uvicorn")
+if TYPE_CHECKING:
+    from tpc.coordinator.log.contract import Log
 
 
 def mount(app: typer.Typer) -> None:
@@ -39,13 +41,19 @@ def ui(
 ) -> None:
     """A page that shows pipelines as their logs tell it. It reads the logs only and changes nothing."""
     with stated(holds_for_reader):
-        _require_installed()
-        from tpc.coordinator.ui.serving import serve
+        require_installed()
+        from tpc.coordinator.ui.serving import Site, read_token
 
-        serve(logs, host, port, token_file, say=typer.echo)
+        site = Site([_place(one) for one in logs], host, port, read_token(token_file))
+        typer.echo(f"{site.url} shows {len(logs)} {'log' if len(logs) == 1 else 'logs'}")
+        site.run()
 
 
-def _require_installed() -> None:
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise ConfigurationError(f"{', '.join(missing)} is not installed", remedy="pip install 'tpc[ui]'.")
+def _place(target: str) -> Callable[[], tuple[Log, Path | None]]:
+    """Where a log is. A checkpoint is looked at again until it holds one; a job is loaded once."""
+    from tpc.coordinator.targets import names_job, place_named
+
+    if not names_job(target):
+        return partial(place_named, target)
+    found = place_named(target)
+    return lambda: found

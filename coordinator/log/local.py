@@ -20,6 +20,8 @@ from tpc.coordinator.log.contract import Log
 from tpc.errors import DecisionUnknownError, TransientError
 from tpc.support import durable_files
 
+LOG_FOLDER = Path("tpc") / "log"
+"""Where the log lies in a checkpoint, unless the user gives another."""
 _SLOT_FILE = re.compile(r"(\d{20})\.json")
 _TEMPORARY_PREFIX = ".put-"
 _TEMPORARY_FILE = re.compile(r"\.put-(\d+)-[0-9a-f]{32}")

@@ -14,23 +14,24 @@ from typing import Any
 
 from tpc.coordinator.epochs import epoch_row, epoch_rows
 from tpc.coordinator.log.contract import Log
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.ui.watching import EPOCHS, Look, Watched
 from tpc.errors import ParkedError
 from tpc.history import Action, History
-from tpc.records import Record, RecordKind
 from tpc.safety import holds
 from tpc.states import Phase, State
 
 SILENT_AFTER_S = 60.0
+"""For a pipeline whose pace is not known yet."""
+SILENT_AFTER_S_MIN = 10.0
 SILENT_AFTER_EPOCHS = 3
 RATE_EPOCHS = 10
 """Over how many of the newest epochs rows per second are counted."""
 STATES = {
-    "running": "A record was put less than a minute ago, or than three of its epochs take.",
-    "silent": "No record was put for a minute, nor for as long as three of its epochs take: the pipeline has nothing "
-    "to read, or it does not run. The log cannot tell which.",
+    "running": "A record was put within the time that three of its epochs take, or ten seconds; of a young pipeline "
+    "within a minute.",
+    "silent": "No record was put for longer than three of its epochs take: the pipeline has nothing to read, or it "
+    "does not run. The log cannot tell which.",
     "parked": "A sink refuses a decided epoch for good. The pipeline has stopped and waits for an operator.",
     "never started": "The log holds no record.",
     "moved": "The log was moved to another place and ends here.",
@@ -101,11 +102,16 @@ def state_of(look: Look, now: float) -> str:
 
 
 def silent_after_s(history: History) -> float:
-    """How long after its newest record a pipeline is silent: one with a slow trigger is not, between two epochs."""
+    """How long after its newest record a pipeline is silent, by the pace of its newest epochs.
+
+    One with a slow trigger is not between two epochs, and of one with a fast trigger it is told within seconds.
+    """
     newest = sorted(history.completed)[-RATE_EPOCHS - 1 :]
     ends = [at for epoch in newest if (at := history.completed[epoch].get("completed_at")) is not None]
-    usual_s = median(after - before for before, after in pairwise(ends)) if len(ends) > 1 else 0.0
-    return max(SILENT_AFTER_S, SILENT_AFTER_EPOCHS * usual_s)
+    if len(ends) <= SILENT_AFTER_EPOCHS:
+        return SILENT_AFTER_S
+    usual_s = float(median(after - before for before, after in pairwise(ends)))
+    return max(SILENT_AFTER_S_MIN, SILENT_AFTER_EPOCHS * usual_s)
 
 
 def newest_at(look: Look) -> float | None:
@@ -134,9 +140,13 @@ def rows_per_s(rows: Sequence[dict[str, Any]]) -> float | None:
     return sum(row["rows"] for row in ended[1:]) / seconds if seconds > 0 else None
 
 
-def newest_rows(history: History) -> list[dict[str, Any]]:
-    """The newest epochs, oldest first, no more than a page."""
-    return [epoch_row(history, epoch) for epoch in sorted(history.manifests)[-EPOCHS:]]
+def newest_rows(history: History, note: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """The newest epochs, oldest first, no more than a page; `note` tells which of them is parked, and why."""
+    rows = [epoch_row(history, epoch) for epoch in sorted(history.manifests)[-EPOCHS:]]
+    for row in rows:
+        if note is not None and note["epoch"] == row["epoch"]:
+            row |= {"status": "parked", "failure": note["what"]}
+    return rows
 
 
 def rates(rows: Sequence[dict[str, Any]]) -> list[tuple[int, float]]:
@@ -147,35 +157,6 @@ def rates(rows: Sequence[dict[str, Any]]) -> list[tuple[int, float]]:
         if seconds > 0:
             found.append((row["epoch"], row["rows"] / seconds))
     return found
-
-
-def terms(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """The terms that begin among `records`, newest first. A term is a start, a takeover, or one that is renewed."""
-    found: list[dict[str, Any]] = []
-    last_end: float | None = None
-    for record in records:
-        if record.kind is RecordKind.GENERATION:
-            body = record.body
-            found.append(
-                {
-                    "generation": body["generation"],
-                    "slot": record.slot,
-                    "started_at": body.get("started_at"),
-                    "last_complete": body["last_complete"],
-                    "finishes": None if body["pending"] is None else body["pending"]["epoch"],
-                    "silence_s": _between(last_end, body.get("started_at")),
-                    "recovery_s": None,
-                }
-            )
-        elif record.kind is RecordKind.COMPLETE:
-            last_end = record.body.get("completed_at")
-            if found and found[-1]["recovery_s"] is None:
-                found[-1]["recovery_s"] = _between(found[-1]["started_at"], last_end)
-    return found[::-1]
-
-
-def _between(begin: float | None, end: float | None) -> float | None:
-    return None if begin is None or end is None else max(0.0, end - begin)
 
 
 def sinks(history: History, note: dict[str, Any] | None) -> list[dict[str, Any]]:

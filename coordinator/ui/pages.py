@@ -15,6 +15,7 @@ from tpc.coordinator.log import tail
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.tail import Window
 from tpc.coordinator.ui import drawings, facts, words
+from tpc.coordinator.ui.terms import terms_of
 from tpc.coordinator.ui.watching import EPOCHS, Watched
 from tpc.errors import ConfigurationError
 
@@ -36,7 +37,7 @@ def pipeline_page(one: Watched, now: float) -> str:
     if look.window is None:
         return _rendered("pipeline.html.j2", {**view, "history": None})
     history = look.window.history
-    rows, terms = facts.newest_rows(history), facts.terms(look.window.records)
+    rows, terms = facts.newest_rows(history, look.parked), terms_of(look.window.records)
     view |= {
         "history": history,
         "sinks": facts.sinks(history, look.parked),
@@ -138,5 +139,6 @@ def _environment() -> Environment:
         "moment": words.moment,
         "machine": words.machine_time,
         "counted": words.counted,
+        "sized": words.sized,
     }
     return environment

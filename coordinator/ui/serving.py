@@ -1,20 +1,20 @@
-"""Where the pages are served: the address, the token, the threads that watch, and uvicorn until it is told to end."""
+"""Where the pages are served: the address, the token, the threads that watch, and uvicorn until it is told to end.
+
+Serves in the thread that asks for it: the main one of `tpc ui`, one of its own in a pipeline's driver.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
-from functools import partial
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
 
 from tpc.coordinator.clock import SystemClock
-from tpc.coordinator.log.contract import Log
-from tpc.coordinator.targets import names_job, place_named
 from tpc.coordinator.ui.app import make_app
 from tpc.coordinator.ui.events import Changes, Noticed
 from tpc.coordinator.ui.guard import names_this_machine
@@ -42,24 +42,24 @@ class _Server(uvicorn.Server):
         self._changes.end()
 
 
-def serve(targets: Sequence[str], host: str, port: int, token_file: Path | None, *, say: Callable[[str], None]) -> None:
-    """Serve until the process is told to end; `say` is told where.
+class Site:
+    """The pages over the logs at `places`: a port that is open from here on, and pages there while `run` lasts.
 
-    Raises `ConfigurationError` for what cannot be served as it is asked.
+    Raises `ConfigurationError` for a port that cannot be had, and for an address of others without a token.
     """
-    token = read_token(token_file)
-    if token is None and not names_this_machine(host):
-        raise ConfigurationError(
-            f"other machines can reach {host}, and there is no token",
-            remedy=f"give --token-file, or {TOKEN_VARIABLE} in the environment; or leave --host out.",
-        )
-    clock = SystemClock()
-    watched = [Watched(number, _place(target), clock) for number, target in enumerate(targets)]
-    with closing(_listener(host, port)) as listener:
-        changes = Changes()
-        app = make_app(watched, clock, changes, token)
+
+    def __init__(self, places: Sequence[Place], host: str, port: int, token: str | None) -> None:
+        if token is None and not names_this_machine(host):
+            raise ConfigurationError(
+                f"other machines can reach {host}, and there is no token",
+                remedy=f"give {TOKEN_VARIABLE} in the environment, or `tpc ui` a --token-file; or leave the host out.",
+            )
+        clock, self._changes = SystemClock(), Changes()
+        watched = [Watched(number, place, clock) for number, place in enumerate(places)]
+        self._watch = Watch(watched, EVERY_S, Noticed(self._changes, clock))
         config = uvicorn.Config(
-            app,
+            make_app(watched, clock, self._changes, token),
+            log_config=None,  # a driver's log is its own
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -68,12 +68,24 @@ def serve(targets: Sequence[str], host: str, port: int, token_file: Path | None,
             limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
         )
-        watch = Watch(watched, EVERY_S, Noticed(changes, clock))
-        watch.start()
-        say(f"http://{_shown(listener)}/ shows {len(watched)} {'log' if len(watched) == 1 else 'logs'}")
-        with suppress(KeyboardInterrupt):
-            _Server(config, changes).run(sockets=[listener])
-        watch.stop()
+        self._server = _Server(config, self._changes)
+        self._listener = _listener(host, port)
+        self.url = f"http://{_shown(self._listener)}/"
+
+    def run(self) -> None:
+        """Serve until `close`, or in the main thread until a signal; then the port is closed."""
+        self._watch.start()
+        try:
+            with suppress(KeyboardInterrupt):
+                self._server.run(sockets=[self._listener])
+        finally:
+            self._watch.stop()
+            self._listener.close()
+
+    def close(self) -> None:
+        """End `run`, which another thread is in."""
+        self._server.should_exit = True
+        self._changes.end()
 
 
 def read_token(token_file: Path | None) -> str | None:
@@ -100,14 +112,6 @@ def read_token(token_file: Path | None) -> str | None:
     return token
 
 
-def _place(target: str) -> Place:
-    """Where a log is. A checkpoint is looked at again until it holds one; a job is loaded once."""
-    if not names_job(target):
-        return partial(place_named, target)
-    found: tuple[Log, Path | None] = place_named(target)
-    return lambda: found
-
-
 def _listener(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -115,7 +119,7 @@ def _listener(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise ConfigurationError(
             f"the page cannot be served at {host}:{port}: {error.strerror}",
-            remedy="give --port a port that is free (0: any), --host an address of this machine.",
+            remedy="give a port that is free (0: any), and an address of this machine.",
         ) from error
 
 

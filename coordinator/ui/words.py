@@ -42,3 +42,11 @@ def counted(number: float | None) -> str:
     if number is None:
         return "-"
     return f"{number:,.0f}" if isinstance(number, int) or number >= 10 else f"{number:,.2f}"
+
+
+def sized(size_bytes: int) -> str:
+    """A number of bytes, in the units of a thousand."""
+    size, units = float(size_bytes), ["bytes", "kB", "MB", "GB", "TB"]
+    while size >= 999.5 and len(units) > 1:
+        size, units = size / 1000, units[1:]
+    return f"{size:.0f} {units[0]}" if size >= 99.5 or units[0] == "bytes" else f"{size:.1f} {units[0]}"

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.support.memory import MemoryLog
 from tests.support.memory_pipeline import MemoryPipeline, acting
 from tests.support.memory_sink import MemorySink
 from tpc.coordinator import health_server
@@ -23,6 +24,7 @@ from tpc.coordinator.health_server import HEAD_BYTES_MAX, REQUESTS_MAX, HealthPl
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.observing import Observing
+from tpc.coordinator.ui_server import PagePlace
 from tpc.errors import ConfigurationError, FencedError, ParkedError, TpcError, TransientError
 from tpc.sink import Verdict
 
@@ -217,7 +219,8 @@ def test_it_can_be_opened_again_at_once_for_a_restart() -> None:
 
 
 def observed(directory: Path, health: HealthPlace, metrics: MetricsPlace) -> Observing:
-    return observing("job", ["a"], directory, (), (), metrics, health)
+    page = PagePlace(None, HOST, MemoryLog(), directory)
+    return observing("job", ["a"], directory, (), (), metrics, health, page)
 
 
 def free_port() -> int:

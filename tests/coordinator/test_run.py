@@ -154,9 +154,11 @@ def test_a_signal_while_it_waits_for_a_restart_starts_nothing_more(tmp_path: Pat
 
 
 def test_a_job_s_start_gets_its_options(tmp_path: Path) -> None:
-    with run(tmp_path, "tells_its_options", "--trigger", "1 second", "--health-port", "8080") as one:
+    with run(
+        tmp_path, "tells_its_options", "--trigger", "1 second", "--health-port", "8080", "--ui-port", "8081"
+    ) as one:
         assert one.ended() == EXIT_FENCED
-    assert one.notes() == ["options {'trigger': {'processingTime': '1 second'}, 'health_port': 8080}"]
+    assert one.notes() == ["options {'trigger': {'processingTime': '1 second'}, 'health_port': 8080, 'ui_port': 8081}"]
 
 
 def test_a_script_runs_with_its_arguments(tmp_path: Path) -> None:

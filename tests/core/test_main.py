@@ -60,7 +60,7 @@ def test_help_names_every_command() -> None:
 
 
 def operators_commands() -> dict[str, tuple[str, set[str]]]:
-    """Help and options of those about one pipeline and its log; not of what runs a job, serves a page, stages faults."""
+    """Help and options of those about a pipeline and its log, not of what runs a job, serves a page, stages faults."""
     program = get_command(app)
     assert isinstance(program, Group)
     log = program.commands["log"]

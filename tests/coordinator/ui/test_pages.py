@@ -53,8 +53,15 @@ def test_the_list_tells_of_each_pipeline_its_state_newest_epoch_age_and_rate(run
     assert row[:7] == ["job#1", "running", "4", "5 s ago", "50", "-", "1"]
 
 
-def test_a_pipeline_without_a_record_for_a_minute_is_silent(running: LocalPipeline) -> None:
-    assert table_row(over(running, at=running.now + 61).text(), "job#1")[1] == "silent"
+def test_a_pipeline_with_quick_epochs_is_silent_ten_seconds_after_the_last(running: LocalPipeline) -> None:
+    assert table_row(over(running, at=running.now + 9).text(), "job#1")[1] == "running"
+    assert table_row(over(running, at=running.now + 10).text(), "job#1")[1] == "silent"
+
+
+def test_a_pipeline_whose_pace_is_not_known_is_silent_after_a_minute(tmp_path: Path) -> None:
+    young = LocalPipeline(tmp_path).term().epochs(3)
+    assert table_row(over(young, at=young.now + 59).text(), "job#1")[1] == "running"
+    assert table_row(over(young, at=young.now + 61).text(), "job#1")[1] == "silent"
 
 
 def test_a_pipeline_whose_epochs_are_minutes_apart_is_not_silent_between_them(tmp_path: Path) -> None:
@@ -104,7 +111,9 @@ def test_the_epochs_of_a_pipeline_stand_newest_first_with_rows_per_sink(running:
     html = over(running).text("/pipelines/0")
     numbers = [e.text for e in Page(html).all("a") if "/epochs/" in e.attributes["href"]]
     assert numbers == ["4", "3", "2", "1", "0"]
-    assert "a 3, b 3" in words(html)
+    [row] = [row for row in cells(html) if "/epochs/4" in row[0]]
+    assert words(row[6]) == "a 3 (30 bytes), b 3 (30 bytes)"
+    assert words(row[7]) == "5"
     assert 'aria-label="pass 500 ms, intent 10 ms, commit 250 ms"' in html
 
 
@@ -122,6 +131,15 @@ def test_each_sink_has_its_newest_epoch_and_what_it_has_still_to_commit(running:
     running.decide()
     html = over(running).text("/pipelines/0").partition('id="part-sinks"')[2]
     assert table_row(html, "a")[3:] == ["5", "has to commit it"]
+
+
+def test_a_parked_epoch_stands_among_the_epochs_with_what_it_failed_with(tmp_path: Path) -> None:
+    html = over(LocalPipeline(tmp_path).term().epochs(2).park()).text("/pipelines/0").partition('id="part-epochs"')[2]
+    assert [words(row[1]) for row in cells(html) if "/epochs/" in row[0]] == [
+        "parked E11000 duplicate key",
+        "complete",
+        "complete",
+    ]
 
 
 def test_of_a_parked_epoch_it_is_told_which_sink_refuses_it_and_which_have_committed_it(tmp_path: Path) -> None:

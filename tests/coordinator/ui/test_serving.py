@@ -122,6 +122,6 @@ def test_a_text_that_names_no_log_is_refused_at_once() -> None:
 
 
 def test_without_its_packages_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tpc.coordinator.ui_cli.NEEDED", ("jinja2", "not_installed_here"))
+    monkeypatch.setattr("tpc.coordinator.ui_server.NEEDED", ("jinja2", "not_installed_here"))
     error = refusal(tmp_path)
     assert (error.what, error.remedy) == ("not_installed_here is not installed", "pip install 'tpc[ui]'.")
