@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from tpc.chaos.programs import commands_to_events, moving_average, running_tally
+from tpc.chaos.programs import commands_to_events, moving_average, running_tally, state_topic
 from tpc.chaos.programs.program import Program
 from tpc.errors import ConfigurationError
 
 PROGRAMS = {
-    program.name: program for program in (moving_average.PROGRAM, running_tally.PROGRAM, commands_to_events.PROGRAM)
+    program.name: program
+    for program in (
+        moving_average.PROGRAM,
+        running_tally.PROGRAM,
+        commands_to_events.PROGRAM,
+        state_topic.PROGRAM,
+    )
 }
 
 

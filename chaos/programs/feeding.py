@@ -14,9 +14,12 @@ from tpc.errors import LocalStackError
 DELIVERY_TIMEOUT_S = 60.0
 
 
-def make_topics(*names: str, compacted: bool = False) -> None:
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+def make_topics(*names: str, config: Mapping[str, str] | None = None) -> None:
     """On the broker that TPC_KAFKA names. Raises `ConfigurationError` when one is there already."""
-    create_topics(os.environ["TPC_KAFKA"], names, config={"cleanup.policy": "compact"} if compacted else None)
+    create_topics(os.environ["TPC_KAFKA"], names, config=config)
 
 
 def make_tables(*statements: str) -> None:

@@ -18,7 +18,7 @@ import pandas as pd
 from tpc.chaos.checkers import mongo_content
 from tpc.chaos.checkers.compare import Check, multisets_equal
 from tpc.chaos.checkers.kafka_content import read_topic
-from tpc.chaos.programs.feeding import make_topics, rows_of, write_messages
+from tpc.chaos.programs.feeding import COMPACTED, make_topics, rows_of, write_messages
 from tpc.chaos.programs.program import Program
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.log.journal import Journal
@@ -53,7 +53,7 @@ def changes() -> list[dict[str, Any]]:
 def feed() -> None:
     """Topics, one of them compacted, and changes."""
     make_topics("changes")
-    make_topics("tallies", compacted=True)
+    make_topics("tallies", config=COMPACTED)
     write_messages("changes", changes(), key="program")
 
 

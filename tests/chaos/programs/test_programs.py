@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tests.docs.examples import load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.programs import commands_to_events, moving_average, running_tally
+from tpc.chaos.programs import commands_to_events, moving_average, running_tally, state_topic
 from tpc.chaos.programs.catalogue import PROGRAMS, chosen, of_the_day
 from tpc.chaos.programs.program import EXAMPLES, check_examples
 from tpc.chaos.programs.run import run_program
@@ -113,3 +114,22 @@ def test_the_expected_events_are_those_of_judging_one_command_after_another() ->
     rows = commands_to_events.expected()["files-audit"]
     assert [tuple(row[name] for name in commands_to_events.AUDIT) for row in rows] == judged
     assert sum(reason == "modify after deleted" for *_, reason in judged) > 300
+
+
+def test_the_expected_carts_are_those_of_one_click_after_another() -> None:
+    carts: dict[str, dict[str, int]] = {}
+    orders = []
+    for one in state_topic.clicks():
+        items = carts.setdefault(one["cart"], {})
+        if "item" not in one:
+            orders += [(one["cart"], items)] if items else []
+            carts[one["cart"]] = {}
+        else:
+            items[one["item"]] = items.get(one["item"], 0) + one["quantity"]
+            assert items[one["item"]] >= 0
+            carts[one["cart"]] = {name: count for name, count in items.items() if count}
+    assert state_topic.carts_left() == {cart: items for cart, items in carts.items() if items}
+    rows = state_topic.expected()["postgres-orders"]
+    ordered = sorted((cart, json.dumps(items, sort_keys=True)) for cart, items in orders)
+    assert sorted((row["cart"], row["items"]) for row in rows) == ordered
+    assert len(carts) > len(state_topic.carts_left()) > 30

@@ -172,6 +172,15 @@ def test_key_value_headers_and_partition_columns_are_honoured(kafka: KafkaTopics
     assert (got[None].partition(), got[None].value(), got[None].headers()) == (2, b"c", [epoch])
 
 
+def test_a_null_value_is_a_tombstone_and_an_empty_one_is_not(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(cleanup_policy="compact")
+    branches = Branches(KafkaSink(topic, servers=kafka.bootstrap), kafka.name("pipeline"))
+
+    write(branches, [{"key": "gone", "value": None}, {"key": "empty", "value": ""}], TEXT)
+
+    assert {message.key(): message.value() for message in kafka.read(topic)} == {b"gone": None, b"empty": b""}
+
+
 def test_the_topic_column_routes_row_by_row(kafka: KafkaTopics) -> None:
     first, second = kafka.topic(), kafka.topic()
     branches = Branches(KafkaSink(servers=kafka.bootstrap), kafka.name("pipeline"))
