@@ -72,17 +72,16 @@ class Coordinator:
         self.lineage = Lineage(checkpoint)
         self.journal = journal or Journal(log)
         self.participants = Participants(pipeline, sinks, pool)
-        self.engine = Engine(
-            self.journal, self.participants, clock or SystemClock(), settings, ParkedNote(checkpoint / "tpc")
-        )
+        clock = clock or SystemClock()
+        self.engine = Engine(self.journal, self.participants, clock, settings, ParkedNote(checkpoint / "tpc"))
         self._lock = CheckpointLock(checkpoint / "tpc")
-        self._observing: Observing | None = None
+        self.observing = Observing(clock, ())
         self._schemas: Mapping[str, Columns] | None = None
         """The columns that this start wants; None: it writes no rows, and what is on record stays there."""
 
     def observed_by(self, observing: Observing) -> None:
         """Have `observing` told of every step of the machine, and closed with this coordinator."""
-        self.engine.observe = self._observing = observing
+        self.engine.observe = self.observing = observing
 
     def lock(self, *, takeover: bool = False) -> None:
         """Take the checkpoint's advisory lock."""
@@ -238,6 +237,5 @@ class Coordinator:
         try:
             self.participants.close()
         finally:
-            if self._observing is not None:
-                self._observing.close()
+            self.observing.close()
             self._lock.release()

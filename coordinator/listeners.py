@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from tpc.coordinator.health_server import HealthPlace, ServedHealth
 from tpc.coordinator.log_lines import LogLines
 from tpc.coordinator.metrics_server import MetricsPlace, ServedMetrics
 from tpc.coordinator.observing import Listener, Observing
+from tpc.coordinator.source_lag import SourceLag, SourceLagNote
 from tpc.coordinator.ui_server import PagePlace, ServedPage
 
 
@@ -28,10 +29,13 @@ def observing(
     """The observer for the engine of `pipeline`. Raises `ConfigurationError` where a port cannot be had; opens none."""
     clock = SystemClock()
     listeners: list[Listener] = [LogLines()]
+    hear_of_sources: list[Callable[[SourceLag], None]] = [SourceLagNote(directory).keep]
     with ExitStack() as opened:
         if metrics.is_wanted:
-            listeners.append(ServedMetrics(pipeline, sinks, clock, metrics))
-            opened.callback(listeners[-1].close)
+            served = ServedMetrics(pipeline, sinks, clock, metrics)
+            opened.callback(served.close)
+            listeners.append(served)
+            hear_of_sources.append(served.tell_of_sources)
         if on_complete or on_decision_needed:
             listeners.append(Callbacks(on_complete, on_decision_needed, directory))
         if page.port is not None:
@@ -40,4 +44,4 @@ def observing(
         if health.port is not None:  # the last to be closed: until then it tells what the pipeline has ended with
             listeners.append(ServedHealth(pipeline, clock, health))
         opened.pop_all()
-    return Observing(clock, listeners)
+    return Observing(clock, listeners, hear_of_sources)

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from tpc.coordinator.clock import Clock
 from tpc.coordinator.epochs import epoch_row
 from tpc.coordinator.notices import Notice, Turn
+from tpc.coordinator.source_lag import SourceLag
 from tpc.coordinator.transition import Transition
 from tpc.effects import Commit
 from tpc.events import Aborted, Answered, Opened, Prepared, Stored
@@ -70,6 +71,10 @@ class Families:
         self.puts = counter("tpc_log_puts_total", "Records put into the log.", ["pipeline", "kind"])
         self.late = counter("tpc_late_rows_total", "Rows that watermarks dropped.", one)
         self.unrouted = counter("tpc_unrouted_rows_total", "Rows that no sink took.", one)
+        self.read = counter("tpc_read_rows_total", "Rows that complete epochs have read.", one)
+        source = ["pipeline", "source"]
+        self.waiting = gauge("tpc_source_waiting_offsets", "Offsets that no epoch has read yet.", [*source, "topic"])
+        self.asked_at = gauge("tpc_source_asked_timestamp_seconds", "When a source was last asked.", source)
 
 
 _FAMILIES: WeakKeyDictionary[CollectorRegistry, Families] = WeakKeyDictionary()
@@ -92,8 +97,7 @@ class Metrics:
         self._clock = clock
         self._in_doubt_since: float | None = None
         of = self._of
-        self._of_pipeline = (of.retries, of.recoveries, of.late, of.unrouted, of.parked, of.generation, of.recovery)
-        for family in self._of_pipeline:
+        for family in (of.retries, of.recoveries, of.read, of.late, of.unrouted, of.parked, of.generation, of.recovery):
             family.labels(pipeline)
         for by_sink in (of.rows, of.bytes, of.commits, of.unknown, of.in_doubt):
             for sink in self._sinks:
@@ -119,6 +123,15 @@ class Metrics:
         self._show_in_doubt(transition)
         if notice is not None:
             self._count(notice, transition)
+
+    def tell_of_sources(self, lag: SourceLag) -> None:
+        """Show what waits in the sources that tell, and when they were asked; of others nothing is shown."""
+        for number, topics in enumerate(lag.waiting):
+            if topics is not None:
+                source = str(number)
+                self._of.asked_at.labels(self._name, source).set(lag.asked_at)
+                for topic, offsets in topics.items():
+                    self._of.waiting.labels(self._name, source, topic).set(offsets)
 
     def close(self) -> None:
         """What was counted stays in the registry, and what is in doubt stays in doubt."""
@@ -148,6 +161,7 @@ class Metrics:
             of.bytes.labels(name, sink).inc(part["size_bytes"])
         for sink, seconds in row["commit_seconds"].items():
             of.commits.labels(name, sink).observe(seconds)
+        of.read.labels(name).inc(row["rows"])
         of.late.labels(name).inc(row["late"] or 0)
         of.unrouted.labels(name).inc(row["unrouted"])
         if transition.before.epoch is not None:  # else a start has finished it, and its times are the start's

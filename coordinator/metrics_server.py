@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.clock import Clock
 from tpc.coordinator.notices import Notice
+from tpc.coordinator.source_lag import SourceLag
 from tpc.coordinator.transition import Transition
 from tpc.errors import ConfigurationError
 
@@ -69,6 +70,10 @@ class ServedMetrics:
     def tell(self, transition: Transition, notice: Notice | None) -> None:
         """Count one step of the machine."""
         self._metrics.tell(transition, notice)
+
+    def tell_of_sources(self, lag: SourceLag) -> None:
+        """Show what waits in the sources."""
+        self._metrics.tell_of_sources(lag)
 
     def close(self) -> None:
         """Close the port."""

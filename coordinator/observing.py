@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from tpc.coordinator.clock import Clock
 from tpc.coordinator.notices import Notice, Notices
+from tpc.coordinator.source_lag import SourceLag
 from tpc.coordinator.transition import Transition
 
 logger = logging.getLogger(__name__)
@@ -27,9 +28,12 @@ class Listener(Protocol):
 class Observing:
     """An observer of the engine (`tpc.coordinator.transition`) that hands on to listeners."""
 
-    def __init__(self, clock: Clock, listeners: Sequence[Listener]) -> None:
+    def __init__(
+        self, clock: Clock, listeners: Sequence[Listener], hear_of_sources: Sequence[Callable[[SourceLag], None]] = ()
+    ) -> None:
         self._notices = Notices(clock)
         self._listeners = listeners
+        self._hear_of_sources = hear_of_sources
 
     def __call__(self, transition: Transition) -> None:
         """Tell every listener; what one of them raises, or a notice that cannot be made, is logged."""
@@ -39,6 +43,12 @@ class Observing:
         for listener in self._listeners:
             with _shielded():
                 listener.tell(transition, notice)
+
+    def tell_of_sources(self, lag: SourceLag) -> None:
+        """What waits in the sources now, to those who want to hear of it. Not in the engine's thread."""
+        for hear in self._hear_of_sources:
+            with _shielded():
+                hear(lag)
 
     def close(self) -> None:
         """Let every listener go. Idempotent."""

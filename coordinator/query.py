@@ -1,7 +1,6 @@
 """A running pipeline: a StreamingQuery to its user, with the epochs' history.
 
-Owns the batch function that Spark calls, and the thread that watches over the query: it sweeps in quiet hours and
-lets go of every connection when the query has ended.
+Owns the batch function that Spark calls, and the thread that watches over the query until its connections are closed.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
@@ -17,6 +17,7 @@ from tpc.coordinator.epochs import epoch_rows, spark_seconds
 from tpc.coordinator.passes.context import PassContext
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
+from tpc.coordinator.source_lag import SourceWatch
 from tpc.coordinator.spark.java_errors import in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.plan_checks import LateRows
@@ -60,8 +61,8 @@ class PipelineQuery:
         self._failure: BaseException | None = None
         self._failed_epochs: list[dict[str, Any]] = []
         self._query: StreamingQuery | None = None
-        self._ended = threading.Event()
-        self._stop_asked = threading.Event()
+        self._ended, self._stop_asked = threading.Event(), threading.Event()
+        self._sources = SourceWatch()
         self._late_rows: LateRows | None = None
 
     # Starting --------------------------------------------------------------------------------------------------
@@ -84,11 +85,8 @@ class PipelineQuery:
             .option("checkpointLocation", str(self._coordinator.checkpoint))
             .options(**self._options)
         )
-        if trigger:
-            writer = writer.trigger(**trigger)
-        if not self._stateful:
-            return writer.start()
-        with stateful_settings(self._session):
+        writer = writer.trigger(**trigger) if trigger else writer
+        with stateful_settings(self._session) if self._stateful else nullcontext():
             return writer.start()
 
     def _run_one_batch(self) -> None:
@@ -131,6 +129,8 @@ class PipelineQuery:
                 self._fail(error)
             self._stop_if_it_runs()
             return True
+        finally:
+            self._sources.look(self._running, self._coordinator.observing.tell_of_sources)
 
     def _stop_if_it_runs(self) -> None:
         """The wait may have failed and not the query: out of file descriptors, say, on the way to the JVM."""

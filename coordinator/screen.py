@@ -11,6 +11,7 @@ from typing import Any
 
 from tpc.coordinator.clock import Clock
 from tpc.coordinator.operations import state_of
+from tpc.coordinator.source_lag import lag_in_words
 from tpc.coordinator.status_lines import status_lines
 from tpc.coordinator.ui.facts import newest_at, rates, rows_per_s, silent_after_s
 from tpc.coordinator.ui.watching import Look, Watched
@@ -59,6 +60,8 @@ def _frame(look: Look, state: dict[str, Any], now: float, pending_s: float) -> F
         lines.append(f"epoch {ended[-1]['epoch']} was complete {ago(now - ended[-1]['completed_at'])} ago")
     if (rate := rows_per_s(ended)) is not None:
         lines.append(f"{rate:,.0f} rows/s in epochs {ended[1]['epoch']} to {ended[-1]['epoch']}")
+    asked = "" if look.sources is None else f" (asked {ago(now - look.sources.asked_at)} ago)"
+    lines.append(f"waiting in the sources: {lag_in_words(look.sources, look.checkpoint)}{asked}")
     if ended:
         lines.append(_phases(ended[-1]))
     return Frame(tuple(lines), tuple(_epochs(rows, now)))

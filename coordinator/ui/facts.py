@@ -15,6 +15,7 @@ from typing import Any
 from tpc.coordinator.epochs import epoch_row, epoch_rows
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
+from tpc.coordinator.source_lag import lag_in_words
 from tpc.coordinator.ui.watching import EPOCHS, Look, Watched
 from tpc.errors import ParkedError
 from tpc.history import Action, History
@@ -54,6 +55,8 @@ def summary(one: Watched, now: float) -> dict[str, Any]:
         "error": None if look.error is None else error_view(look.error),
         "failed_at": look.failed_at,
         "newest_at": newest_at(look),
+        "waiting": lag_in_words(look.sources, look.checkpoint),
+        "asked_at": None if look.sources is None else look.sources.asked_at,
         **dict.fromkeys(("generation", "last_decided", "last_complete", "completed_at", "pending", "rate")),
     }
     if look.window is not None:
@@ -86,6 +89,7 @@ def outline(one: Watched, now: float) -> dict[str, Any]:
         "last_complete": None if history is None else history.last_complete,
         "parked": None if look.parked is None else look.parked["epoch"],
         "error": None if look.error is None else look.error.what,
+        "asked_at": None if look.sources is None else look.sources.asked_at,
     }
 
 

@@ -18,6 +18,7 @@ from tpc.coordinator.log import tail
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.tail import Window
 from tpc.coordinator.parked import ParkedNote
+from tpc.coordinator.source_lag import SourceLag, SourceLagNote
 from tpc.errors import LogGoneError, TpcError, TransientError
 from tpc.safety import holds_for_reader, stated
 from tpc.support import deadlines
@@ -41,6 +42,8 @@ class Look:
     window: Window | None = None
     checkpoint: Path | None = None
     parked: dict[str, Any] | None = None
+    sources: SourceLag | None = None
+    """What waited in the query's sources, if that is noted in the checkpoint."""
     read_at: float | None = None
     """When the log was last read, in seconds since 1970."""
     appeared_at: float | None = None
@@ -111,7 +114,8 @@ class Watched:
         has_grown = before.window is not None and window.last_slot > before.window.last_slot
         history = window.history  # here, so that records that contradict each other are an error of this look
         note = None if checkpoint is None else ParkedNote(checkpoint / "tpc").of(history)
-        return Look(window, checkpoint, note, now, now if has_grown else before.appeared_at)
+        sources = None if checkpoint is None else SourceLagNote(checkpoint / "tpc").read()
+        return Look(window, checkpoint, note, sources, now, now if has_grown else before.appeared_at)
 
     def _window(self, before: Window | None) -> Window | None:
         if before is None:

@@ -55,7 +55,7 @@ def test_every_metric_says_what_it_is() -> None:
 
 def test_the_alerts_name_metrics_that_exist_and_each_says_what_to_do() -> None:
     [group] = yaml.safe_load((EXAMPLES / "alerts.yml").read_text())["groups"]
-    assert len(group["rules"]) == 5
+    assert len(group["rules"]) == 6
     for rule in group["rules"]:
         assert NAME.findall(rule["expr"]), rule["alert"]
         assert set(NAME.findall(rule["expr"])) <= scraped_names(), rule["alert"]

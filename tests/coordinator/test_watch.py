@@ -17,6 +17,7 @@ from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.pipeline import LOG_FOLDER
 from tpc.coordinator.screen import Frame, Screen, ago
+from tpc.coordinator.source_lag import SourceLag, SourceLagNote
 from tpc.coordinator.ui.watching import Watched
 from tpc.errors import ConfigurationError, CorruptionError, ParkedError, TransientError
 from tpc.records import RecordKind
@@ -149,6 +150,14 @@ def test_a_log_that_is_damaged_in_its_middle_is_an_error_at_the_first_look(world
     Path(world.log.where(2)).write_bytes(b"{}")
     with pytest.raises(CorruptionError):
         world.look()
+
+
+def test_what_waits_in_the_sources_is_told_with_its_age_or_that_it_is_not_known(world: World) -> None:
+    world.run(0)
+    assert any(line.startswith("waiting in the sources: not known: nothing") for line in world.look().lines)
+    SourceLagNote(world.checkpoint / "tpc").keep(SourceLag(0, world.clock.wall(), ({"orders": 1200},)))
+    world.clock.advance(4)
+    assert "waiting in the sources: 1,200 offsets (asked 4.0 s ago)" in world.look().lines
 
 
 @pytest.mark.parametrize(

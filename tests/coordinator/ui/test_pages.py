@@ -19,6 +19,7 @@ from tpc.__main__ import app
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.moving import import_log
 from tpc.coordinator.log.places import open_log
+from tpc.coordinator.source_lag import SourceLag, SourceLagNote
 from tpc.coordinator.targets import place_named
 from tpc.errors import ConfigurationError, TransientError
 from tpc.history import Action, Resolution
@@ -62,6 +63,15 @@ def test_a_pipeline_whose_pace_is_not_known_is_silent_after_a_minute(tmp_path: P
     young = LocalPipeline(tmp_path).term().epochs(3)
     assert table_row(over(young, at=young.now + 59).text(), "job#1")[1] == "running"
     assert table_row(over(young, at=young.now + 61).text(), "job#1")[1] == "silent"
+
+
+def test_what_waits_in_the_sources_is_told_with_its_age_or_that_it_is_not_known(running: LocalPipeline) -> None:
+    assert "not known: nothing of it is noted" in over(running).text("/pipelines/0")
+    SourceLagNote(running.checkpoint / "tpc").keep(SourceLag(2, running.now - 4, ({"orders": 1200},)))
+    page = over(running).text("/pipelines/0")
+    assert re.search(r"1,200 offsets, asked <time [^>]*>4 s ago</time>", page)
+    alone = Site(lambda: (running.log, None))
+    assert "not known: the log does not hold it" in alone.text("/pipelines/0")
 
 
 def test_a_pipeline_whose_epochs_are_minutes_apart_is_not_silent_between_them(tmp_path: Path) -> None:
