@@ -38,7 +38,7 @@ def commands() -> list[dict[str, Any]]:
     return sent
 
 
-def feed() -> None:
+def feed(_place: Path) -> None:
     """Topics, table and commands."""
     make_topics("commands", "events", "refused")
     make_tables(

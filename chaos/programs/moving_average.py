@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -27,7 +28,7 @@ def readings() -> list[dict[str, Any]]:
     return sent
 
 
-def feed() -> None:
+def feed(_place: Path) -> None:
     """Topics, table and readings."""
     make_topics("readings", "averages")
     make_tables(

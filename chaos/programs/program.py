@@ -22,14 +22,14 @@ class Program:
 
     `servers` are those that it needs, `epochs` those that its input gives at least. `feed` makes topics and tables and
     writes the input; `expected` gives, by sink name, the rows that must be there in the end. `checks`, for what rows
-    alone do not show, is called in the end with the program's directory; `checked` are the sinks that it compares,
-    so that `expected` need not.
+    alone do not show, is called in the end; it and `feed` are given the program's directory. `checked` are the sinks
+    that it compares, so that `expected` need not.
     """
 
     name: str
     servers: Sequence[str]
     epochs: int
-    feed: Callable[[], None]
+    feed: Callable[[Path], None]
     expected: Callable[[], dict[str, list[Row]]]
     checks: Callable[[Path], list[Check]] = lambda _place: []
     checked: Sequence[str] = ()

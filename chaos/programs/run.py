@@ -44,7 +44,7 @@ def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Call
     """
     check_examples([program])
     tell(f"{program.name}: writing its input")
-    program.feed()
+    program.feed(paths.work)
     account_file = paths.steps / "account"
     processes = LifeProcesses(
         f"{program.name}:pipeline",

@@ -50,7 +50,7 @@ def changes() -> list[dict[str, Any]]:
     return sent
 
 
-def feed() -> None:
+def feed(_place: Path) -> None:
     """Topics, one of them compacted, and changes."""
     make_topics("changes")
     make_topics("tallies", config=COMPACTED)

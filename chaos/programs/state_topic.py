@@ -56,7 +56,7 @@ def clicks() -> list[dict[str, Any]]:
     return sent
 
 
-def feed() -> None:
+def feed(_place: Path) -> None:
     """Topics, one of them compacted, table and clicks."""
     make_topics("clicks")
     make_topics("carts", config=SHORT_SEGMENTS)

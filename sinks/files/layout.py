@@ -57,9 +57,13 @@ class Layout:
 
     def manifest(self, pipeline: PipelineId, sink: str, epoch: int) -> Path:
         """The manifest of one epoch."""
-        millions, thousands = epoch // _LEVEL**2, epoch // _LEVEL % _LEVEL
-        directory = self.manifests_of(pipeline, sink) / f"{millions:010d}" / f"{thousands:03d}"
-        return directory / f"{epoch:016d}.json"
+        return self.manifests_of(pipeline, sink) / place_of(epoch)
+
+
+def place_of(epoch: int) -> Path:
+    """Where below a sink's manifest directory the manifest of an epoch lies."""
+    millions, thousands = epoch // _LEVEL**2, epoch // _LEVEL % _LEVEL
+    return Path(f"{millions:010d}", f"{thousands:03d}", f"{epoch:016d}.json")
 
 
 def newest_manifest(directory: Path) -> Path | None:

@@ -16,7 +16,7 @@ from tpc.errors import CorruptionError
 from tpc.handles import Handle
 from tpc.json import canonical, parse
 from tpc.sink import Committable
-from tpc.sinks.files.layout import Layout, manifests_from_the_newest
+from tpc.sinks.files.layout import Layout, manifests_from_the_newest, place_of
 
 VERSION = 1
 
@@ -104,26 +104,31 @@ def newest_publishing(directory: Path, root: Path) -> FileManifest | None:
 
 
 def read_manifests(
-    path: str | os.PathLike[str], *, pipeline: str | None = None, sink: str | None = None
+    path: str | os.PathLike[str], *, pipeline: str | None = None, sink: str | None = None, epoch: int | None = None
 ) -> Iterator[FileManifest]:
     """The manifests under a sink's directory, of one pipeline's name or one sink if asked, each in order of epochs.
 
-    Raises `CorruptionError` for a damaged one.
+    With `epoch` only those of this epoch, which are found without a look at the others. Raises `CorruptionError` for a
+    damaged one.
     """
     root = Path(path).absolute()
-    for manifest_path in sorted(Layout(root).manifests.glob("*/*/*/*.json")):
+    below = "*/*/*.json" if epoch is None else str(place_of(epoch))
+    for manifest_path in sorted(Layout(root).manifests.glob(f"*/{below}")):
         manifest = read_manifest(manifest_path, root)
         if pipeline in (None, manifest.pipeline) and sink in (None, manifest.sink):
             yield manifest
 
 
 def committed_files(
-    path: str | os.PathLike[str], *, pipeline: str | None = None, sink: str | None = None
+    path: str | os.PathLike[str], *, pipeline: str | None = None, sink: str | None = None, epoch: int | None = None
 ) -> list[CommittedFile]:
-    """The files that count under a sink's directory, with their numbers of rows."""
-    return [file for manifest in read_manifests(path, pipeline=pipeline, sink=sink) for file in manifest.files]
+    """The files that count under a sink's directory, with their numbers of rows; all, or those of an epoch."""
+    manifests = read_manifests(path, pipeline=pipeline, sink=sink, epoch=epoch)
+    return [file for manifest in manifests for file in manifest.files]
 
 
-def committed_paths(path: str | os.PathLike[str], *, pipeline: str | None = None, sink: str | None = None) -> list[str]:
-    """The paths of the files that count, e.g. for `spark.read.parquet(*paths)`."""
-    return [file.path for file in committed_files(path, pipeline=pipeline, sink=sink)]
+def committed_paths(
+    path: str | os.PathLike[str], *, pipeline: str | None = None, sink: str | None = None, epoch: int | None = None
+) -> list[str]:
+    """The paths of the files that count, e.g. for `spark.read.parquet(*paths)`; all, or those of an epoch."""
+    return [file.path for file in committed_files(path, pipeline=pipeline, sink=sink, epoch=epoch)]

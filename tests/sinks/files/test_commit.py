@@ -361,6 +361,16 @@ def test_epochs_are_listed_in_order_across_directories(branches: Branches) -> No
     assert newest_epoch(branches.manifests) == 1_000_001
 
 
+def test_the_files_of_one_epoch_are_found_by_its_number(branches: Branches) -> None:
+    for epoch in (0, 1, 1_001_001):
+        branches.apply([f"of {epoch}"], epoch)
+    Branches(branches.root, pipeline=PipelineId("other")).apply(["another's"], 1)
+    found = [committed_paths(str(branches.root), pipeline="job", epoch=epoch) for epoch in (0, 1, 1_001_001)]
+    assert [pq.read_table(path)["id"].to_pylist() for (path,) in found] == [["of 0"], ["of 1"], ["of 1001001"]]
+    assert committed_paths(str(branches.root), epoch=2) == []
+    assert len(committed_files(str(branches.root), epoch=1)) == 2
+
+
 def test_an_empty_directory_made_for_a_manifest_hides_no_older_one(branches: Branches) -> None:
     branches.apply(["a"], 999)
     branches.committer.layout.manifest(JOB, "files", 1000).parent.mkdir(parents=True)
