@@ -46,7 +46,7 @@ def pipeline_page(one: Watched, now: float) -> str:
         "pictures": [
             ("Rows per second", drawings.rate_columns(facts.rates(rows))),
             ("Time of an epoch, by phase", drawings.time_columns(rows)),
-            ("Recovery: from the beginning of a term to its first complete epoch", drawings.recovery_columns(terms)),
+            ("Recovery: a start until its first complete epoch", drawings.recovery_columns(terms)),
         ],
         **_epochs(rows),
     }
@@ -80,6 +80,8 @@ def epoch_page(one: Watched, epoch: int, now: float) -> str:
     window = one.ask(read)
     report = report_of(window.history, window.records, epoch)
     view = {"now": now, "pipeline": facts.summary(one, now), "epoch": report}
+    parked = facts.parked(one)
+    view["parked"] = parked if parked is not None and parked["epoch"] == epoch else None
     view["phases"] = [(name, seconds, drawings.colour(name)) for name, seconds in drawings.in_order(report["seconds"])]
     view["bar"] = drawings.phase_bar(report["seconds"], sum(report["seconds"].values()))
     view["bar_words"] = drawings.phases_in_words(report["seconds"])
@@ -108,6 +110,10 @@ def _epochs(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
             {
                 **row,
                 "total_s": sum(row["seconds"].values()),
+                "sinks_words": ", ".join(
+                    f"{name} {words.counted(part['rows'])} ({words.sized(part['size_bytes'])})"
+                    for name, part in row["sinks"].items()
+                ),
                 "bar": drawings.phase_bar(row["seconds"], longest_s),
                 "bar_words": drawings.phases_in_words(row["seconds"]),
             }

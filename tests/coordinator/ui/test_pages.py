@@ -108,6 +108,14 @@ def test_a_parked_epoch_is_told_with_the_commands_that_decide_it(tmp_path: Path)
         assert done.exit_code == 0, done.output
 
 
+def test_a_parked_epoch_opened_is_told_with_the_same_words_and_no_other_is(tmp_path: Path) -> None:
+    site = over(LocalPipeline(tmp_path).term().epochs(2).park())
+    told = [page.all("pre") for page in (Page(site.text(f"/pipelines/0{path}")) for path in ("", "/epochs/2"))]
+    assert [command.text for command in told[0]] == [command.text for command in told[1]] != []
+    assert "Epoch 2 is parked: sink a" in words(site.text("/pipelines/0/epochs/2"))
+    assert "parked" not in words(site.text("/pipelines/0/epochs/1"))
+
+
 def test_the_commands_name_the_log_where_it_does_not_lie_in_the_checkpoint(tmp_path: Path) -> None:
     parked = LocalPipeline(tmp_path / "old").term().park()
     elsewhere = tmp_path / "elsewhere"
@@ -122,8 +130,8 @@ def test_the_epochs_of_a_pipeline_stand_newest_first_with_rows_per_sink(running:
     numbers = [e.text for e in Page(html).all("a") if "/epochs/" in e.attributes["href"]]
     assert numbers == ["4", "3", "2", "1", "0"]
     [row] = [row for row in cells(html) if "/epochs/4" in row[0]]
-    assert words(row[6]) == "a 3 (30 bytes), b 3 (30 bytes)"
-    assert words(row[7]) == "5"
+    assert (words(row[6]), words(row[10])) == ("60 bytes", "a 3 (30 bytes), b 3 (30 bytes)")
+    assert words(row[11]) == "5"
     assert 'aria-label="pass 500 ms, intent 10 ms, commit 250 ms"' in html
 
 
@@ -134,7 +142,7 @@ def test_a_takeover_stands_among_the_terms_with_what_it_had_to_finish_and_how_lo
     html = over(pipeline).text("/pipelines/0")
     terms = html.partition('id="part-terms"')[2]
     assert table_row(terms, "2")[2:6] == ["1", "epoch 2", "30 s", "2.0 s"]
-    assert "Recovery: from the beginning of a term" in html
+    assert "Recovery: a start until its first complete epoch" in html
 
 
 def test_each_sink_has_its_newest_epoch_and_what_it_has_still_to_commit(running: LocalPipeline) -> None:
