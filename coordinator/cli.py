@@ -10,7 +10,17 @@ from typing import Annotated
 
 import typer
 
-from tpc.coordinator import check_cli, decision_cli, doctor_cli, epoch_cli, log_cli, run_cli, ui_cli, watch_cli
+from tpc.coordinator import (
+    check_cli,
+    decision_cli,
+    doctor_cli,
+    epoch_cli,
+    log_cli,
+    run_cli,
+    savepoint_cli,
+    ui_cli,
+    watch_cli,
+)
 from tpc.coordinator.arguments import AsJson, LogOrJob, LogPlace, Target
 from tpc.coordinator.listing import print_json, print_listing
 from tpc.coordinator.targets import load_pipeline
@@ -29,6 +39,7 @@ def mount(app: typer.Typer) -> None:
     check_cli.mount(app)
     doctor_cli.mount(app)
     run_cli.mount(app)
+    savepoint_cli.mount(app)
     ui_cli.mount(app)
 
 

@@ -29,6 +29,7 @@ from tpc.belonging import (
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.clock import Clock, SystemClock
 from tpc.coordinator.engine import Engine, EngineSettings
+from tpc.coordinator.forks import check_fork
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.observing import Observing
@@ -192,6 +193,7 @@ class Coordinator:
         if history.pipeline is None:
             check_unknown_to_sinks(self.pipeline, markers, participants.owners(), participants.in_doubt())
             return
+        check_fork(history, participants.sinks, identities)
         check_moved_sinks(history, markers, identities)
         participants.shown.check(history, markers)
 

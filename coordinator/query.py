@@ -17,11 +17,13 @@ from tpc.coordinator.epochs import epoch_rows, spark_seconds
 from tpc.coordinator.passes.context import PassContext
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
+from tpc.coordinator.query_facts import QueryFacts
 from tpc.coordinator.source_lag import SourceWatch
 from tpc.coordinator.spark.java_errors import in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.plan_checks import LateRows
 from tpc.coordinator.spark.settings import stateful_settings
+from tpc.coordinator.stop_word import StopWord
 from tpc.manifest import Barrier
 from tpc.sink import Sink
 
@@ -38,7 +40,7 @@ class _StopAskedError(Exception):
     """The user has called `stop` and Spark begins another batch: nothing of it is done."""
 
 
-class PipelineQuery:
+class PipelineQuery(QueryFacts):
     """What `pipeline.start()` returns. The names are those of PySpark's StreamingQuery, plus `history`."""
 
     def __init__(
@@ -60,7 +62,7 @@ class PipelineQuery:
         self._session = plan.frame.sparkSession
         self._failure: BaseException | None = None
         self._failed_epochs: list[dict[str, Any]] = []
-        self._query: StreamingQuery | None = None
+        self._stop_word = StopWord(coordinator.checkpoint / "tpc")
         self._ended, self._stop_asked = threading.Event(), threading.Event()
         self._sources = SourceWatch()
         self._late_rows: LateRows | None = None
@@ -70,6 +72,7 @@ class PipelineQuery:
     def start(self, trigger: Mapping[str, Any]) -> None:
         """Bring Spark's log up to the intent log and start the query."""
         coordinator = self._coordinator
+        self._stop_word.remove()
         self._late_rows = LateRows(self._session, coordinator.engine.claim["query_id"], stateful=self._stateful)
         with parallelism_to_repair(coordinator.engine.state, self._session) as is_another:
             coordinator.reconcile(self._run_one_batch)
@@ -115,9 +118,22 @@ class PipelineQuery:
         """Sweep if it is time to. After any error the machine stands in the middle of a step, so the query ends."""
         try:
             self._coordinator.engine.upkeep()
+            self._stop_if_asked()
         except Exception as error:
             logger.exception("the pipeline stops: its upkeep failed")
             self._fail(error)
+            self._stop_if_it_runs()
+
+    def _stop_if_asked(self) -> None:
+        """Stop between two epochs when another process asks: after the epoch, and once Spark has committed it too.
+
+        Spark either waits for rows, or begins another batch, which is refused and ends the query.
+        """
+        if not self._stop_asked.is_set() and self._stop_word.is_left():
+            logger.info("the pipeline is asked to stop after its current epoch")
+            self._stop_asked.set()
+            self._coordinator.engine.stop()
+        if self._stop_asked.is_set() and not self._running.status["isTriggerActive"]:
             self._stop_if_it_runs()
 
     def _has_ended(self) -> bool:
@@ -180,41 +196,6 @@ class PipelineQuery:
         )
 
     # What users of a StreamingQuery know -----------------------------------------------------------------------
-
-    @property
-    def _running(self) -> StreamingQuery:
-        assert self._query is not None
-        return self._query
-
-    @property
-    def id(self) -> str:
-        """The query's id, the same after every restart."""
-        return str(self._running.id)
-
-    @property
-    def runId(self) -> str:  # noqa: N802  PySpark's name
-        """The id of this start."""
-        return str(self._running.runId)
-
-    @property
-    def name(self) -> str:
-        """The pipeline's name."""
-        return self._coordinator.pipeline.name
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802  PySpark's name
-        """Whether the query runs."""
-        return bool(self._running.isActive)
-
-    @property
-    def lastProgress(self) -> Any:  # noqa: N802  PySpark's name
-        """Spark's progress of the last batch."""
-        return self._running.lastProgress
-
-    @property
-    def recentProgress(self) -> Any:  # noqa: N802  PySpark's name
-        """Spark's progress of the last batches."""
-        return self._running.recentProgress
 
     def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  PySpark's name
         """Wait for the end, at most `timeout` seconds; True when it has ended. Raises what ended the query."""

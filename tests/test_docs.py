@@ -145,7 +145,7 @@ def test_every_command_named_exists_with_its_options(document: Path) -> None:
         for line in block.splitlines()
     ]
     for line in lines:
-        called = re.match(r"(?:\$ )?(?:\S*/)?tpc ((?:chaos |sink |log )?[a-z][a-z-]*)(.*)$", line)
+        called = re.match(r"(?:\$ )?(?:\S*/)?tpc ((?:chaos |sink |log |savepoints )?[a-z][a-z-]*)(.*)$", line)
         if called:
             command, rest = called.groups()
             assert command in known, line

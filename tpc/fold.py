@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from tpc.ancestors import Ancestor
 from tpc.errors import CorruptionError
 from tpc.handles import PipelineId
 from tpc.history import DamagedSlot, History, Removal, Resolution, with_ends
@@ -107,6 +108,7 @@ def _generation(history: History, record: Record) -> History:
         owning_generation=max(history.owning_generation, body["owning_generation"]),
         removed={sink: Removal.from_json(removal) for sink, removal in body["removed"].items()},
         schemas={sink: columns_from_json(columns) for sink, columns in body["schemas"].items()},
+        ancestors=tuple(Ancestor.from_json(ancestor) for ancestor in body.get("ancestors", ())),
     )
 
 
@@ -183,7 +185,7 @@ def _acceptance(history: History, record: Record) -> History:
 
 
 def _moved(history: History, record: Record) -> History:
-    return replace(history, moved_to=record.body["to"])
+    return replace(history, moved_to=record.body["to"], savepoint=record.body.get("savepoint"))
 
 
 def _contradiction(record: Record, what: str) -> CorruptionError:

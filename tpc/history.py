@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from tpc.ancestors import Ancestor
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.manifest import Manifest
@@ -151,6 +152,10 @@ class History:
     """Sinks taken out of the pipeline on the record."""
     moved_to: str | None = None
     """Where the log went; nothing follows here."""
+    savepoint: str | None = None
+    """The id of the savepoint that it went into, if it did."""
+    ancestors: tuple[Ancestor, ...] = ()
+    """The pipelines that this one is a fork of, the nearest last."""
 
     @property
     def next_slot(self) -> int:
@@ -210,6 +215,7 @@ class History:
             "voids": {str(slot): digest for slot, digest in voids.items() if slot >= floor},
             "removed": {sink: removal.to_json() for sink, removal in self.removed.items()},
             "schemas": dict(self.schemas),
+            "ancestors": [ancestor.to_json() for ancestor in self.ancestors],
         }
 
     def cut(self, keep_epochs: int) -> int:

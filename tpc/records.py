@@ -23,7 +23,7 @@ class RecordKind(str, Enum):
 
     GENERATION = "generation"
     """A coordinator's term begins: {pipeline, incarnation, generation, sinks, pending, query_id}, and what it takes
-    along from older records (`History.carried`)."""
+    along from older records (`History.carried`). The first of a fork has `ancestors` (`tpc.ancestors`)."""
     INTENT = "intent"
     """An epoch is decided: the manifest."""
     REPAIR = "repair"
@@ -37,7 +37,7 @@ class RecordKind(str, Enum):
     ACCEPTANCE = "acceptance"
     """A sink's rows may have other columns: {sink, columns, reason, operator}; columns null: any at the next start."""
     MOVED = "moved"
-    """The log goes on at another place, this is its last record here: {to}."""
+    """The log goes on at another place, this is its last record here: {to}; with `savepoint`, that one's id."""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,18 @@ def holds_for_import(_: Exception) -> str:
     return "no record of the old log is changed; no pipeline starts on the new place until an import has ended well."
 
 
+def holds_for_savepoint(error: Exception) -> str:
+    """What holds when a savepoint was to be made."""
+    if isinstance(error, (DecisionUnknownError, LogGoneError)):
+        return "checkpoint and sinks are as they were; whether the log has ended with the savepoint is not known."
+    return "log, checkpoint and sinks are as they were; no savepoint was made."
+
+
+def holds_for_restore(_: Exception) -> str:
+    """What holds when a savepoint was to be restored."""
+    return "no sink was changed; no pipeline starts on what is restored until a restore has ended well."
+
+
 def holds_for_abort(_: Exception) -> str:
     """What holds when branches of dead pipelines were to be aborted."""
     return "nothing of this pipeline was changed; some of the listed branches may be aborted, which can be repeated."

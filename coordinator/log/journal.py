@@ -65,9 +65,11 @@ class Journal:
 
     def moved(self) -> ConfigurationError:
         """The error of a log whose last record says where it went."""
+        remedy = "start with log= set to that place; for a command, name it with --log."
+        if self.history.savepoint is not None:
+            remedy = "go on from that savepoint: `tpc restore SAVEPOINT --checkpoint NEW --move`, then start there."
         return ConfigurationError(
-            f"the log at {self.log.describe()} was moved to {self.history.moved_to}",
-            remedy="start with log= set to that place; for a command, name it with --log.",
+            f"the log at {self.log.describe()} was moved to {self.history.moved_to}", remedy=remedy
         )
 
     def records(self) -> list[Record]:
@@ -80,7 +82,7 @@ class Journal:
             if MARK_SLOT in slots:
                 raise ConfigurationError(
                     f"the log at {self.log.describe()} is half a log: an import into it has not ended",
-                    remedy="repeat `tpc log import` from the old place; the mark of the import is "
+                    remedy="repeat the `tpc log import` from the old place, or the `tpc restore`; the mark of it is "
                     f"{self.log.where(MARK_SLOT)}.",
                 )
             try:

@@ -31,7 +31,8 @@ COMMANDS = {
     "history",
     "show",
 }
-OF_OTHER_KINDS = {"log", "run", "ui", "watch", "demo", "verify", "example", "chaos", "sink"}
+GROUPS = {"log", "savepoints"}
+OF_OTHER_KINDS = {"run", "ui", "watch", "demo", "verify", "example", "chaos", "sink"}
 HEAVY = {
     "pyspark",
     "pyarrow",
@@ -63,10 +64,11 @@ def operators_commands() -> dict[str, tuple[str, set[str]]]:
     """Help and options of those about a pipeline and its log, not of what runs a job, serves a page, stages faults."""
     program = get_command(app)
     assert isinstance(program, Group)
-    log = program.commands["log"]
-    assert isinstance(log, Group)
-    found = {name: each for name, each in program.commands.items() if name not in OF_OTHER_KINDS}
-    found |= {f"log {name}": each for name, each in log.commands.items()}
+    found = {name: each for name, each in program.commands.items() if name not in OF_OTHER_KINDS | GROUPS}
+    for group in sorted(GROUPS):
+        below = program.commands[group]
+        assert isinstance(below, Group)
+        found |= {f"{group} {name}": each for name, each in below.commands.items()}
     return {
         name: (each.help or "", {option for parameter in each.params for option in parameter.opts})
         for name, each in found.items()

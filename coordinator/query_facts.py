@@ -1,0 +1,52 @@
+"""What a pipeline's query tells of itself under the names of PySpark's StreamingQuery. Asks Spark, changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tpc.coordinator.coordinator import Coordinator
+
+
+class QueryFacts:
+    """The part of `PipelineQuery` that only reads."""
+
+    _coordinator: Coordinator
+    _query: StreamingQuery | None = None
+
+    @property
+    def _running(self) -> StreamingQuery:
+        assert self._query is not None
+        return self._query
+
+    @property
+    def id(self) -> str:
+        """The query's id, the same after every restart."""
+        return str(self._running.id)
+
+    @property
+    def runId(self) -> str:  # noqa: N802  PySpark's name
+        """The id of this start."""
+        return str(self._running.runId)
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._coordinator.pipeline.name
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  PySpark's name
+        """Whether the query runs."""
+        return bool(self._running.isActive)
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802  PySpark's name
+        """Spark's progress of the last batch."""
+        return self._running.lastProgress
+
+    @property
+    def recentProgress(self) -> Any:  # noqa: N802  PySpark's name
+        """Spark's progress of the last batches."""
+        return self._running.recentProgress

@@ -1,0 +1,202 @@
+"""The commands `tpc savepoint`, `tpc restore`, `tpc savepoints list` and its like: a pipeline as one folder.
+
+Here are arguments and words; what is done stands in `savepoints` and `savepoint_targets`.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tpc.coordinator.arguments import AsJson, CheckpointOrJob, LogPlace
+from tpc.coordinator.listing import print_json, print_listing
+
+if TYPE_CHECKING:
+    from tpc.coordinator.savepoints.keeping import Kept
+    from tpc.coordinator.savepoints.restoring import Restored
+
+Savepoint = Annotated[Path, typer.Argument(help="the savepoint's folder")]
+Folder = Annotated[Path, typer.Argument(help="the folder in which savepoints are kept")]
+
+
+def mount(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command()(savepoint)
+    app.command()(restore)
+    group = typer.Typer(help="Savepoints in a folder: list, check, drop, prune.", no_args_is_help=True)
+    group.command("list")(list_savepoints)
+    group.command("check")(check)
+    group.command("drop")(drop)
+    group.command("prune")(prune)
+    app.add_typer(group, name="savepoints")
+
+
+def savepoint(
+    target: CheckpointOrJob,
+    *,
+    to: Annotated[str, typer.Option(help="the folder of all savepoints; this one gets its own there")],
+    copy: Annotated[bool, typer.Option("--copy", help="only a copy, for a fork: the pipeline goes on")] = False,
+    log: LogPlace = None,
+    timeout_s: Annotated[float, typer.Option(min=0.0, help="how long a running pipeline has to stop")] = 600.0,
+    again: Annotated[
+        bool, typer.Option("--again", help="the savepoint with which the log has ended is lost: make it once more")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a pipeline into one folder, and end it there: it goes on where `tpc restore` puts it.
+
+    A pipeline that runs stops after its current epoch. Changes: the folder is made, and the log gets a last record, so
+    that nobody starts on the old checkpoint again. With --copy nothing but the folder is made. With a JOB the sinks are
+    asked what they show. No row is written.
+    """
+    from tpc.coordinator.savepoint_targets import make
+    from tpc.coordinator.savepoints.keeping import look_at
+
+    kept = look_at(make(target, to, log, copy=copy, timeout_s=timeout_s, again=again))
+    if as_json:
+        print_json(kept.to_json(time.time()))
+        return
+    found = kept.manifest
+    typer.echo(f"savepoint {kept.folder}")
+    typer.echo(f"of {found.pipeline} after epoch {found.epoch}: {len(found.files)} files, {found.size_bytes} bytes")
+    if copy:
+        typer.echo("A copy: the pipeline goes on. To do: `tpc restore SAVEPOINT --checkpoint NEW --fork`.")
+    else:
+        typer.echo(
+            "The pipeline has ended with it, and its old checkpoint opens no more. To do: `tpc restore SAVEPOINT "
+            "--checkpoint NEW --move`."
+        )
+
+
+def restore(
+    folder: Savepoint,
+    *,
+    checkpoint: Annotated[Path, typer.Option(help="where the checkpoint is to be: an empty place")],
+    move: Annotated[bool, typer.Option("--move", help="the same pipeline goes on here")] = False,
+    fork: Annotated[bool, typer.Option("--fork", help="another incarnation begins here, into other targets")] = False,
+    log: Annotated[str | None, typer.Option(help="the new log, if not in the checkpoint: a directory or a URL")] = None,
+    incarnation: Annotated[int | None, typer.Option(help="of a fork; else the next one")] = None,
+    job: Annotated[
+        str | None, typer.Option(help="module:function as it will be started there: its sinks are asked before a move")
+    ] = None,
+    state_partitions: Annotated[int | None, typer.Option(help="refused if the state has another number")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put a savepoint on a new checkpoint, as the same pipeline (--move) or as a fork of it (--fork).
+
+    Changes: the new checkpoint and its log are made, and a savepoint that moves notes where it went. No sink is
+    changed; what the sinks show is compared at the start, and with --job before anything is made.
+    """
+    from tpc.coordinator.savepoint_targets import restore as restored
+
+    if move == fork:
+        raise typer.BadParameter("give one of --move, --fork")
+    if move and incarnation is not None:
+        raise typer.BadParameter("--incarnation is a fork's: a move keeps the pipeline's own")
+    if fork and job is not None:
+        raise typer.BadParameter("--job asks before a move; the sinks of a fork are asked by its start")
+    done = restored(folder, checkpoint, log, moves=move, incarnation=incarnation, job=job, partitions=state_partitions)
+    if as_json:
+        print_json(_restored_json(done, checkpoint))
+        return
+    pipeline = done.history.pipeline
+    assert pipeline is not None
+    settings = f"checkpoint={str(checkpoint)!r}" + ("" if log is None else ", log=...")
+    if done.moves:
+        typer.echo(f"{pipeline} goes on after epoch {done.manifest.epoch} at {checkpoint}")
+        typer.echo(f"To do: start it with {settings}, in the same targets.")
+    else:
+        came_from = f"{done.manifest.pipeline} after epoch {done.manifest.epoch}"
+        typer.echo(f"{pipeline}, a fork of {came_from}, is at {checkpoint}")
+        typer.echo(f"To do: start it with {settings}, as incarnation {pipeline.incarnation}, and with other targets.")
+
+
+def _restored_json(done: Restored, checkpoint: Path) -> dict[str, Any]:
+    return {
+        "pipeline": str(done.history.pipeline),
+        "from": str(done.manifest.pipeline),
+        "how": "move" if done.moves else "fork",
+        "epoch": done.manifest.epoch,
+        "checkpoint": str(checkpoint),
+        "log": done.log.describe(),
+    }
+
+
+def list_savepoints(folder: Folder, *, as_json: AsJson = False) -> None:
+    """The savepoints in a folder, the newest first, with their age. Changes nothing; their files are not read."""
+    from tpc.coordinator.savepoints.keeping import savepoints_in
+
+    kept, others = savepoints_in(folder)
+    now_s = time.time()
+    if as_json:
+        found = [one.to_json(now_s) for one in kept]
+        print_json({"savepoints": found, "others": [{"folder": str(p), "what": w} for p, w in others]})
+        return
+    if kept:
+        print_listing(("savepoint", "pipeline", "epoch", "age", "bytes", "state"), [_row(one, now_s) for one in kept])
+    elif not others:
+        typer.echo("no savepoints")
+    for path, what in others:
+        typer.echo(f"{path.name}: {what}")
+
+
+def _row(one: Kept, now_s: float) -> tuple[str | int, ...]:
+    state = (
+        "copy" if one.manifest.kind.value == "copy" else f"moved to {one.moved_to}" if one.moved_to else "to be moved"
+    )
+    found = one.manifest
+    age = f"{(now_s - found.made_at) / 3600:.1f} h"
+    return one.folder.name, str(found.pipeline), found.epoch, age, found.size_bytes, state
+
+
+def check(folder: Savepoint, *, as_json: AsJson = False) -> None:
+    """Compare every byte of a savepoint with its checksums. Changes nothing. Ends with 1 when it is damaged."""
+    from tpc.coordinator.savepoints.keeping import look_at
+    from tpc.coordinator.savepoints.restoring import opened
+    from tpc.safety import holds_for_reader, stated
+
+    with stated(holds_for_reader):
+        manifest, _ = opened(folder)
+    if as_json:
+        print_json({**look_at(folder).to_json(time.time()), "whole": True})
+    else:
+        typer.echo(f"whole: {len(manifest.files)} files of {manifest.pipeline} after epoch {manifest.epoch}")
+
+
+def drop(
+    folder: Savepoint,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="also one without which its pipeline cannot go on")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a savepoint. Changes: its folder is deleted. One that is its pipeline's only home is refused."""
+    from tpc.coordinator.savepoints.keeping import drop as dropped
+
+    kept = dropped(folder, force=force)
+    _tell_dropped([kept], as_json=as_json)
+
+
+def prune(
+    folder: Folder,
+    *,
+    keep: Annotated[int, typer.Option(min=0, help="so many of each incarnation stay, the newest")] = 1,
+    older_than_days: Annotated[float, typer.Option(min=0.0, help="younger ones stay too")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old savepoints. Changes: their folders are deleted. One that is its pipeline's only home stays."""
+    from tpc.coordinator.savepoints.keeping import prune as pruned
+
+    _tell_dropped(pruned(folder, keep=keep, older_than_days=older_than_days), as_json=as_json)
+
+
+def _tell_dropped(dropped: list[Kept], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"dropped": [str(one.folder) for one in dropped]})
+        return
+    for one in dropped:
+        typer.echo(f"dropped {one.folder}")
+    if not dropped:
+        typer.echo("nothing to drop")

@@ -1,0 +1,153 @@
+"""What a savepoint says of itself: one JSON file in its folder, with the size and the SHA-256 of every other file.
+
+The manifest is put last: a folder without one is no savepoint. It carries a format version of its own beside that of
+the log's records; a later version of this library reads every earlier format.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tpc.errors import ConfigurationError, CorruptionError
+from tpc.handles import PipelineId
+from tpc.json import JSONObject, canonical, parse
+from tpc.records import digest
+from tpc.support import durable_files
+
+FORMAT = 1
+FILE_NAME = "savepoint.json"
+CHECKPOINT, LOG = "checkpoint", "log"
+"""The folders of a savepoint: Spark's checkpoint, and the records of the log, one file each."""
+
+
+class Kind(str, Enum):
+    """What may become of a savepoint."""
+
+    MOVE = "move"
+    """Its pipeline has ended with it: it goes on from here, or is forked."""
+    COPY = "copy"
+    """Its pipeline has gone on: it can be forked, nothing else."""
+
+
+@dataclass(frozen=True)
+class SinkShown:
+    """A sink at the savepoint: which target, and the newest epoch with rows for it; `asked`: the sink itself said so.
+
+    Else it is what the log says that the sink shows.
+    """
+
+    identity: str
+    epoch: int | None
+    asked: bool
+
+
+@dataclass(frozen=True)
+class SavepointManifest:
+    """All that a savepoint says of itself."""
+
+    id: str
+    """The same for every savepoint of this kind that is made of the same moment of a log."""
+    kind: Kind
+    pipeline: PipelineId
+    generation: int
+    epoch: int
+    """The last complete epoch."""
+    made_at: float
+    """Seconds since 1970."""
+    made_by: str
+    """The version of this library."""
+    state_partitions: int | None
+    """Into how many partitions Spark has cut the state, by its own log; None where that does not tell."""
+    sinks: Mapping[str, SinkShown]
+    files: Mapping[str, tuple[int, str]]
+    """Path in the folder -> size in bytes and SHA-256 in hexadecimal."""
+
+    @property
+    def size_bytes(self) -> int:
+        """All files together."""
+        return sum(size for size, _ in self.files.values())
+
+    @property
+    def folder_name(self) -> str:
+        """The name of the savepoint's folder."""
+        return f"{self.pipeline.name}-{self.pipeline.incarnation}-epoch-{self.epoch}-{self.kind.value}-{self.id[:8]}"
+
+    def encode(self) -> bytes:
+        """The bytes of the file."""
+        body: JSONObject = {
+            "format": FORMAT,
+            "id": self.id,
+            "kind": self.kind.value,
+            "pipeline": self.pipeline.name,
+            "incarnation": self.pipeline.incarnation,
+            "generation": self.generation,
+            "epoch": self.epoch,
+            "made_at": self.made_at,
+            "made_by": self.made_by,
+            "state_partitions": self.state_partitions,
+            "sinks": {n: {"identity": s.identity, "epoch": s.epoch, "asked": s.asked} for n, s in self.sinks.items()},
+            "files": {path: {"size_bytes": size, "sha256": sha} for path, (size, sha) in self.files.items()},
+        }
+        return canonical({**body, "checksum": digest(canonical(body))}) + b"\n"
+
+
+def decode(data: bytes, where: str) -> SavepointManifest:
+    """The inverse of `encode`. Raises `CorruptionError` for damaged bytes, `ConfigurationError` for a newer format."""
+    try:
+        body: dict[str, Any] = parse(data)
+        checksum = body.pop("checksum")
+        whole = digest(canonical(body)) == checksum
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise _damaged(where) from error
+    if not whole:
+        raise _damaged(where)
+    if body["format"] > FORMAT:
+        raise ConfigurationError(
+            f"the savepoint {where} has format {body['format']}, this version of tpc reads up to {FORMAT}",
+            remedy="use the version of tpc that made it, or a newer one.",
+        )
+    return SavepointManifest(
+        id=body["id"],
+        kind=Kind(body["kind"]),
+        pipeline=PipelineId(body["pipeline"], body["incarnation"]),
+        generation=body["generation"],
+        epoch=body["epoch"],
+        made_at=body["made_at"],
+        made_by=body["made_by"],
+        state_partitions=body["state_partitions"],
+        sinks={n: SinkShown(s["identity"], s["epoch"], s["asked"]) for n, s in body["sinks"].items()},
+        files={path: (file["size_bytes"], file["sha256"]) for path, file in body["files"].items()},
+    )
+
+
+def _damaged(where: str) -> CorruptionError:
+    return CorruptionError(
+        f"{FILE_NAME} of the savepoint {where} is damaged", remedy="copy the savepoint again from where it is whole."
+    )
+
+
+def read_manifest(folder: Path) -> SavepointManifest:
+    """What the savepoint in `folder` says of itself. Raises `ConfigurationError` where none is, and as `decode`."""
+    try:
+        return decode((folder / FILE_NAME).read_bytes(), str(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigurationError(
+            f"{folder} is no savepoint: it holds no {FILE_NAME}",
+            remedy="name the folder that `tpc savepoint` has printed; one whose making was interrupted has none.",
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"the savepoint {folder} cannot be read: {durable_files.in_words(error)}",
+            remedy="run this as somebody who may read the whole folder.",
+        ) from error
+
+
+def files_below(folder: Path) -> list[str]:
+    """The paths of all files below `folder`, from there, sorted."""
+    found = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
+    return sorted(path.relative_to(folder).as_posix() for path in found)

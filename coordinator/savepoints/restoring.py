@@ -1,0 +1,225 @@
+"""Restores a savepoint on a new checkpoint: the pipeline moves there, or a fork of it begins.
+
+Until all is there the new log holds the mark of an import, so that no start and no command opens it, and the new
+checkpoint a note on which savepoint it becomes: interrupted, the very same restore may be repeated. A savepoint moves
+once: who moves it first leaves word in its folder. Copies of the folder do not know of that; there the owner entries in
+the sinks tell the two apart, as with any copied checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpc.ancestors import Ancestor
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.log.journal import IMPORT_MARK, MARK_SLOT, Journal
+from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.savepoints.copying import check_whole, copy_known
+from tpc.coordinator.savepoints.manifest import CHECKPOINT, LOG, Kind, SavepointManifest, read_manifest
+from tpc.coordinator.spark.query_log import SparkLog
+from tpc.errors import ConfigurationError, CorruptionError
+from tpc.handles import PipelineId
+from tpc.history import History
+from tpc.json import JSONObject
+from tpc.records import Record, RecordKind, decode
+from tpc.safety import holds_for_restore, stated
+from tpc.support import durable_files
+
+logger = logging.getLogger(__name__)
+
+MOVED_FILE = "moved.json"
+"""In a savepoint's folder: where the pipeline went on from it."""
+_NOTE = Path("tpc") / "restoring.json"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore has made; `history` is that of the new log."""
+
+    manifest: SavepointManifest
+    history: History
+    log: Log
+    moves: bool
+
+
+def opened(folder: Path) -> tuple[SavepointManifest, History]:
+    """A savepoint, every byte looked at, and what its log tells. Raises as `read_manifest` and `check_whole` do."""
+    manifest = read_manifest(folder)
+    check_whole(folder, manifest)
+    history = Journal(LocalLog(folder / LOG)).open()
+    if history.pipeline != manifest.pipeline or history.last_complete != manifest.epoch or history.pending is not None:
+        raise CorruptionError(f"the log in the savepoint {folder} is not that of {manifest.pipeline} at its epoch")
+    return manifest, history
+
+
+@stated(holds_for_restore)
+def restore_move(folder: Path, checkpoint: Path, log: Log) -> Restored:
+    """Have the pipeline of a savepoint go on at `checkpoint` and `log`: same name, same incarnation, same history.
+
+    Raises `ConfigurationError` for a copy, for a savepoint that went elsewhere, and for a place that is not empty;
+    `CorruptionError` for a damaged savepoint.
+    """
+    manifest, history = opened(folder)
+    if manifest.kind is not Kind.MOVE:
+        raise ConfigurationError(
+            f"the savepoint {folder} is a copy: its pipeline {manifest.pipeline} has gone on, and cannot go on twice",
+            pipeline=str(manifest.pipeline),
+            epoch=manifest.epoch,
+            remedy="fork it (--fork), or stop the pipeline with a savepoint that moves it (without --copy).",
+        )
+    source = LocalLog(folder / LOG)
+    slots = [slot for slot in source.slots() if slot >= history.floor]
+    target = _Target(folder, manifest, checkpoint, log, "move")
+    target.require_free(source, slots)
+    _claim(folder, manifest, target)
+    target.begin()
+    target.copy_checkpoint()
+    before: tuple[int, bytes] | None = None
+    for slot in slots:
+        data = source.read(slot)
+        if not log.put(slot, data, before[1] if before is not None and before[0] == slot - 1 else None):
+            raise target.not_empty(log.describe())
+        before = slot, data
+    return Restored(manifest, target.end(), log, moves=True)
+
+
+@stated(holds_for_restore)
+def restore_fork(folder: Path, checkpoint: Path, log: Log, incarnation: int | None = None) -> Restored:
+    """Begin a fork of a savepoint's pipeline at `checkpoint` and `log`: a new incarnation, by default the next one.
+
+    Its log begins with a record of its own: the epoch that it goes on after, and the pipeline that it comes from. Its
+    sinks must be other targets; every start asks them. Raises as `restore_move` does.
+    """
+    manifest, history = opened(folder)
+    fork = PipelineId(manifest.pipeline.name, manifest.pipeline.incarnation + 1 if incarnation is None else incarnation)
+    if fork.incarnation <= manifest.pipeline.incarnation:
+        raise ConfigurationError(
+            f"incarnation {fork.incarnation} is no new one: the savepoint is of {manifest.pipeline}",
+            remedy=f"take {manifest.pipeline.incarnation + 1} or more, one that no other fork has.",
+        )
+    target = _Target(folder, manifest, checkpoint, log, f"fork {fork}")
+    target.require_free(log, [1])
+    target.begin()
+    target.copy_checkpoint()
+    if 1 in log.slots():  # of this very restore, which was interrupted
+        first = decode(log.read(1), 1)
+    else:
+        first = Record(1, RecordKind.GENERATION, uuid.uuid4().hex, _first_body(fork, manifest, history))
+    SparkLog(checkpoint).restore_metadata(first.body["query_id"])
+    if not log.put(1, first.encode(), None):
+        raise target.not_empty(log.describe())
+    return Restored(manifest, target.end(), log, moves=False)
+
+
+def _first_body(fork: PipelineId, manifest: SavepointManifest, history: History) -> JSONObject:
+    """The record that stands for all that the fork's history does not hold: its epochs are counted from here."""
+    identities = {**history.sinks, **{name: sink.identity for name, sink in manifest.sinks.items()}}
+    ancestors = [*history.ancestors, Ancestor(manifest.pipeline, manifest.epoch, identities)]
+    return {
+        "pipeline": fork.name,
+        "incarnation": fork.incarnation,
+        "generation": 1,
+        "last_complete": manifest.epoch,
+        "pending": None,
+        "resolutions": [],
+        "sinks": {},
+        "query_id": str(uuid.uuid4()),
+        "started_at": time.time(),
+        **History().carried([], 0),
+        "ancestors": [ancestor.to_json() for ancestor in ancestors],
+    }
+
+
+def _claim(folder: Path, manifest: SavepointManifest, target: _Target) -> None:
+    """A savepoint moves once. Where its folder cannot be written to, only the owner entries will tell."""
+    place = {"host": socket.gethostname(), "checkpoint": str(target.checkpoint), "log": target.log.describe()}
+    path = folder / MOVED_FILE
+    word = {**place, "user": os.getuid(), "at": time.time()}
+    try:
+        if durable_files.put_if_absent(path, json.dumps(word).encode()):
+            return
+    except OSError as error:
+        logger.warning("%s: it is not noted there that the savepoint was moved", durable_files.in_words(error))
+        if not path.exists():
+            return
+    held = json.loads(path.read_text())
+    if {key: held.get(key) for key in place} != place:
+        raise ConfigurationError(
+            f"the savepoint {folder} was moved to {held.get('checkpoint')} on {held.get('host')} already: a pipeline "
+            "goes on once",
+            pipeline=str(manifest.pipeline),
+            epoch=manifest.epoch,
+            remedy=f"go on there; or fork it (--fork). If nothing was started there and never will be, remove {path}.",
+        )
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where a savepoint is restored to."""
+
+    folder: Path
+    manifest: SavepointManifest
+    checkpoint: Path
+    log: Log
+    how: str
+
+    @property
+    def _word(self) -> bytes:
+        return json.dumps({"savepoint": self.manifest.id, "how": self.how}, sort_keys=True).encode()
+
+    def require_free(self, source: Log, slots: Sequence[int]) -> None:
+        """Empty, or what the same restore has left when it was interrupted."""
+        self.log.require_lasting()
+        note = self.checkpoint / _NOTE
+        begun = note.is_file() and note.read_bytes() == self._word
+        if not begun and self.checkpoint.exists() and any(self.checkpoint.iterdir()):
+            raise self.not_empty(str(self.checkpoint))
+        held = self.log.slots()
+        copied = [slot for slot in held if slot != MARK_SLOT]
+        is_beginning = copied == list(slots[: len(copied)]) and all(
+            self.log.read(slot) == source.read(slot) for slot in copied
+        )
+        if held and not (begun and is_beginning):
+            raise self.not_empty(self.log.describe())
+
+    def begin(self) -> None:
+        """From here on nobody opens the new log, and only this restore goes on here."""
+        durable_files.make_directories((self.checkpoint / _NOTE).parent)
+        durable_files.replace(self.checkpoint / _NOTE, self._word)
+        if not self.log.put(MARK_SLOT, IMPORT_MARK, None):
+            raise self.not_empty(self.log.describe())
+
+    def copy_checkpoint(self) -> None:
+        """Spark's files."""
+        below = f"{CHECKPOINT}/"
+        files = {n.removeprefix(below): f for n, f in self.manifest.files.items() if n.startswith(below)}
+        copy_known(self.folder / CHECKPOINT, files, self.checkpoint)
+
+    def end(self) -> History:
+        """All is there."""
+        self.log.delete([MARK_SLOT])
+        durable_files.remove(self.checkpoint / _NOTE)
+        durable_files.sync((self.checkpoint / _NOTE).parent)
+        return Journal(self.log).open()
+
+    def not_empty(self, place: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{place} is not empty", pipeline=str(self.manifest.pipeline), remedy="restore into a new, empty place."
+        )
+
+
+def moved_note(folder: Path) -> dict[str, object] | None:
+    """Where the savepoint in `folder` was moved to; None while it was not."""
+    try:
+        found: dict[str, object] = json.loads((folder / MOVED_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return found
