@@ -20,6 +20,7 @@ from tpc.coordinator.log.tail import Window
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.source_lag import SourceLag, SourceLagNote
 from tpc.errors import LogGoneError, TpcError, TransientError
+from tpc.records import RecordKind
 from tpc.safety import holds_for_reader, stated
 from tpc.support import deadlines
 
@@ -30,6 +31,8 @@ EPOCHS = 50
 ANSWER_TIMEOUT_S = 5.0
 """How long a request waits for what only the log knows: an older page, an epoch that is no longer kept here."""
 QUESTIONS_AT_ONCE = 2
+COORDINATORS = {RecordKind.GENERATION, RecordKind.INTENT, RecordKind.REPAIR, RecordKind.COMPLETE}
+"""The records that a coordinator puts; the others are an operator's, and tell nothing of whether the pipeline runs."""
 
 Place = Callable[[], tuple[Log, Path | None]]
 Result = TypeVar("Result")
@@ -47,7 +50,7 @@ class Look:
     read_at: float | None = None
     """When the log was last read, in seconds since 1970."""
     appeared_at: float | None = None
-    """When a record was seen that had not been there before."""
+    """When a coordinator's record was seen that had not been there before."""
     error: TpcError | None = None
     failed_at: float | None = None
     """Since when it cannot be read."""
@@ -111,11 +114,12 @@ class Watched:
         now = self._clock.wall()
         if window is None:
             return Look(checkpoint=checkpoint, read_at=now)
-        has_grown = before.window is not None and window.last_slot > before.window.last_slot
+        last_slot = window.last_slot if before.window is None else before.window.last_slot
+        goes_on = any(one.slot > last_slot and one.kind in COORDINATORS for one in window.records)
         history = window.history  # here, so that records that contradict each other are an error of this look
         note = None if checkpoint is None else ParkedNote(checkpoint / "tpc").of(history)
         sources = None if checkpoint is None else SourceLagNote(checkpoint / "tpc").read()
-        return Look(window, checkpoint, note, sources, now, now if has_grown else before.appeared_at)
+        return Look(window, checkpoint, note, sources, now, now if goes_on else before.appeared_at)
 
     def _window(self, before: Window | None) -> Window | None:
         if before is None:

@@ -59,6 +59,18 @@ def test_a_pipeline_with_quick_epochs_is_silent_ten_seconds_after_the_last(runni
     assert table_row(over(running, at=running.now + 10).text(), "job#1")[1] == "silent"
 
 
+def test_an_operator_s_decision_is_no_sign_that_the_pipeline_runs(tmp_path: Path) -> None:
+    parked = LocalPipeline(tmp_path).term().epochs(5).park()
+    site = over(parked, at=parked.now + 100)
+    given_up = Resolution(5, "a", Action.ACCEPT_LOSS, "operator", "why")
+    parked.journal.append(RecordKind.RESOLUTION, given_up.to_json())
+    site.look()
+    assert table_row(site.text(), "job#1")[1] == "silent"
+    parked.complete()
+    site.look()
+    assert table_row(site.text(), "job#1")[1] == "running"
+
+
 def test_a_pipeline_whose_pace_is_not_known_is_silent_after_a_minute(tmp_path: Path) -> None:
     young = LocalPipeline(tmp_path).term().epochs(3)
     assert table_row(over(young, at=young.now + 59).text(), "job#1")[1] == "running"
