@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def epoch_rows(history: History, durations: Mapping[int, dict[str, float]] | None = None) -> list[dict[str, Any]]:
     """Every epoch that the log still holds, oldest first.
 
-    Keys: `epoch`, `status` ("complete" or "decided"), `generation`, `rows`, `late`, `unrouted`, `start` and `end`
-    (offsets per source), `sinks` (name -> rows, size_bytes, branches), `seconds` (phase -> seconds; "complete" is known
-    once the next epoch is complete), `sink_seconds` (sink -> "write", "flush" and "prepare" of its slowest
-    task), `commit_seconds` (sink -> seconds), `started_at`, `completed_at` (seconds since 1970); with Spark's own
-    `durations` of epochs also `spark_seconds`.
+    Keys: `epoch`, `status` ("complete" or "decided"), `generation`, `rows`, `late`, `unrouted`, `state` (rows,
+    memory_bytes, disk_bytes), `start` and `end` (offsets per source), `sinks` (name -> rows, size_bytes, branches),
+    `seconds` (phase -> seconds; "complete" is known once the next epoch is complete), `sink_seconds` (sink -> "write",
+    "flush" and "prepare" of its slowest task), `commit_seconds` (sink -> seconds), `started_at`, `completed_at`
+    (seconds since 1970); with Spark's own `durations` of epochs also `spark_seconds`.
     """
     rows = [epoch_row(history, epoch) for epoch in sorted(history.manifests)]
     if durations is not None:
@@ -46,6 +46,7 @@ def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:
         "rows": manifest.counts.get("rows", 0),
         "late": manifest.counts.get("late"),
         "unrouted": manifest.counts.get("unrouted", 0),
+        "state": _state(manifest),
         "start": list(manifest.barrier.start),
         "end": list(manifest.barrier.end),
         "sinks": {
@@ -63,6 +64,13 @@ def _row(manifest: Manifest, complete: JSONObject | None) -> dict[str, Any]:
         "completed_at": (complete or {}).get("completed_at"),
         "failure": None,
     }
+
+
+def _state(manifest: Manifest) -> dict[str, int] | None:
+    """How large the state was when the epoch ended; None without state, or where Spark does not tell."""
+    names = {"rows": "state_rows", "memory_bytes": "state_memory_bytes", "disk_bytes": "state_disk_bytes"}
+    counts = manifest.counts
+    return {name: counts[count] for name, count in names.items() if count in counts} or None
 
 
 def spark_seconds(query: StreamingQuery | None) -> dict[int, dict[str, float]]:

@@ -19,9 +19,9 @@ from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.query_facts import QueryFacts
 from tpc.coordinator.source_lag import SourceWatch
+from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.java_errors import in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
-from tpc.coordinator.spark.plan_checks import LateRows
 from tpc.coordinator.spark.settings import stateful_settings
 from tpc.coordinator.stop_word import StopWord
 from tpc.manifest import Barrier
@@ -65,7 +65,7 @@ class PipelineQuery(QueryFacts):
         self._stop_word = StopWord(coordinator.checkpoint / "tpc")
         self._ended, self._stop_asked = threading.Event(), threading.Event()
         self._sources = SourceWatch()
-        self._late_rows: LateRows | None = None
+        self._batch_metrics: BatchMetrics | None = None
 
     # Starting --------------------------------------------------------------------------------------------------
 
@@ -73,7 +73,8 @@ class PipelineQuery(QueryFacts):
         """Bring Spark's log up to the intent log and start the query."""
         coordinator = self._coordinator
         self._stop_word.remove()
-        self._late_rows = LateRows(self._session, coordinator.engine.claim["query_id"], stateful=self._stateful)
+        query_id = coordinator.engine.claim["query_id"]
+        self._batch_metrics = BatchMetrics(self._session, query_id, stateful=self._stateful)
         with parallelism_to_repair(coordinator.engine.state, self._session) as is_another:
             coordinator.reconcile(self._run_one_batch)
             if is_another and coordinator.engine.state.lost:
@@ -179,7 +180,7 @@ class PipelineQuery(QueryFacts):
         coordinator.engine.run_batch(epoch, SparkPass(frame, self._plan, self._context(barrier)))
 
     def _context(self, barrier: Barrier) -> PassContext:
-        assert self._late_rows is not None
+        assert self._batch_metrics is not None
         engine, participants = self._coordinator.engine, self._coordinator.participants
         return PassContext(
             pipeline=participants.pipeline,
@@ -190,7 +191,7 @@ class PipelineQuery(QueryFacts):
             previous_epochs={n: engine.journal.history.last_epoch_of(n) for n in participants.sinks},
             offsets_sink=self._offsets_sink,
             unrouted_is_error=self._unrouted_is_error,
-            late_rows=self._late_rows,
+            batch_counts=self._batch_metrics,
             await_durable=self._coordinator.lineage.begin(),
             end_phase=engine.clock_phase,
         )

@@ -22,9 +22,9 @@ def _nothing_to_wait_for() -> None:
     """Nothing on disk is rested on."""
 
 
-def _not_known() -> int | None:
-    """Nobody counts late rows."""
-    return None
+def _nothing_counted() -> Mapping[str, int]:
+    """Nobody tells of late rows or state."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class PassContext:
     offsets_sink: str | None = None
     """The sink that takes the source offsets, if there is one; it gets no rows."""
     unrouted_is_error: bool = False
-    late_rows: Callable[[], int | None] = _not_known
-    """Says, after the pass, how many rows the watermark dropped in it; None: not known."""
+    batch_counts: Callable[[], Mapping[str, int]] = _nothing_counted
+    """Asked after the pass: how many rows the watermark dropped, how large the state is; as far as that is known."""
     await_durable: Callable[[], None] = _nothing_to_wait_for
     """Returns when what the epoch rests on is durable; it is made so while the pass runs."""
     end_phase: Callable[[str], None] = _not_told

@@ -32,9 +32,7 @@ def manifest_of(
         "partitions": len(reports),
         "parallelism": parallelism,
     }
-    late = context.late_rows()
-    if late is not None:
-        counts["late"] = late
+    counts.update(context.batch_counts())
     parts = parts_of(context, reports, of_driver)
     return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts)
 

@@ -504,6 +504,20 @@ def test_late_rows_are_counted_per_epoch(job: Job) -> None:
     assert 102 not in job.odds.values("id")
 
 
+def test_the_history_says_how_large_the_state_is_after_each_epoch(job: Job) -> None:
+    job.stateful()
+    for hour, ids in (("00", (0, 1, 2)), ("09", (3,)), ("10", (4,))):
+        job.feed.epoch([{"id": i, "key": "a", "value": i, "event": f"2026-01-01T{hour}:00:00Z"} for i in ids])
+    sizes = [row["state"] for row in job.run().history()]
+    assert [size["rows"] for size in sizes[:3]] == [3, 4, 2]  # the third epoch forgets what is 10 minutes behind
+    assert all(size["memory_bytes"] > 0 and size["disk_bytes"] >= 0 for size in sizes)
+
+
+def test_a_query_without_state_has_none_in_its_history(job: Job) -> None:
+    job.feed.epochs(1)
+    assert [row["state"] for row in job.run().history()] == [None]
+
+
 def test_a_stateful_query_with_settings_that_break_recovery_is_refused(job: Job) -> None:
     job.stateful().feed.epochs(1)
     key = "spark.sql.streaming.stateStore.checkpointFormatVersion"

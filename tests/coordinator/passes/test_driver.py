@@ -110,10 +110,10 @@ def test_the_manifest_names_branches_that_are_prepared_and_shows_none_of_their_r
 
 def test_the_manifest_says_what_it_was_told_and_what_it_has_counted(job: Job) -> None:
     spark_pass = job.rows()
-    spark_pass.context = replace(spark_pass.context, late_rows=lambda: 4)
+    spark_pass.context = replace(spark_pass.context, batch_counts=lambda: {"late": 4, "state_rows": 9})
     manifest = spark_pass.write(7, 3)
     assert (manifest.epoch, manifest.generation, manifest.barrier) == (7, 3, MOVED)
-    assert manifest.counts == {"rows": 10, "unrouted": 0, "partitions": 2, "parallelism": 2, "late": 4}
+    assert manifest.counts == {"rows": 10, "unrouted": 0, "partitions": 2, "parallelism": 2, "late": 4, "state_rows": 9}
     assert {name: part.rows for name, part in manifest.sinks.items()} == {"small": 3, "rest": 7}
     assert {name: part.identity for name, part in manifest.sinks.items()} == spark_pass.context.identities
     assert [part.previous_epoch for part in manifest.sinks.values()] == [6, 6]
