@@ -56,6 +56,7 @@ def summary(one: Watched, now: float) -> dict[str, Any]:
         "failed_at": look.failed_at,
         "newest_at": newest_at(look),
         "waiting": lag_in_words(look.sources, look.checkpoint),
+        "waiting_offsets": None if look.sources is None else look.sources.known,
         "asked_at": None if look.sources is None else look.sources.asked_at,
         **dict.fromkeys(("generation", "last_decided", "last_complete", "completed_at", "pending", "rate")),
     }

@@ -51,7 +51,7 @@ def table_row(html: str, first: str) -> list[str]:
 def test_the_list_tells_of_each_pipeline_its_state_newest_epoch_age_and_rate(running: LocalPipeline) -> None:
     site = over(running, at=running.now + 5)
     row = table_row(site.text(), "job#1")
-    assert row[:7] == ["job#1", "running", "4", "5 s ago", "50", "-", "1"]
+    assert row[:8] == ["job#1", "running", "4", "5 s ago", "50", "-", "-", "1"]
 
 
 def test_a_pipeline_with_quick_epochs_is_silent_ten_seconds_after_the_last(running: LocalPipeline) -> None:
@@ -80,6 +80,7 @@ def test_a_pipeline_whose_pace_is_not_known_is_silent_after_a_minute(tmp_path: P
 def test_what_waits_in_the_sources_is_told_with_its_age_or_that_it_is_not_known(running: LocalPipeline) -> None:
     assert "not known: nothing of it is noted" in over(running).text("/pipelines/0")
     SourceLagNote(running.checkpoint / "tpc").keep(SourceLag(2, running.now - 4, ({"orders": 1200},)))
+    assert table_row(over(running).text(), "job#1")[5] == "1,200"
     page = over(running).text("/pipelines/0")
     assert re.search(r"1,200 offsets, asked <time [^>]*>4 s ago</time>", page)
     alone = Site(lambda: (running.log, None))
