@@ -5,9 +5,11 @@ Every route answers GET and nothing else. Pages are made in threads, of what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -24,6 +26,8 @@ from tpc.coordinator.ui.guard import Guard
 from tpc.coordinator.ui.watching import Watched
 from tpc.errors import ConfigurationError, TpcError
 
+logger = logging.getLogger(__name__)
+
 _FILES = {"style.css": "text/css", "live.js": "text/javascript"}
 
 
@@ -37,22 +41,21 @@ class Pages:
 
     async def pipelines(self, _: Request) -> Response:
         """All pipelines."""
-        return HTMLResponse(await run_in_threadpool(pages.pipelines_page, self.watched, self.clock.wall()))
+        return await self._made(pages.pipelines_page, self.watched)
 
     async def pipeline(self, request: Request) -> Response:
         """One pipeline; with `?before=EPOCH`, a page of older epochs."""
         one = self._watched(request)
         before = request.query_params.get("before")
         if before is None:
-            return HTMLResponse(await run_in_threadpool(pages.pipeline_page, one, self.clock.wall()))
+            return await self._made(pages.pipeline_page, one)
         if not before.isdecimal() or len(before) > 18:
             raise HTTPException(404)
-        return HTMLResponse(await run_in_threadpool(pages.older_page, one, int(before), self.clock.wall()))
+        return await self._made(pages.older_page, one, int(before))
 
     async def epoch(self, request: Request) -> Response:
         """One epoch."""
-        one, epoch = self._watched(request), request.path_params["epoch"]
-        return HTMLResponse(await run_in_threadpool(pages.epoch_page, one, epoch, self.clock.wall()))
+        return await self._made(pages.epoch_page, self._watched(request), request.path_params["epoch"])
 
     async def events(self, request: Request) -> Response:
         """What changes, as server-sent events, until the browser or the page ends."""
@@ -60,6 +63,21 @@ class Pages:
         if request.method == "HEAD":
             return Response(media_type=kind, headers=headers)
         return StreamingResponse(stream(self.watched, self.changes, self.clock), media_type=kind, headers=headers)
+
+    async def _made(self, page: Callable[..., str], *of: Any) -> Response:
+        """A page as it is now; of one that cannot be made for a reason that nobody has foreseen, that."""
+        try:
+            return HTMLResponse(await run_in_threadpool(page, *of, self.clock.wall()))
+        except TpcError:
+            raise
+        except Exception as error:
+            logger.exception("a page could not be made")
+            told = {
+                "what": f"this page could not be made: {type(error).__name__}",
+                "safe": "nothing was changed.",
+                "remedy": "`tpc status` and `tpc log check` read the same log; the output of this process says more.",
+            }
+            return HTMLResponse(pages.error_page("A mistake of this page", told, self.clock.wall()), 500)
 
     def _watched(self, request: Request) -> Watched:
         number: int = request.path_params["number"]

@@ -1,4 +1,4 @@
-"""What the tests in a browser ask of an open page, as its own scripts: texts that are too faint, what Tab must reach."""
+"""What the tests in a browser ask of a page, as its own scripts: texts that are too faint, what Tab must reach."""
 
 FAINT_TEXTS = r"""
 () => {

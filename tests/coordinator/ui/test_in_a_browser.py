@@ -103,7 +103,9 @@ def test_a_page_that_is_no_longer_served_says_so_and_goes_on_when_it_is(browser:
         page = context.new_page()
         page.goto(f"{url}pipelines/0", wait_until="domcontentloaded")
         await_text(page, "#live", "Live")
-        process.send_signal(signal.SIGINT)
+        pipeline.epochs(1)
+        await_text(page, "#part-epochs tbody tr:first-child", r"^\s*1\s+complete")
+        process.send_signal(signal.SIGINT)  # while nothing is being loaded
         await_text(page, "#live", "does not answer")
         before = page.locator("#part-state [data-read] time").inner_text()
         page.wait_for_function(
@@ -113,7 +115,7 @@ def test_a_page_that_is_no_longer_served_says_so_and_goes_on_when_it_is(browser:
     pipeline.epochs(1)
     with served(tmp_path, "--port", port):
         await_text(page, "#live", "Live")
-        await_text(page, "#part-epochs tbody tr:first-child", r"^\s*1\s+complete")
+        await_text(page, "#part-epochs tbody tr:first-child", r"^\s*2\s+complete")
     context.close()
 
 

@@ -248,6 +248,20 @@ def test_records_that_contradict_each_other_are_shown_as_an_error_of_their_log(r
     assert table_row(site.text(), "job#1")[2] == "4"
 
 
+def test_a_page_that_cannot_be_made_says_so_in_words_and_others_are_served(
+    running: LocalPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> str:
+        raise KeyError("nobody has foreseen it")
+
+    monkeypatch.setattr("tpc.coordinator.ui.pages.pipeline_page", broken)
+    site = over(running)
+    answer = site.client.get("/pipelines/0")
+    assert (answer.status_code, "this page could not be made: KeyError" in words(answer.text)) == (500, True)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert table_row(site.text(), "job#1")[1] == "running"
+
+
 def test_what_was_read_last_stays_when_the_log_fails_later(running: LocalPipeline) -> None:
     site = over(running)
     running.log.directory.rename(running.checkpoint / "gone")
