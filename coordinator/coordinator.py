@@ -219,6 +219,8 @@ class Coordinator:
             if decided is not None:
                 check_decided(decided, barrier.offsets_file)
             else:
+                if epoch > (-1 if history.last_intent is None else history.last_intent) + 1:
+                    self.journal.require_leading()  # else the machine says what is out of step
                 check_undecided(history.manifests.get(epoch - 1), epoch, barrier.start)
                 self.spark_log.make_durable(epoch)
         return barrier

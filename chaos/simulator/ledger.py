@@ -100,7 +100,7 @@ class Ledger:
 
     def _repair(self, slot: int, body: dict[str, Any]) -> None:
         decision = self.decisions[body["epoch"]]
-        new = {old: Branch.from_json(branch) for old, branch in body["replacements"].items()}
+        new = _replacements(body)
         for old in new:
             if old in self.committed:
                 raise self._violated(Invariant.EXACTLY_ONCE, f"a repair replaces {old}, which is committed")
@@ -156,17 +156,15 @@ class Ledger:
 
     def _unrepair(self, body: dict[str, Any]) -> None:
         decision = self.decisions[body["epoch"]]
-        for old, branch in body["replacements"].items():
-            new = Branch.from_json(branch)
+        for old, new in _replacements(body).items():
             if str(new.committable.handle) in self.committed:
                 raise self._violated(Invariant.DURABLE, f"the repair of {old} is gone, but it is committed")
             decision.named.pop(str(new.committable.handle), None)
-        original = next(Manifest.from_json(b) for k, b in self.bodies.values() if self._decides(k, b, body["epoch"]))
-        decision.manifest = original
-
-    @staticmethod
-    def _decides(kind: str, body: dict[str, Any], epoch: int) -> bool:
-        return kind == "intent" and body["epoch"] == epoch
+        of_epoch = [(kind, each) for _, (kind, each) in sorted(self.bodies.items()) if each.get("epoch") == body["epoch"]]
+        manifest = next(Manifest.from_json(each) for kind, each in of_epoch if kind == "intent")
+        for repair in (each for kind, each in of_epoch if kind == "repair"):
+            manifest = manifest.repaired(_replacements(repair))
+        decision.manifest = manifest
 
     # The sinks -------------------------------------------------------------------------------------------------
 
@@ -206,3 +204,7 @@ class Ledger:
 
     def _violated(self, invariant: Invariant, what: str) -> BaseException:
         return self.world.violated(invariant, what)
+
+
+def _replacements(repair: dict[str, Any]) -> dict[str, Branch]:
+    return {old: Branch.from_json(new) for old, new in repair["replacements"].items()}

@@ -136,6 +136,26 @@ def test_a_term_that_was_begun_in_the_slot_of_the_claim_means_fenced(job: Job, m
         job.coordinator().finish()
 
 
+def test_a_forgotten_coordinator_that_meets_a_later_batch_of_its_successor_is_fenced(job: Job) -> None:
+    """It stood still between bringing Spark's log up and starting the query."""
+    job.with_epoch()
+    forgotten, leading = job.coordinator(), job.coordinator()
+    forgotten.finish()
+    leading.finish()
+    for epoch in (1, 2):
+        leading.spark_log.restore("offsets", epoch, f"v1\n{{}}\n{epoch}")
+    with pytest.raises(FencedError):
+        forgotten.barrier(2, stateful=False)
+
+
+def test_a_batch_that_is_not_the_next_is_left_to_the_machine_by_who_leads(job: Job) -> None:
+    job.with_epoch()
+    coordinator = job.coordinator()
+    coordinator.finish()
+    coordinator.spark_log.restore("offsets", 2, "v1\n{}\n2")
+    assert coordinator.barrier(2, stateful=False).end == ("2",)
+
+
 def test_spark_s_query_id_is_written_only_by_who_has_won_the_claim(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     def another_wins() -> None:
         Journal(job.log).append(RecordKind.GENERATION, generation_body(1, query_id="the winner's"))
