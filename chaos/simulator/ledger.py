@@ -160,9 +160,9 @@ class Ledger:
             if str(new.committable.handle) in self.committed:
                 raise self._violated(Invariant.DURABLE, f"the repair of {old} is gone, but it is committed")
             decision.named.pop(str(new.committable.handle), None)
-        of_epoch = [(kind, each) for _, (kind, each) in sorted(self.bodies.items()) if each.get("epoch") == body["epoch"]]
-        manifest = next(Manifest.from_json(each) for kind, each in of_epoch if kind == "intent")
-        for repair in (each for kind, each in of_epoch if kind == "repair"):
+        left = [(kind, each) for _, (kind, each) in sorted(self.bodies.items()) if each.get("epoch") == body["epoch"]]
+        manifest = next(Manifest.from_json(each) for kind, each in left if kind == "intent")
+        for repair in (each for kind, each in left if kind == "repair"):
             manifest = manifest.repaired(_replacements(repair))
         decision.manifest = manifest
 

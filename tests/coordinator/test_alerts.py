@@ -1,6 +1,6 @@
 """The alerts of the examples, judged by Prometheus itself: its promtool reads them, and each fires on made-up series.
 
-Where promtool or prometheus is not on the machine, these tests are skipped (Debian and Ubuntu: the package `prometheus`).
+Where promtool or prometheus is not on the machine, these tests are skipped (Debian, Ubuntu: the package `prometheus`).
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def test_a_prometheus_scrapes_a_pipeline_and_judges_it_by_the_alerts(tmp_path: P
 
 
 def judged(port: int) -> list[dict[str, Any]]:
-    """The rules once each was evaluated over what was scraped: the clock of the pipeline stands in 1970, so it is silent."""
+    """The rules once each was evaluated over what was scraped: the pipeline's clock stands in 1970, so it is silent."""
     [group] = asked(port, "rules")["groups"]
     rules: list[dict[str, Any]] = group["rules"]
     if any(rule["health"] == "unknown" for rule in rules) or all(rule["state"] == "inactive" for rule in rules):
