@@ -198,6 +198,7 @@ def _tell_kept(console: Console, paths: DemoDirectory, servers: str) -> None:
     console.print("\nthe servers go on running:")
     console.print(servers, markup=False, soft_wrap=True)
     console.print(f"verify again: tpc verify {paths.root}", soft_wrap=True)
+    console.print(f"look at it:   tpc ui {paths.checkpoint}", soft_wrap=True)
     console.print(f"end them:     tpc demo --stop --dir {paths.root}", soft_wrap=True)
 
 
