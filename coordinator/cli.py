@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tpc.coordinator import (
+    adopt_cli,
     check_cli,
     decision_cli,
     doctor_cli,
@@ -38,6 +39,7 @@ def mount(app: typer.Typer) -> None:
     log_cli.mount(app)
     check_cli.mount(app)
     doctor_cli.mount(app)
+    adopt_cli.mount(app)
     run_cli.mount(app)
     savepoint_cli.mount(app)
     ui_cli.mount(app)

@@ -37,7 +37,7 @@ from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
 from tpc.coordinator.spark.lineage import Lineage
 from tpc.coordinator.spark.query_log import SparkLog
-from tpc.coordinator.spark.reconcile import check_decided, check_identity, check_undecided, reconcile
+from tpc.coordinator.spark.reconcile import check_begun_with, check_decided, check_identity, check_undecided, reconcile
 from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import History
@@ -192,6 +192,7 @@ class Coordinator:
             check_damage(history, markers, participants.owners(), where)
         if history.pipeline is None:
             check_unknown_to_sinks(self.pipeline, markers, participants.owners(), participants.in_doubt())
+            check_begun_with(history, self.spark_log)
             return
         check_fork(history, participants.sinks, identities)
         check_moved_sinks(history, markers, identities)

@@ -81,6 +81,11 @@ def holds_for_restore(_: Exception) -> str:
     return "no sink was changed; no pipeline starts on what is restored until a restore has ended well."
 
 
+def holds_for_adoption(_: Exception) -> str:
+    """What holds when a query's checkpoint was to be adopted."""
+    return "the old checkpoint is as it was; no pipeline starts on the new one until an adoption has ended well."
+
+
 def holds_for_abort(_: Exception) -> str:
     """What holds when branches of dead pipelines were to be aborted."""
     return "nothing of this pipeline was changed; some of the listed branches may be aborted, which can be repeated."

@@ -82,8 +82,8 @@ class Journal:
             if MARK_SLOT in slots:
                 raise ConfigurationError(
                     f"the log at {self.log.describe()} is half a log: an import into it has not ended",
-                    remedy="repeat the `tpc log import` from the old place, or the `tpc restore`; the mark of it is "
-                    f"{self.log.where(MARK_SLOT)}.",
+                    remedy="repeat the command that was interrupted with the same words (`tpc log import` from the old "
+                    f"place, `tpc restore`, `tpc adopt`); the mark of it is {self.log.where(MARK_SLOT)}.",
                 )
             try:
                 return self._read(slots)

@@ -77,6 +77,13 @@ def check_identity(history: History, spark: SparkLog) -> None:
         )
 
 
+def check_begun_with(history: History, spark: SparkLog) -> None:
+    """Where the log is empty, Spark must not have committed a batch. Asked before a term is put or a sink met."""
+    commits = spark.batches("commits")
+    if history.pipeline is None and commits:
+        raise _unknown_commits(commits[-1], None)
+
+
 def _check_offsets(history: History, spark: SparkLog, torn: Collection[int]) -> None:
     """Every `offsets/N` of a decided epoch must be what its manifest says, byte by byte, unless it is `torn`."""
     for epoch, manifest in history.manifests.items():
@@ -163,8 +170,8 @@ def _unknown_commits(newest: int, last: int | None) -> HistoryMismatchError:
     return HistoryMismatchError(
         f"Spark has committed batch {newest}, the intent log {known}",
         epoch=newest,
-        remedy="the intent log is lost or belongs to another moment (or the checkpoint was begun without tpc): "
-        + RESTORE,
+        remedy="if the query ran without tpc before: `tpc adopt` its checkpoint. Otherwise the intent log is lost or "
+        "belongs to another moment: " + RESTORE,
     )
 
 
