@@ -35,7 +35,9 @@ REPORT_EVERY_S = 5.0
 
 
 NEEDS = {
-    "stack": re.compile(r"\b(Stack|KafkaServer|PostgresServer|MongoJavaServer|LocalServer|MatrixBench)\b"),
+    "stack": re.compile(
+        r"\b(Stack|(Secured)?KafkaServer|(Secured)?PostgresServer|MongoJavaServer|LocalServer|MatrixBench)\b"
+    ),
     "spark": re.compile(r"\b(SparkSession|MatrixBench)\b"),
 }
 """Marker -> what a fixture gives, by its annotation, when the tests that ask for it need what the marker says."""

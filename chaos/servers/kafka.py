@@ -119,18 +119,8 @@ class KafkaServer(LocalServer):
         (self.directory / "log4j2.properties").write_text(LOGGING)
 
     def _launch(self) -> OwnedProcess:
-        port, controller_port, *proxied = self._ports
         configuration = self.directory / "server.properties"
-        configuration.write_text(
-            PROPERTIES.format(
-                port=port,
-                controller_port=controller_port,
-                proxied="".join(f",PROXIED://127.0.0.1:{each}" for each in proxied),
-                proxied_advertised=f",PROXIED://127.0.0.1:{self.proxied_at}" if proxied else "",
-                data=self.directory / "data",
-                transaction_max_timeout_ms=self.transaction_max_timeout_ms,
-            )
-        )
+        configuration.write_text(self._properties())
         if not (self.directory / "data" / "meta.properties").exists():
             self._format(configuration)
         return OwnedProcess(
@@ -140,12 +130,23 @@ class KafkaServer(LocalServer):
             end_signal=signal.SIGKILL,
         )
 
+    def _properties(self) -> str:
+        port, controller_port, *proxied = self._ports
+        return PROPERTIES.format(
+            port=port,
+            controller_port=controller_port,
+            proxied="".join(f",PROXIED://127.0.0.1:{each}" for each in proxied),
+            proxied_advertised=f",PROXIED://127.0.0.1:{self.proxied_at}" if proxied else "",
+            data=self.directory / "data",
+            transaction_max_timeout_ms=self.transaction_max_timeout_ms,
+        )
+
     def _format(self, configuration: Path) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         run(
             [
                 *self._java("-XX:TieredStopAtLevel=1", "-Xmx128m"),
-                *("kafka.tools.StorageTool", "format", "--standalone"),
+                *("kafka.tools.StorageTool", "format", *self._format_options()),
                 *(f"--cluster-id={cluster_id}", "-c", str(configuration)),
             ],
             log_path=self.directory / "format.log",
@@ -153,6 +154,9 @@ class KafkaServer(LocalServer):
             timeout_s=FORMAT_TIMEOUT_S,
             cancelled=self.cancelled,
         )
+
+    def _format_options(self) -> list[str]:
+        return ["--standalone"]
 
     def _java(self, *options: str) -> list[str]:
         logging_file = self.directory / "log4j2.properties"
@@ -168,7 +172,11 @@ class KafkaServer(LocalServer):
         if not self._listens():
             return False
         try:
-            brokers = AdminClient({"bootstrap.servers": self.bootstrap}, logger=_silent).list_topics(timeout=1).brokers
+            brokers = AdminClient(self._administrator(), logger=_silent).list_topics(timeout=1).brokers
         except KafkaException:
             return False
         return bool(brokers)
+
+    def _administrator(self) -> dict[str, str | int | float | bool]:
+        """The settings of a client that may ask anything."""
+        return {"bootstrap.servers": self.bootstrap}

@@ -78,17 +78,27 @@ class PostgresServer(LocalServer):
         if os.geteuid() == 0:
             shutil.chown(draft, ROOT_RUNS_IT_AS)
         data = draft / "data"
-        self._run(
-            *(str(_binaries() / "initdb"), "-D", str(data), "-U", SUPERUSER, "-A", "trust", "-E", "UTF8", "--no-sync"),
-            *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
-        )
-        statements = self.directory / "first.sql"
-        statements.write_text(FIRST_STATEMENTS)
-        single = [str(_binaries() / "postgres"), "--single", "-D", str(data), "postgres"]
-        self._run("sh", "-c", f"exec {shlex.join(single)} < {shlex.quote(str(statements))}")
-        (data / "pg_hba.conf").write_text(ACCESS)
+        self._initialise(data)
         data.replace(self.data)
         draft.rmdir()
+
+    def _initialise(self, data: Path) -> None:
+        """A cluster with its first users, whom `pg_hba.conf` lets in."""
+        self._init_database(data, SUPERUSER, "-A", "trust")
+        statements = self.directory / "first.sql"
+        statements.write_text(FIRST_STATEMENTS)
+        single = [str(self._binaries() / "postgres"), "--single", "-D", str(data), "postgres"]
+        self._run("sh", "-c", f"exec {shlex.join(single)} < {shlex.quote(str(statements))}")
+        (data / "pg_hba.conf").write_text(ACCESS)
+
+    def _init_database(self, data: Path, superuser: str, *options: str) -> None:
+        self._run(
+            *(str(self._binaries() / "initdb"), "-D", str(data), "-U", superuser, *options, "-E", "UTF8", "--no-sync"),
+            *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+        )
+
+    def _binaries(self) -> Path:
+        return _binaries()
 
     def _run(self, *command: str) -> None:
         run(
@@ -100,7 +110,16 @@ class PostgresServer(LocalServer):
         )
 
     def _launch(self) -> OwnedProcess:
-        settings = {
+        options = [word for key, value in self._settings().items() for word in ("-c", f"{key}={value}")]
+        return OwnedProcess(
+            [*_as_ordinary_user(), str(self._binaries() / "postgres"), "-D", str(self.data), *options],
+            log_path=self.log_path,
+            directory=self.directory,
+            end_signal=signal.SIGQUIT,  # the postmaster takes its children with it, without a checkpoint
+        )
+
+    def _settings(self) -> dict[str, object]:
+        return {
             "port": self.port,
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
@@ -109,13 +128,6 @@ class PostgresServer(LocalServer):
             "shared_buffers": "64MB",
             "fsync": "on",
         }
-        options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-        return OwnedProcess(
-            [*_as_ordinary_user(), str(_binaries() / "postgres"), "-D", str(self.data), *options],
-            log_path=self.log_path,
-            directory=self.directory,
-            end_signal=signal.SIGQUIT,  # the postmaster takes its children with it, without a checkpoint
-        )
 
     def _answers(self) -> bool:
         import psycopg
@@ -152,7 +164,8 @@ def _as_ordinary_user() -> list[str]:
     capability = "-all,+dac_override"
     return [
         *(setpriv, f"--reuid={ROOT_RUNS_IT_AS}", f"--regid={_group()}", "--clear-groups"),
-        *(f"--inh-caps={capability}", f"--ambient-caps={capability}", "--"),
+        # The server asks with access(2) for its own programs, which heeds capabilities only with this bit.
+        *(f"--inh-caps={capability}", f"--ambient-caps={capability}", "--securebits=+no_setuid_fixup", "--"),
     ]
 
 

@@ -95,6 +95,11 @@ class ConnectionSettings:
         configuration["logger"] = librdkafka_log
         return configuration
 
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each bootstrap server; what cannot be read as such is left out."""
+        found = [server.strip().rpartition("://")[2].rpartition(":") for server in resolve(self.servers).split(",")]
+        return [(host.strip("[]"), int(port)) for host, _, port in found if port.isdigit()]
+
     def kafka_python(self) -> dict[str, Any]:
         """The same for a client of kafka-python."""
         servers = [server.strip() for server in resolve(self.servers).split(",")]

@@ -23,6 +23,14 @@ class _Librdkafka:
 librdkafka_log = _Librdkafka()
 
 
+def lacks_right(error: BaseException) -> bool:
+    """Whether a broker refused because of an ACL: waiting does not help."""
+    from confluent_kafka import KafkaError
+
+    inner = error.args[0] if error.args else None
+    return isinstance(inner, KafkaError) and inner.name().endswith("_AUTHORIZATION_FAILED")
+
+
 def reason_of(error: BaseException) -> str:
     """What confluent-kafka said, in words."""
     from confluent_kafka import KafkaError

@@ -26,12 +26,14 @@ class TransactionalSink(Sink):
 
     - `topic`: the topic of all rows; None where rows name theirs, or there are none.
     - `marker_topic`: the topic that markers and owner entries name; None: Kafka's topic of groups.
+    - `consumer_group`: the user's group whose offsets are part of the epoch, if there is one.
     """
 
     commits_first = True
     limits: Mapping[Limit, str] = KAFKA_LIMITS
     topic: str | None = None
     marker_topic: str | None = None
+    consumer_group: str | None = None
     compression = "none"
 
     def __init__(

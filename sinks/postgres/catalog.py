@@ -56,6 +56,15 @@ _UNIQUE_KEYS = """
       AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid
 """
 
+_SEQUENCES = """
+    SELECT a.attname, s.oid::regclass::text
+    FROM pg_attrdef v JOIN pg_attribute a ON a.attrelid = v.adrelid AND a.attnum = v.adnum
+    JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = v.oid AND d.refclassid = 'pg_class'::regclass
+    JOIN pg_class s ON s.oid = d.refobjid
+    WHERE v.adrelid = %s AND CASE s.relkind WHEN 'S' THEN NOT has_sequence_privilege(s.oid, 'USAGE, UPDATE') END
+    ORDER BY a.attnum
+"""
+
 
 def read_table(connection: BoundedConnection, regclass: str) -> Table | None:
     """The table that `regclass` (a quoted name) leads to; None if there is none."""
@@ -80,6 +89,14 @@ def lacks_privilege(connection: BoundedConnection, table: Table, privileges: tup
         if held is None or not held[0]:
             return privilege
     return None
+
+
+def closed_sequences(connection: BoundedConnection, table: Table) -> dict[str, str]:
+    """Columns whose default takes the next number of a sequence that this role may not use: column -> sequence.
+
+    Identity columns are not among them: they ask for no right of their own.
+    """
+    return dict(connection.execute(_SEQUENCES, [table.oid]).fetchall())
 
 
 def lacks_column_privilege(

@@ -1,8 +1,8 @@
 """What the PostgreSQL sink refuses before the first epoch, each refusal with its remedy.
 
-Looks at server, table, columns, privileges and the other sinks of the pipeline; then lets `own_tables` make the
-sink's own tables. What cannot be known here: a trigger that touches a temporary table (PREPARE TRANSACTION refuses
-such a branch, with the server's words) and constraints that depend on rows.
+Looks at server, table, columns, privileges and the other sinks of the pipeline; which rights are needed stands
+in `rights`; then lets `own_tables` make the sink's own tables. What cannot be known here: a trigger that touches a
+temporary table (PREPARE TRANSACTION refuses such a branch, with the server's words), constraints that depend on rows.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from tpc.errors import ConfigurationError
 from tpc.merge import MergeHow
 from tpc.sink import CheckContext
 from tpc.sinks.postgres import statements
-from tpc.sinks.postgres.catalog import Table, lacks_column_privilege, read_table
+from tpc.sinks.postgres.catalog import Table, read_table
 from tpc.sinks.postgres.column_types import remedy_for
 from tpc.sinks.postgres.connection import borrowed, connection_settings
 from tpc.sinks.postgres.errors import refused_by_server
 from tpc.sinks.postgres.own_tables import set_up
+from tpc.sinks.postgres.rights import check_privileges, no_usage
 from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ SERVER_VERSION_MIN = 120000
 BRANCHES_PER_PARTITION = 2
 """A winner and the leftover of an attempt before it may be prepared at once."""
 
+_SERVER = """
+    SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::bool,
+           current_setting('max_prepared_transactions')::int
+"""
 _ADDABLE = frozenset("NT")
 """pg_type.typcategory of what can be added: numbers and intervals."""
 
@@ -45,11 +50,11 @@ def check(sink: PostgresSink, context: CheckContext) -> None:
             _check_columns(sink, context, table)
             if sink.merge is not None:
                 _check_key(sink, context, table)
-            _check_privileges(connection, sink, context, table)
+            check_privileges(connection, sink, sink.written(context.schema.names), table)
             _check_sharing(connection, sink, context, table)
             set_up(connection, sink, table, sink.written(context.schema.names))
     except psycopg.Error as error:
-        raise refused_by_server(error, sink.name) from error
+        raise refused_by_server(error, sink) from error
 
 
 def identity(sink: PostgresSink) -> str:
@@ -61,7 +66,7 @@ def identity(sink: PostgresSink) -> str:
             assert row is not None
             return f"postgresql:{row[0]}/{connection.info.dbname}/{table.schema}.{table.name}"
     except psycopg.Error as error:
-        raise refused_by_server(error, sink.name) from error
+        raise refused_by_server(error, sink) from error
 
 
 def _refuse(sink: PostgresSink, what: str, remedy: str) -> ConfigurationError:
@@ -75,11 +80,17 @@ def _check_server(connection: BoundedConnection, sink: PostgresSink, context: Ch
     version = connection.info.server_version
     if version < SERVER_VERSION_MIN:
         raise _refuse(sink, f"PostgreSQL {version // 10000} is not supported", "use PostgreSQL 12 or later.")
-    row = connection.execute("SELECT pg_is_in_recovery(), current_setting('max_prepared_transactions')::int").fetchone()
+    row = connection.execute(_SERVER).fetchone()
     assert row is not None
-    standby, slots = row
+    standby, read_only, slots = row
     if standby:
         raise _refuse(sink, "the server is a standby", "add target_session_attrs=read-write and all hosts to the dsn.")
+    if read_only:
+        raise _refuse(
+            sink,
+            f"sessions of role {connection.info.user!r} in database {connection.info.dbname!r} may only read",
+            "look for default_transaction_read_only in the settings of role, database and server.",
+        )
     needed = slots_needed(sink, context)
     if slots < needed.slots:
         raise _refuse(sink, f"max_prepared_transactions is {slots}; {needed.reason} need {needed.slots}", needed.remedy)
@@ -115,12 +126,15 @@ def _server(sink: PostgresSink) -> tuple[str, str]:
 
 
 def _found_table(connection: BoundedConnection, sink: PostgresSink) -> Table:
-    table = read_table(connection, statements.table(sink, sink.table).as_string(connection))
+    try:
+        table = read_table(connection, statements.table(sink, sink.table).as_string(connection))
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise no_usage(connection, sink) from error
     if table is None:
         raise _refuse(
             sink,
             f"there is no table {sink.target!r} in database {connection.info.dbname!r}",
-            "create it, or mend table= and schema= (names are case-sensitive here).",
+            "create it, or mend table= and schema= (names are case-sensitive here); or grant USAGE on its schema.",
         )
     kinds = {"r": None, "p": None, "v": "a view", "m": "a materialized view", "f": "a foreign table"}
     what = kinds.get(table.kind, "no table")
@@ -202,19 +216,7 @@ def _check_key(sink: PostgresSink, context: CheckContext, table: Table) -> None:
             raise _refuse(sink, f"column {name!r} is {column.type.text} and cannot be added", "choose another merge.")
 
 
-# Rights and neighbours ---------------------------------------------------------------------------------------------
-
-
-def _check_privileges(connection: BoundedConnection, sink: PostgresSink, context: CheckContext, table: Table) -> None:
-    needed = ("INSERT",) if sink.merge is None else ("INSERT", "UPDATE", "SELECT")
-    lacking = lacks_column_privilege(connection, table, sink.written(context.schema.names), needed)
-    if lacking is not None:
-        role = connection.info.user
-        raise _refuse(
-            sink,
-            f"role {role!r} has no {lacking} of {sink.target!r}",
-            f"GRANT {', '.join(needed)} ON {sink.target} TO {role}.",
-        )
+# Neighbours --------------------------------------------------------------------------------------------------------
 
 
 def _check_sharing(connection: BoundedConnection, sink: PostgresSink, context: CheckContext, table: Table) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from tpc.errors import ConfigurationError, CorruptionError, TransientError
+from tpc.errors import ConfigurationError, CorruptionError, TpcError, TransientError
 from tpc.findings import Finding
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
@@ -23,7 +23,7 @@ from tpc.sinks.postgres.check import check, identity
 from tpc.sinks.postgres.commit_prepared import abort_one, commit_one, give_up_one
 from tpc.sinks.postgres.connection import borrowed, close_idle
 from tpc.sinks.postgres.diagnosis import findings
-from tpc.sinks.postgres.errors import said
+from tpc.sinks.postgres.errors import asked_in_vain, said
 from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_last_look, read_newest_marker
 from tpc.sinks.postgres.owners import read_all_owners, read_owner, replace_owner
 from tpc.sinks.postgres.sessions import end_older_sessions
@@ -74,13 +74,19 @@ class PostgresCommitter(Committer):
                     connection, self._sink, self._pipeline, [one.resource for one in committables]
                 )
         except psycopg.errors.UndefinedTable:
-            marker, there = None, set()
+            marker, there = None, {}
         except psycopg.Error as error:
-            raise self._transient("could not look at the prepared branches", error) from error
+            raise self._failed("could not look at the prepared branches", error) from error
         gone = [one for one in committables if one.resource not in there]
         if gone and not _has_gone_back(marker, gone[0]):
             raise TransientError(
                 f"{len(gone)} prepared branches have vanished, the first is {gone[0].resource}", sink=self._sink.name
+            )
+        if stranger := next(filter(None, there.values()), None):
+            raise ConfigurationError(
+                f"role {stranger!r} has prepared branches that the driver, as another role, may not commit",
+                sink=self._sink.name,
+                remedy="let the dsn lead driver and executors to the same role: see what its variable holds on each.",
             )
         return marker
 
@@ -110,7 +116,7 @@ class PostgresCommitter(Committer):
                 for branch in branches:
                     abort_one(connection, branch.resource)
         except psycopg.Error as error:
-            raise self._transient("could not undo a prepared branch", error) from error
+            raise self._failed("could not undo a prepared branch", error) from error
 
     def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
         """ROLLBACK PREPARED; of a gid that is gone the markers tell."""
@@ -118,7 +124,7 @@ class PostgresCommitter(Committer):
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
                 return [give_up_one(connection, self._sink, committable) for committable in committables]
         except psycopg.Error as error:
-            raise self._transient("could not end a branch that was given up", error) from error
+            raise self._failed("could not end a branch that was given up", error) from error
 
     # What the server shows -------------------------------------------------------------------------------------
 
@@ -128,7 +134,7 @@ class PostgresCommitter(Committer):
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
                 row = connection.execute(_WAITS_FOR_PREPARED).fetchone()
         except psycopg.Error as error:
-            raise self._transient("could not look for waiting sessions", error) from error
+            raise self._failed("could not look for waiting sessions", error) from error
         return bool(row and row[0])
 
     def in_doubt(self) -> list[InDoubt]:
@@ -140,7 +146,7 @@ class PostgresCommitter(Committer):
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
                 gids = connection.execute(_IN_DOUBT, [self._pipeline.name_prefix]).fetchall()
         except psycopg.Error as error:
-            raise self._transient("could not list the prepared branches", error) from error
+            raise self._failed("could not list the prepared branches", error) from error
         found = []
         for (gid,) in gids:
             with suppress(CorruptionError):
@@ -160,7 +166,7 @@ class PostgresCommitter(Committer):
                 remedy=f"GRANT SELECT ON every table {statements.OWNERS} of this database, and USAGE ON its schema.",
             ) from error
         except psycopg.Error as error:
-            raise self._transient("could not list the prepared branches of all pipelines", error) from error
+            raise self._failed("could not list the prepared branches of all pipelines", error) from error
         with_owners = []
         for (gid,) in gids:
             with suppress(CorruptionError):
@@ -176,7 +182,7 @@ class PostgresCommitter(Committer):
         except psycopg.errors.UndefinedTable:
             return None
         except psycopg.Error as error:
-            raise self._transient("could not read the newest marker", error) from error
+            raise self._failed("could not read the newest marker", error) from error
 
     def owner(self) -> Owner | None:
         """The row of `tpc_owners`; None also when the table is not there yet."""
@@ -186,7 +192,7 @@ class PostgresCommitter(Committer):
         except psycopg.errors.UndefinedTable:
             return None
         except psycopg.Error as error:
-            raise self._transient("could not read the owner entry", error) from error
+            raise self._failed("could not read the owner entry", error) from error
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
         """Compare and set the row of `tpc_owners`; makes the table. Raises `ConfigurationError` when it cannot.
@@ -200,7 +206,7 @@ class PostgresCommitter(Committer):
                     logger.warning("sink %s: ended %d sessions of older terms", self._sink.name, ended)
                 return taken
         except psycopg.Error as error:
-            raise self._transient("could not write the owner entry", error) from error
+            raise self._failed("could not write the owner entry", error) from error
 
     def hint(self) -> JSONObject:
         """What the newest marker shows before the epoch: the evidence for `LOST` later on."""
@@ -224,8 +230,8 @@ class PostgresCommitter(Committer):
         """Close this process's idle connections to the database."""
         close_idle(self._sink.dsn)
 
-    def _transient(self, what: str, error: psycopg.Error) -> TransientError:
-        return TransientError(f"{what}: {said(error)}", pipeline=str(self._pipeline), sink=self._sink.name)
+    def _failed(self, what: str, error: psycopg.Error) -> TpcError:
+        return asked_in_vain(error, what, str(self._pipeline), self._sink.name)
 
 
 def _in_doubt(gid: str) -> InDoubt:

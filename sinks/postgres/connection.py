@@ -21,6 +21,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_afte
 from tpc.errors import ConfigurationError
 from tpc.settings import Elsewhere, resolve
 from tpc.support.bounded_connection import BoundedConnection, is_alive
+from tpc.support.tls import complaint
 
 CONNECT_ATTEMPTS = 3
 GRACE_S = 5.0
@@ -28,6 +29,10 @@ GRACE_S = 5.0
 IDLE_MAX = 4
 """Connections kept per DSN and process: several writers of one task are open at once."""
 
+DIAGNOSIS_S = 2.0
+"""How long a handshake may take that finds out why there was none."""
+_SSL_REQUEST = (8).to_bytes(4, "big") + (80877103).to_bytes(4, "big")
+"""The protocol's SSLRequest message."""
 _DRIVER_IN_URL = re.compile(r"^postgres(?:ql)?\+\w+://")
 
 
@@ -93,6 +98,20 @@ def _may_pass_soon(error: BaseException) -> bool:
     if not isinstance(error, psycopg.OperationalError) or isinstance(error, psycopg.errors.ConnectionTimeout):
         return False
     return "FATAL" not in str(error) or "starting up" in str(error)
+
+
+def certificate_complaint(dsn: str | Elsewhere) -> str | None:
+    """What is wrong with the certificate of the server at `dsn`; None if nothing is, or if it cannot be asked."""
+    settings = connection_settings(dsn)
+    authorities = settings.get("sslrootcert")
+    hosts, ports = (str(settings.get(name) or default).split(",") for name, default in (("host", ""), ("port", "5432")))
+    for number, host in enumerate(hosts):
+        port = ports[min(number, len(ports) - 1)]
+        trusted = None if authorities == "system" else authorities
+        told = complaint(host, int(port), trusted, DIAGNOSIS_S, first_word=_SSL_REQUEST)
+        if told:
+            return f"{host}: {told}"
+    return None
 
 
 def borrow(dsn: str | Elsewhere, timeout_s: float) -> PooledConnection:

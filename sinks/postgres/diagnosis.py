@@ -33,7 +33,7 @@ def findings(sink: PostgresSink, context: CheckContext) -> list[Finding]:
             row = connection.execute(_FACTS).fetchone()
             answered_s = time.time()
     except psycopg.Error as error:
-        raise refused_by_server(error, sink.name) from error
+        raise refused_by_server(error, sink) from error
     assert row is not None
     version, slots, used, clock_s = row
     return [

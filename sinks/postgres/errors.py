@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from tpc.errors import ConfigurationError, DataError, HistoryMismatchError, TpcError, TransientError
 from tpc.handles import Handle
+from tpc.sinks.postgres.connection import certificate_complaint
+
+if TYPE_CHECKING:
+    from tpc.sinks.postgres.sink import PostgresSink
 
 MISSING_GID = "42704"
 BUSY_GID = "55000"
@@ -27,6 +31,20 @@ _NO_SLOT = "53200"
 _READ_ONLY = "25006"
 _NO_DATABASE = re.compile(r'FATAL:\s+database "(.*)" does not exist')
 """libpq gives no SQLSTATE for a login that fails. In another language of the server the general words are said."""
+_TLS = re.compile(
+    r"(?P<name>server certificate for .* does not match host name)"
+    r"|(?P<absent>root certificate file .* does not exist)"
+    r"|(?P<no_tls>server does not support SSL)"
+    r"|(?P<other>SSL error|certificate verify failed|SSL SYSCALL|could not load|could not read root certificate)"
+)
+"""What libpq says of TLS; these errors have no SQLSTATE either. libpq is not translated in psycopg's binaries."""
+_TLS_REMEDIES = {
+    "name": "let host= of the dsn be a name that the certificate carries, or have one issued for this name.",
+    "absent": "let sslrootcert= name the file of the authority's certificate, on the driver and on every executor.",
+    "no_tls": "turn on TLS on the server (ssl = on), or correct host and port of the dsn.",
+    "other": "see that sslrootcert= holds the certificate of the authority that signed the server's, that the server's"
+    " has not expired, and that sslcert= and sslkey=, if the server asks for them, can be read.",
+}
 _HINTS = {
     _NO_SLOT: "raise max_prepared_transactions if the server says so; then restart: the epoch is repeated whole.",
     _READ_ONLY: "the server is a standby or read-only: let the dsn name the primary (target_session_attrs=read-write).",
@@ -51,11 +69,15 @@ def said(error: psycopg.Error) -> str:
     return f"{text} (SQLSTATE {error.sqlstate})" if error.sqlstate else text
 
 
-def refused_by_server(error: psycopg.Error, sink: str) -> ConfigurationError:
-    """What stands between a sink and its server before the first epoch."""
+def refused_by_server(error: psycopg.Error, sink: PostgresSink) -> ConfigurationError:
+    """What stands between a sink and its server before the first epoch. May ask the server for its certificate."""
     words = said(error)
     if error.sqlstate is not None:
         what, remedy = f"PostgreSQL refuses: {words}", "give the role what the message asks for."
+    elif (told := _TLS.search(words)) is not None:
+        why = certificate_complaint(sink.dsn) if told["other"] else None
+        what = f"there is no TLS with the PostgreSQL server: {f'{why}: ' if why else ''}{words}"
+        remedy = next(remedy for name, remedy in _TLS_REMEDIES.items() if told[name])
     elif missing := _NO_DATABASE.search(words):
         what = f"PostgreSQL has no database {missing[1]!r}, it does not exist"
         remedy = "create it (CREATE DATABASE), or correct the database in the dsn (without one it is the user's name)."
@@ -65,7 +87,19 @@ def refused_by_server(error: psycopg.Error, sink: str) -> ConfigurationError:
     else:
         what = f"PostgreSQL cannot be reached: {words}"
         remedy = "start the server, or mend host and port of the dsn."
-    return ConfigurationError(what, sink=sink, remedy=remedy)
+    return ConfigurationError(what, sink=sink.name, remedy=remedy)
+
+
+def asked_in_vain(error: psycopg.Error, what: str, pipeline: str, sink: str) -> TpcError:
+    """What keeps the driver from an answer: a right that was taken away, which no waiting brings back, or a moment."""
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return ConfigurationError(
+            f"{what}, the role lacks a right: {said(error)}",
+            pipeline=pipeline,
+            sink=sink,
+            remedy="grant it (the sink's page names all rights), or connect as the role that ran before; restart.",
+        )
+    return TransientError(f"{what}: {said(error)}", pipeline=pipeline, sink=sink)
 
 
 def row_refused(error: psycopg.Error, handle: Handle, column: str | None, key: str | None) -> DataError:

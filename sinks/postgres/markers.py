@@ -76,14 +76,25 @@ def read_newest_marker(connection: BoundedConnection, sink: PostgresSink, pipeli
 
 def read_last_look(
     connection: BoundedConnection, sink: PostgresSink, pipeline: PipelineId, gids: Sequence[str]
-) -> tuple[Marker | None, set[str]]:
-    """The newest marker, and those of `gids` that are prepared in this database: in one question."""
+) -> tuple[Marker | None, dict[str, str]]:
+    """The newest marker, and those of `gids` that are prepared in this database: in one question.
+
+    With each of these stands the role that has prepared it, if this one may not finish what that role has prepared:
+    only the same role may, or a superuser (COMMIT PREPARED's own page). Else an empty text.
+    """
     query = sql.SQL(
-        "SELECT ({newest}), ARRAY(SELECT gid FROM pg_prepared_xacts"
-        " WHERE database = current_database() AND gid = ANY({gids}))"
-    ).format(newest=newest_marker(sink, pipeline), gids=sql.Literal(list(gids)))
-    newest, prepared = connection.execute(query).fetchall()[0]
-    return _marker(newest), set(prepared)
+        "SELECT ({newest}), ARRAY(SELECT gid FROM {prepared}),"
+        " ARRAY(SELECT CASE WHEN owner = current_user OR current_setting('is_superuser')::bool THEN '' ELSE owner END"
+        " FROM {prepared})"
+    ).format(
+        newest=newest_marker(sink, pipeline),
+        prepared=sql.SQL(
+            "(SELECT gid, owner::text FROM pg_prepared_xacts"
+            " WHERE database = current_database() AND gid = ANY({})) p ORDER BY gid"
+        ).format(sql.Literal(list(gids))),
+    )
+    newest, prepared, strangers = connection.execute(query).fetchall()[0]
+    return _marker(newest), dict(zip(prepared, strangers, strict=True))
 
 
 def _marker(handle: str | None) -> Marker | None:

@@ -68,6 +68,8 @@ def make_tables(connection: BoundedConnection, sink: PostgresSink, wanted: Seque
     try:
         for own in wanted:
             _make(connection, sink, own)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise _for_somebody_else(connection, sink, wanted, error) from error
     except psycopg.Error as error:
         if not is_locked(error):
             raise
@@ -91,7 +93,7 @@ def _make(connection: BoundedConnection, sink: PostgresSink, own: OwnTable) -> N
                 connection.execute(sql.SQL("DROP TABLE {}").format(statements.table(sink, own.name)))
                 there = None
             if there is None:
-                _create(connection, sink, own)
+                connection.execute(own.ddl)
                 there = read_table(connection, regclass)
     if there is None or not own.is_there(there):
         raise ConfigurationError(
@@ -108,13 +110,22 @@ def _make(connection: BoundedConnection, sink: PostgresSink, own: OwnTable) -> N
         )
 
 
-def _create(connection: BoundedConnection, sink: PostgresSink, own: OwnTable) -> None:
-    try:
-        connection.execute(own.ddl)
-    except psycopg.errors.InsufficientPrivilege as error:
-        ddl = own.ddl.as_string(connection)
-        raise ConfigurationError(
-            f"the sink's own table cannot be made: {said(error)}",
-            sink=sink.name,
-            remedy=f"let somebody who may run: {ddl}; and grant {', '.join(own.rights)} on it.",
-        ) from error
+def _for_somebody_else(
+    connection: BoundedConnection, sink: PostgresSink, wanted: Sequence[OwnTable], error: psycopg.Error
+) -> ConfigurationError:
+    """All that this role may not make, as statements of one who may: one round with an administrator, not three."""
+    statements_wanted: list[str] = []
+    for own in wanted:
+        name = statements.table(sink, own.name).as_string(connection)
+        there = read_table(connection, name)
+        if own.is_there(there):
+            continue
+        if there is not None and own.types is not None:
+            statements_wanted.append(f"DROP TABLE {name}")
+        statements_wanted.append(own.ddl.as_string(connection))
+        statements_wanted.append(f"GRANT {', '.join(own.rights)} ON {name} TO {connection.info.user}")
+    return ConfigurationError(
+        f"role {connection.info.user!r} may not make the sink's own tables: {said(error)}",
+        sink=sink.name,
+        remedy="grant it CREATE on the schema, or let somebody who may run: " + "; ".join(statements_wanted) + ".",
+    )

@@ -123,6 +123,7 @@ OTHERS: dict[str, set[str]] = {
     "jinja2": {"tpc.chaos.reports", "tpc.coordinator.ui"},
     "starlette": {"tpc.coordinator.ui"},
     "uvicorn": {"tpc.coordinator.ui"},
+    "cryptography": {"tpc.chaos.servers"},
     "filelock": {"tpc.chaos.servers"},
     "platformdirs": {"tpc.chaos.servers"},
     "hypothesis": {"tpc.testing"},

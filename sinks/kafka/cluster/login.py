@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.librdkafka import reason_of
+from tpc.support.tls import complaint
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
+DIAGNOSIS_S = 2.0
+"""How long a handshake may take that finds out why there was none."""
 _ANY_TOPIC = "__consumer_offsets"
 """One topic, so that the answer is small; should a broker make it for the question, it is needed anyway."""
 
@@ -44,6 +47,15 @@ def require_login(connection: ConnectionSettings, timeout_s: float) -> None:
         raise _named(connection, error, errors) from error
 
 
+def _certificate_complaint(connection: ConnectionSettings) -> str | None:
+    """librdkafka says the same words of an expired certificate, of a wrong name and of an unknown authority."""
+    authorities = connection.librdkafka().get("ssl.ca.location")
+    for host, port in connection.addresses():
+        if told := complaint(host, port, authorities, DIAGNOSIS_S):
+            return f"{host}:{port}: {told}"
+    return None
+
+
 def _named(
     connection: ConnectionSettings, error: Exception, reports: list[KafkaError]
 ) -> ConfigurationError | TransientError:
@@ -51,6 +63,14 @@ def _named(
 
     telling = [report for report in reports if report.code() != KafkaError._ALL_BROKERS_DOWN]
     refused = [report for report in telling if report.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL)]
+    if refused and refused[-1].code() == KafkaError._SSL:
+        why = _certificate_complaint(connection)
+        return ConfigurationError(
+            f"there is no TLS with the Kafka cluster at {connection.servers!r}: {why or refused[-1].str()}",
+            remedy="see that ssl.ca.location in client= names the certificate of the authority that signed theirs, on"
+            " the driver and on every executor; that it has not expired; and that servers= and the brokers'"
+            " advertised.listeners name the host by a name that the certificate carries.",
+        )
     if refused:
         return ConfigurationError(
             f"the Kafka cluster at {connection.servers!r} refuses the login: {refused[-1].str()}",

@@ -148,9 +148,7 @@ def _require(reply: Reply, what: str) -> None:
     if reply.name.endswith("_AUTHORIZATION_FAILED"):
         raise ConfigurationError(
             f"this user may not see the {what}: {reply}",
-            remedy="grant it Describe and DescribeConfigs on the cluster, Write and Describe on the topics, "
-            "Describe on __consumer_offsets and __transaction_state, Write and Describe on transactional ids and Read, "
-            "Describe and Delete on groups that begin with 'tpc~'.",
+            remedy="grant it what is missing; all rights that the sinks need stand on their page (secure Kafka).",
         )
     if reply.name != NONE:
         raise TransientError(f"Kafka did not tell the {what}: {reply}")

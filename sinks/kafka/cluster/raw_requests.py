@@ -15,10 +15,10 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError, for_code
+from kafka.errors import AuthorizationError, KafkaError, for_code
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
-from tpc.errors import TransientError
+from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.cluster.answers import NONE, Reply
 from tpc.sinks.kafka.cluster.login import require_login
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
@@ -69,7 +69,7 @@ class RawClient:
     def run(self, question: Callable[[Any], Coroutine[Any, Any, Any]], what: str) -> Any:
         """The answer to `question`. Any failure closes the connections and is a `TransientError`.
 
-        A refused login is a `ConfigurationError`.
+        A refused login, or a right that is missing, is a `ConfigurationError`.
         """
 
         async def bounded() -> Any:
@@ -80,6 +80,11 @@ class RawClient:
             if self._admin is None:
                 self._admin = self._connected()
             return self._admin._manager.run(bounded)
+        except AuthorizationError as error:
+            raise ConfigurationError(
+                f"Kafka refuses the question ({what}): {error}",
+                remedy="grant this user what is missing (the sink's page names all rights), then restart.",
+            ) from error
         except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: the client's I/O thread has ended
             self.close()
             cause = f"{type(error).__name__}: {error}"

@@ -24,6 +24,7 @@ from tpc.sinks.kafka.cluster.limits import limits
 from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.released_ids import ReleasedIds
+from tpc.sinks.kafka.cluster.rights import needed_rights, require_rights
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.ending import TransactionEnding
 from tpc.sinks.kafka.driver.in_doubt import OpenTransactions
@@ -61,8 +62,10 @@ class TransactionCommitter(Committer):
         """The newest epoch that was committed or seen here: a listing that shows less is not believed at once."""
 
     def check(self, context: CheckContext) -> None:
-        """The cluster answers, the target is fit, and the cluster can do what is asked of it."""
+        """The cluster answers and gives every right, the target is fit, the cluster can do what is asked of it."""
         check_reachable(self._sink, context)
+        rights = needed_rights(self._sink.topic, self._sink.marker_topic, self._sink.consumer_group)
+        require_rights(self._cluster, self._client, self._pipeline, rights, self._sink.timeout_s)
         self.check_target(context)
         self._facts = self._find_facts()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tpc.errors import HistoryMismatchError, TransientError
+from tpc.errors import ConfigurationError, HistoryMismatchError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, GivenUp, InDoubt, Outcome, Verdict
 from tpc.sinks.kafka.cluster.answers import (
@@ -65,7 +65,7 @@ class TransactionEnding:
         try:
             committed = patiently(lambda: self._markers.committed(names), BRIEFLY_S)
             described = patiently(lambda: self._client.describe(names), BRIEFLY_S)
-        except TransientError as error:
+        except (ConfigurationError, TransientError) as error:  # a right may have been taken away
             doubt = Outcome(Verdict.UNKNOWN, f"the evidence could not be asked for: {error.what}")
             return [doubt if outcome is None else outcome for outcome in outcomes]
         return [

@@ -49,7 +49,7 @@ class KafkaOffsetsSink(TransactionalSink):
             transaction_timeout_s=transaction_timeout_s,
             timeout_s=timeout_s,
         )
-        self.group = group
+        self.group = self.consumer_group = group
 
     def __repr__(self) -> str:
         return f"KafkaOffsetsSink(group={self.group!r}, name={self.name!r}, {self.connection!r})"

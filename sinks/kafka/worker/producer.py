@@ -10,7 +10,7 @@ from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.cluster.facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
-from tpc.sinks.kafka.librdkafka import logger, reason_of
+from tpc.sinks.kafka.librdkafka import lacks_right, logger, reason_of
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ class InitialisedProducer:
         self.facts = settings.facts
         self.first_failure: tuple[KafkaError, Message] | None = None
         self.statistics: str | None = None
+        self._told: str | None = None
+        """Why the brokers do not let this client in, where librdkafka told."""
         self._producer: Producer | None = _make(settings, name, self)
 
     @property
@@ -96,11 +98,18 @@ class InitialisedProducer:
                 timed_out = answer is not None and answer.code() == KafkaError._TIMED_OUT
                 if not timed_out:
                     reason = reason_of(error)
+                if timed_out:
+                    self.producer.poll(0)  # the reports of failed logins wait there
                 if (timed_out or (answer is not None and answer.retriable())) and not deadline.passed:
                     time.sleep(_PAUSE_S)
                     continue
+                if lacks_right(error):
+                    raise ConfigurationError(
+                        f"Kafka refuses this user a producer id for {self.name}: {reason}",
+                        remedy="grant it Write on transactional ids that begin with 'tpc~'.",
+                    ) from error
                 raise TransientError(
-                    f"Kafka gave no producer id for {self.name} within {timeout_s:g} s: {reason}"
+                    f"Kafka gave no producer id for {self.name} within {timeout_s:g} s: {self._told or reason}"
                 ) from error
 
     @property
@@ -117,6 +126,14 @@ class InitialisedProducer:
         if error is not None and self.first_failure is None:
             self.first_failure = (error, message)
 
+    def on_error(self, error: KafkaError) -> None:
+        """Called by librdkafka in `poll` and `flush` for what is no row's: a login that is refused, above all."""
+        from confluent_kafka import KafkaError
+
+        logger.info("%s: %s", self.name, error.str())
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+            self._told = error.str()
+
     def on_statistics(self, report: str) -> None:
         """Called by librdkafka in `poll` and `flush` every 20 ms."""
         self.statistics = report
@@ -130,7 +147,7 @@ def _make(settings: ProducerSettings, name: TransactionalId, reports: Initialise
         "transactional.id": str(name),
         "on_delivery": reports.on_delivery,
         "stats_cb": reports.on_statistics,
-        "error_cb": lambda error: logger.info("%s: %s", name, error.str()),
+        "error_cb": reports.on_error,
     }
     try:
         return Producer(configuration)

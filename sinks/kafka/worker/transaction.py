@@ -12,13 +12,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpc import failpoints
-from tpc.errors import TpcError, TransientError
+from tpc.errors import ConfigurationError, TpcError, TransientError
 from tpc.handles import Handle
 from tpc.sink import Committable
 from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, Reply, Transaction
 from tpc.sinks.kafka.cluster.markers import group_metadata
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
-from tpc.sinks.kafka.librdkafka import logger, reason_of
+from tpc.sinks.kafka.librdkafka import lacks_right, logger, reason_of
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.sinks.kafka.worker.producer_pool import acquire
 from tpc.sinks.kafka.worker.refused_row import error_of_row
@@ -26,7 +26,7 @@ from tpc.sinks.kafka.worker.statistics import Report
 from tpc.support.deadlines import Deadline, until
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import KafkaError, Message, TopicPartition
 
 T = TypeVar("T")
 
@@ -46,10 +46,17 @@ class OpenTransaction:
         self._client("begin_transaction", self.source.producer.begin_transaction)
 
     def partitions(self, topic: str) -> int | None:
-        """How many partitions a topic has; None when there is none of that name. Raises `TransientError`."""
+        """How many partitions a topic has; None when there is none of that name. Raises `TransientError`.
+
+        A topic that the user may not see is a `ConfigurationError`.
+        """
+        from confluent_kafka import KafkaError
+
         metadata = self._client(
             f"topic {topic}", lambda: self.source.producer.list_topics(topic, timeout=self._settings.timeout_s)
         ).topics[topic]
+        if metadata.error is not None and metadata.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise self._refused(f"this user may not see topic {topic!r}")
         return None if metadata.error is not None else len(metadata.partitions)
 
     def wait_for_room(self, before: int) -> int:
@@ -129,16 +136,28 @@ class OpenTransaction:
 
     def _raise_failure(self) -> None:
         if self.source.first_failure is not None:
-            error, message = self.source.first_failure
-            raise error_of_row(self.handle, error, message.key(), message.topic())
+            raise self._failure_of_row(*self.source.first_failure)
+
+    def _failure_of_row(self, error: KafkaError, message: Message) -> TpcError:
+        """The error of a refused row. One that was thrown away shares the fate of its transaction, which knows why."""
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+        if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            try:  # a transaction that has failed refuses this with the reason; the branch is aborted in any case
+                self.source.producer.send_offsets_to_transaction(
+                    [TopicPartition(message.topic() or "", 0, 0)], group_metadata(str(self.source.name)), 0.1
+                )
+            except KafkaException as reason:
+                if lacks_right(reason):
+                    error = reason.args[0]
+        return error_of_row(self.handle, error, message.key(), message.topic())
 
     def refusal(self, error: Exception, key: Any) -> TpcError:
         """The error for what `produce` raised on the row with `key`. A row refused earlier comes first."""
         from confluent_kafka import KafkaException
 
         if self.source.first_failure is not None:
-            first, message = self.source.first_failure
-            return error_of_row(self.handle, first, message.key(), message.topic())
+            return self._failure_of_row(*self.source.first_failure)
         if isinstance(error, KafkaException):
             return error_of_row(self.handle, error.args[0], key, None)
         return self._transient(f"Kafka transaction {self.source.name}: {reason_of(error)}")
@@ -199,7 +218,20 @@ class OpenTransaction:
         try:
             return call()
         except (KafkaException, SystemError, RuntimeError) as error:
-            raise self._transient(f"Kafka transaction {self.source.name}: {what}: {reason_of(error)}") from error
+            told = f"Kafka transaction {self.source.name}: {what}: {reason_of(error)}"
+            if lacks_right(error):
+                raise self._refused(told) from error
+            raise self._transient(told) from error
+
+    def _refused(self, what: str) -> ConfigurationError:
+        handle = self.handle
+        return ConfigurationError(
+            what,
+            pipeline=str(handle.pipeline),
+            epoch=handle.epoch,
+            sink=handle.sink,
+            remedy="grant this user the right that is named (the sink's page names all), then restart.",
+        )
 
     def _transient(self, what: str) -> TransientError:
         handle = self.handle

@@ -1,0 +1,358 @@
+"""A broker with SASL_SSL, SCRAM and ACLs: the rights of the page are enough, and each of them is needed."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+import tpc
+from tests.conftest import CANNOT_BE_HAD
+from tests.support.elsewhere import prepared_elsewhere
+from tests.support.kafka_branches import TEXT, Branches, texts
+from tests.support.kafka_topics import DEADLINE_S, SILENT
+from tests.support.living_pipeline import LivingPipeline
+from tests.support.pages import shell_commands
+from tests.support.processes import eventually
+from tpc.chaos.servers.certificates import CertificateAuthority
+from tpc.chaos.servers.secured_kafka import SecuredKafkaServer
+from tpc.errors import ConfigurationError
+from tpc.handles import Handle, PipelineId
+from tpc.settings import Elsewhere
+from tpc.sink import GivenUp, Verdict
+from tpc.sinks.kafka.cluster.rights import Right, needed_rights
+from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
+from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
+from tpc.sinks.kafka.sink import KafkaSink
+from tpc.sinks.kafka.transactional_sink import TransactionalSink
+
+PAGE = "how-to/secure-kafka.md"
+PASSWORD = "orders-secret"
+TOPIC_COLUMN = pa.schema([*TEXT, ("topic", pa.string())])
+
+
+def rights_of(commands: list[list[str]]) -> list[Right]:
+    """What `kafka-acls.sh --add` grants with these words."""
+    rights = []
+    for words in commands:
+        options = [word[2:] for word in words if word.startswith("--")]
+        values = {word[2:]: words[at + 1] for at, word in enumerate(words[:-1]) if word.startswith("--")}
+        kind = next(one for one in ("topic", "group", "transactional-id", "cluster") if one in options)
+        name = "kafka-cluster" if kind == "cluster" else values[kind]
+        assert (values.get("resource-pattern-type") == "prefixed") == name.endswith("~")
+        assert values["allow-principal"] == "User:orders"
+        operations = [words[at + 1] for at, word in enumerate(words) if word == "--operation"]
+        rights += [Right(kind, name, operation) for operation in operations]
+    return rights
+
+
+ROWS, OFFSETS = map(rights_of, shell_commands(PAGE, "kafka-acls.sh"))
+SHARED = [right for right in ROWS if right.kind != "topic" or right.name == "__transaction_state"]
+ASKED_AS_DESCRIBE_TOO = [right for right in ROWS if right.operation != "Describe" or right.kind == "topic"]
+"""Those whose loss takes something away: every right is Describe too."""
+
+
+class Cluster:
+    """The broker of the page, with its topic, its user and the rights of a sink with a topic."""
+
+    def __init__(self, server: SecuredKafkaServer) -> None:
+        self.server = server
+        self.admin = AdminClient(server.administrator(), logger=SILENT)
+        self.admin.create_topics([NewTopic("flights", 2, 1)])["flights"].result(DEADLINE_S)
+        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        user = UserScramCredentialUpsertion("orders", scram, PASSWORD.encode())
+        self.admin.alter_user_scram_credentials([user])["orders"].result(DEADLINE_S)
+        self.grant(ROWS)
+
+    def grant(self, rights: list[Right]) -> None:
+        for created in self.admin.create_acls([_binding(right) for right in rights]).values():
+            created.result(DEADLINE_S)
+        self._settled({_binding(right) for right in rights}, there=True)
+
+    def revoke(self, rights: list[Right]) -> None:
+        bindings = {_binding(right) for right in rights}
+        for deleted in self.admin.delete_acls([_filter(binding) for binding in bindings]).values():
+            deleted.result(DEADLINE_S)
+        self._settled(bindings, there=False)
+
+    def _settled(self, bindings: set[AclBinding], *, there: bool) -> None:
+        every = AclBindingFilter(
+            ResourceType.ANY,
+            None,  # type: ignore[arg-type]  # any name, principal and host
+            ResourcePatternType.ANY,
+            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+
+        def settled() -> bool:
+            known = set(self.admin.describe_acls(every).result(DEADLINE_S))
+            return bindings <= known if there else not bindings & known
+
+        eventually(settled, "the broker knows its ACLs")
+
+    @contextmanager
+    def without(self, *rights: Right) -> Iterator[None]:
+        self.revoke(list(rights))
+        try:
+            yield
+        finally:
+            self.grant(list(rights))
+
+    def client(self, **settings: str | Elsewhere) -> dict[str, str | Elsewhere]:
+        return {**self.server.client("orders"), "sasl.password": tpc.env("TPC_TEST_SECURED"), **settings}
+
+    def sink(self, topic: str | None = "flights", client: dict[str, str | Elsewhere] | None = None) -> KafkaSink:
+        return KafkaSink(topic, servers=self.server.bootstrap, client=client or self.client(), timeout_s=10)
+
+
+def _binding(right: Right) -> AclBinding:
+    kinds = {"topic": "TOPIC", "group": "GROUP", "transactional-id": "TRANSACTIONAL_ID", "cluster": "BROKER"}
+    pattern = ResourcePatternType.PREFIXED if right.name.endswith("~") else ResourcePatternType.LITERAL
+    operation = {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}.get(right.operation)
+    return AclBinding(
+        *(ResourceType[kinds[right.kind]], right.name, pattern, "User:orders", "*"),
+        operation or AclOperation[right.operation.upper()],
+        AclPermissionType.ALLOW,
+    )
+
+
+def _filter(binding: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        *(binding.restype, binding.name, binding.resource_pattern_type, binding.principal, binding.host),
+        binding.operation,
+        binding.permission_type,
+    )
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafkaServer]:
+    server = SecuredKafkaServer(tmp_path_factory.mktemp("secured"))
+    try:
+        server.start()
+    except CANNOT_BE_HAD as error:
+        pytest.skip(f"no broker with TLS: {error}")
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(secured: SecuredKafkaServer) -> Cluster:
+    return Cluster(secured)
+
+
+@pytest.fixture(autouse=True)
+def _password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPC_TEST_SECURED", PASSWORD)
+
+
+def refusal(sink: TransactionalSink, pipeline: str = "secured") -> ConfigurationError:
+    branches = Branches(sink, pipeline)
+    with pytest.raises(ConfigurationError) as raised:
+        branches.committer.check(branches.context())
+    branches.committer.close()
+    assert raised.value.remedy
+    assert PASSWORD not in str(raised.value)
+    return raised.value
+
+
+# Rights ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_names_the_rights_that_are_asked_for() -> None:
+    assert sorted(ROWS) == sorted(needed_rights("flights", "flights"))
+    assert sorted(SHARED + OFFSETS) == sorted(needed_rights(None, None, "reports"))
+
+
+def test_with_the_rights_of_the_page_a_pipeline_lives(cluster: Cluster) -> None:
+    pipeline = LivingPipeline(cluster.sink(), "lives")
+    pipeline.run(0, 1, 2)
+    pipeline.engine.upkeep()
+    marker = pipeline.participants.committers["kafka-flights"].newest_marker()
+    assert marker is not None
+    assert marker.epoch == 2
+    pipeline.close()
+
+
+def test_with_the_rights_of_the_page_branches_are_swept_given_up_and_pruned(cluster: Cluster) -> None:
+    branches = Branches(cluster.sink(), "sweeps")
+    committer = branches.committer
+    committer.check(branches.context())
+    first = branches.prepare(texts("a"))
+    assert [one.resource for one in committer.in_doubt()] == [first.resource]
+    committer.verify([first])
+    assert branches.commit(first)[0].verdict is Verdict.COMMITTED
+    in_doubt = branches.prepare(texts("b"), epoch=2)
+    committer.abort([one for one in committer.in_doubt() if one.resource == in_doubt.resource])
+    assert committer.give_up([branches.prepare(texts("c"), epoch=3)]) == [GivenUp.UNDONE]
+    assert committer.all_in_doubt() == []
+    assert committer._markers.delete([first.resource]) == 1  # type: ignore[attr-defined]  # pruning comes later
+    committer.close()
+
+
+@pytest.mark.parametrize("right", ASKED_AS_DESCRIBE_TOO, ids=str)
+def test_each_right_of_the_page_is_needed_and_its_absence_named(cluster: Cluster, right: Right) -> None:
+    with cluster.without(right):
+        error = refusal(cluster.sink())
+    assert "lacks rights" in error.what
+    assert str(right) in error.what
+    assert right.options in error.remedy
+    assert not [
+        other for other in ROWS if other.operation != "Describe" and other != right and str(other) in error.what
+    ]
+
+
+def test_all_rights_that_are_missing_are_named_at_once(cluster: Cluster) -> None:
+    with cluster.without(*ROWS):
+        what = refusal(cluster.sink()).what
+    assert [str(right) for right in ROWS if str(right) not in what] == []
+
+
+def test_the_offsets_sink_has_rights_of_its_own(cluster: Cluster) -> None:
+    sink = KafkaOffsetsSink("reports", servers=cluster.server.bootstrap, client=cluster.client(), timeout_s=10)
+    missing = refusal(sink).what
+    assert "Read on topic '__consumer_offsets'; Read on group 'reports'" in missing
+    cluster.grant(OFFSETS)
+    committer = KafkaOffsetsCommitter(sink, PipelineId("offsets"), group="reports")
+    committer.check(Branches(sink, "offsets").context())
+    handle = Handle(PipelineId("offsets"), 1, sink.name, 0, 0, 1)
+    with (
+        cluster.without(Right("topic", "flights", "Read")),
+        pytest.raises(ConfigurationError, match="Topic authorization failed"),
+    ):
+        committer.prepare_offsets(handle, {"flights": {0: 0}})
+    prepared = committer.prepare_offsets(Handle(PipelineId("offsets"), 1, sink.name, 0, 0, 2), {"flights": {0: 0}})
+    assert prepared is not None
+    assert committer.commit([prepared])[0].verdict is Verdict.COMMITTED
+    committer.close()
+
+
+@pytest.mark.parametrize(
+    ("right", "words"),
+    [
+        (Right("topic", "flights", "Write"), "may not write to topic flights"),
+        (Right("transactional-id", "tpc~", "Write"), "a producer id"),
+    ],
+    ids=str,
+)
+def test_a_right_that_goes_while_the_pipeline_runs_is_named_in_the_pass(
+    cluster: Cluster, right: Right, words: str
+) -> None:
+    branches = Branches(cluster.sink(), f"deprived-{right.kind}")
+    hint = branches.committer.hint()
+    with cluster.without(right), pytest.raises(ConfigurationError, match=words):
+        branches.prepare(texts("a"), hint=hint)
+    assert branches.commit(branches.prepare(texts("b"), epoch=2, hint=hint))[0].verdict is Verdict.COMMITTED
+    branches.committer.close()
+
+
+def test_a_commit_that_is_not_allowed_is_unknown_and_succeeds_when_it_is(cluster: Cluster) -> None:
+    branches = Branches(cluster.sink(), "undecided")
+    decided = branches.prepare(texts("a"))
+    with cluster.without(Right("transactional-id", "tpc~", "Write"), Right("transactional-id", "tpc~", "Describe")):
+        assert branches.committer.commit([decided])[0].verdict is Verdict.UNKNOWN
+        with pytest.raises(ConfigurationError):
+            branches.committer.verify([decided])
+    assert branches.commit(decided)[0].verdict is Verdict.COMMITTED
+    branches.committer.close()
+
+
+def test_a_topic_that_only_a_row_names_is_refused_in_the_pass(cluster: Cluster) -> None:
+    cluster.admin.create_topics([NewTopic("hidden", 1, 1)])["hidden"].result(DEADLINE_S)
+    branches = Branches(cluster.sink(None), "named")
+    cluster.grant(OFFSETS)
+    branches.committer.check(branches.context(TOPIC_COLUMN))
+    with pytest.raises(ConfigurationError, match="may not see topic 'hidden'"):
+        branches.prepare([{**texts("a")[0], "topic": "hidden"}], schema=TOPIC_COLUMN)
+    branches.committer.close()
+
+
+# TLS and logins ----------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_password_an_authority_that_is_another_or_not_there(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = CertificateAuthority(tmp_path / "other")
+    short = {"servers": cluster.server.bootstrap, "timeout_s": 3}
+    error = refusal(KafkaSink("flights", client=cluster.client(**{"ssl.ca.location": str(other.path)}), **short))  # type: ignore[arg-type]
+    assert "there is no TLS with the Kafka cluster" in error.what
+    assert "certificate" in error.what
+    assert "ssl.ca.location" in error.remedy
+    nowhere = cluster.client(**{"ssl.ca.location": str(tmp_path / "nothing.pem")})
+    assert "ssl.ca.location failed" in refusal(KafkaSink("flights", client=nowhere, **short)).what  # type: ignore[arg-type]
+    monkeypatch.setenv("TPC_TEST_SECURED", "wrong-one")
+    error = refusal(KafkaSink("flights", client=cluster.client(), **short))  # type: ignore[arg-type]
+    assert "refuses the login" in error.what
+    assert "Authentication failed" in error.what
+    assert "wrong-one" not in str(error)
+
+
+def test_an_executor_resolves_settings_itself_and_tells_nothing_of_them(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    authority = str(cluster.server.authority.path)
+    monkeypatch.setenv("TPC_TEST_CA", authority)
+    sink = cluster.sink(client=cluster.client(**{"ssl.ca.location": tpc.env("TPC_TEST_CA")}))
+    branches = Branches(sink, "executor")
+    branches.committer.check(branches.context())
+    moved = tmp_path / "elsewhere.pem"
+    moved.write_bytes(cluster.server.authority.path.read_bytes())
+
+    theirs, told = prepared_elsewhere(
+        tmp_path,
+        sink,
+        branches.handle(1),
+        pa.RecordBatch.from_pylist(texts("z"), schema=TEXT),
+        branches.committer.hint(),
+        {"TPC_TEST_SECURED": PASSWORD, "TPC_TEST_CA": str(moved)},
+    )
+
+    assert branches.commit(theirs)[0].verdict is Verdict.COMMITTED
+    told += caplog.text + repr(sink) + str(sink.describe()) + str(theirs.to_json())
+    for secret in (PASSWORD, authority, str(moved)):
+        assert secret not in told
+        assert secret.encode() not in pickle.dumps(sink)
+    branches.committer.close()
+
+
+def test_an_executor_whose_password_is_wrong_says_so(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    branches = Branches(
+        KafkaSink("flights", servers=cluster.server.bootstrap, client=cluster.client(), timeout_s=3), "elsewhere"
+    )
+    hint = branches.committer.hint()
+    monkeypatch.setenv("TPC_TEST_SECURED", "wrong-one")
+    with pytest.raises(tpc.errors.TransientError, match="Authentication failed"):
+        branches.prepare(texts("a"), hint=hint)
+    branches.committer.close()
+
+
+@pytest.mark.parametrize(
+    ("listener", "words"), [("EXPIRED", "certificate has expired"), ("ELSEWHERE", "Hostname mismatch")]
+)
+def test_a_certificate_that_must_not_be_trusted(cluster: Cluster, listener: str, words: str) -> None:
+    error = refusal(
+        KafkaSink("flights", servers=cluster.server.bootstrap_of(listener), client=cluster.client(), timeout_s=3)
+    )
+    assert error.what.startswith("there is no TLS with the Kafka cluster")
+    assert words in error.what
