@@ -79,6 +79,7 @@ def restore(
     partitions: int | None,
 ) -> Restored:
     """Restore a savepoint as a command asks. With `job` its sinks must show exactly the savepoint's epoch before."""
+    checkpoint = checkpoint.absolute()
     place = LocalLog(checkpoint / LOG_FOLDER) if log is None else open_log(log)
     with stated(holds_for_restore):
         manifest, history = opened(folder)

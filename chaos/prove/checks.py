@@ -44,6 +44,8 @@ _OBJECT_LOG = ("coordinator/log/object",)
 _LOG_BACKENDS = ("coordinator/log/local.py", *_SQL_LOG, *_OBJECT_LOG)
 _LINEAGE = ("coordinator/spark/lineage.py",)
 """The simulated Spark keeps no files of state: what is fsynced of them is seen by these tests alone."""
+_SAVEPOINTS = ("coordinator/savepoints/", "coordinator/forks.py", "tpc/ancestors.py")
+"""No savepoint is made in the simulator."""
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
@@ -61,9 +63,10 @@ def _sink_kit(system: str, deadline_s: float, *also: str, not_at: tuple[str, ...
 CHECKS = (
     Check("durability kit", 120.0, _LINEAGE, tests="tests/coordinator/spark/test_lineage.py"),
     Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
-    Check("explorer", 240.0, ("tpc/",)),
+    Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
+    Check("explorer", 240.0, ("tpc/",), _SAVEPOINTS),
     _sink_kit("files", 240.0, *_SHARED),
-    Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE)),
+    Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE, *_SAVEPOINTS)),
     Check("sql log kit", 240.0, _SQL_LOG, tests=_LOGS.format("sql")),
     Check("object log kit", 240.0, _OBJECT_LOG, tests=_LOGS.format("object")),
     _sink_kit("postgres", 420.0),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.prove.patches import patch
+from tests.coordinator.savepoints import test_folder
 from tests.coordinator.spark import test_lineage
 from tpc.chaos.explorer.invariants import INVARIANTS
 from tpc.chaos.prove.checks import CHECKS, checks_of
@@ -23,6 +24,7 @@ NAMED = {
     "explorer": set(INVARIANTS),
     "simulator": {invariant.value for invariant in Invariant},
     "log kit": {name for name in dir(LogConformance) if name.startswith("test_")},
+    "savepoint kit": {name for name in dir(test_folder) if name.startswith("test_")},
     "durability kit": {name for name in dir(test_lineage) if name.startswith("test_")},
 }
 OF_SINKS = {name for name in dir(SinkConformance) if name.startswith("test_")}

@@ -57,7 +57,7 @@ class Job:
         frame = self.feed.frame(self.spark).withWatermark("event", "10 hours").dropDuplicatesWithinWatermark(["id"])
         writing = pipeline.write(frame)
         for sink in self.sinks:
-            writing.to(sink, select=["id", "value"])
+            writing.to(sink, select=["id"] if sink.kind == "kafka" else ["id", "value"])
         return pipeline
 
     def start(self, trigger: dict[str, Any] | None = None) -> PipelineQuery:

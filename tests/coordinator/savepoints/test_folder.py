@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from tests.core.builders import complete, generation_body, intent, manifest
 from tpc import failpoints
 from tpc.__main__ import app
+from tpc.coordinator.coordinator import Coordinator
+from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
@@ -28,6 +30,8 @@ from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import PipelineId
 from tpc.json import canonical
 from tpc.records import RecordKind, digest
+from tpc.sink import Owner
+from tpc.sinks import FileSink
 
 RUNNER = CliRunner()
 
@@ -335,3 +339,55 @@ def test_the_newest_and_the_young_stay(place: Place) -> None:
     assert [one.folder for one in prune(place.to, keep=1, older_than_days=0)] == [first]
     assert RUNNER.invoke(app, ["savepoints", "drop", str(second)]).exit_code == 0
     assert list(place.to.iterdir()) == []
+
+
+# What a fork writes to ---------------------------------------------------------------------------------------------
+
+
+def fork_at(place: Place, sink: FileSink) -> Coordinator:
+    """The coordinator of a fork of the place's pipeline, which is restored if it is not there yet."""
+    new, log = place.new("fork")
+    if not new.exists():
+        restore_fork(place.copy(), new, log)
+    return Coordinator(PipelineId("job", 2), [sink], log, new, EngineSettings())
+
+
+def refused(coordinator: Coordinator, match: str) -> None:
+    slots = coordinator.journal.log.slots()
+    try:
+        with pytest.raises(ConfigurationError, match=match):
+            coordinator.finish()
+    finally:
+        coordinator.close()
+    assert coordinator.journal.log.slots() == slots, "it has claimed nothing"
+
+
+def test_a_fork_begins_in_no_target_that_knows_a_term_of_the_old_incarnation(place: Place, tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path / "files"), format="json", name="files")
+    assert sink.committer(PipelineId("job", 1)).take_ownership(Owner(1, "n1", 0.0), None)
+    refused(fork_at(place, sink), "the sink knows its generation 1")
+
+
+def test_a_fork_begins_in_no_target_that_the_savepoint_names(place: Place, tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path / "files"), format="json", name="another")
+    identity = sink.committer(PipelineId("job", 1)).identity()
+    body = generation_body(2, last_complete=1, **place.journal.history.carried(["a", "b"], 9))
+    place.journal.append(RecordKind.GENERATION, body | {"sinks": {"a": identity, "b": "id-b"}})
+    refused(fork_at(place, sink), "is the target .* of its sink 'a'")
+
+
+def test_a_fork_knows_where_it_comes_from_in_every_term(place: Place, tmp_path: Path) -> None:
+    sink = FileSink(str(tmp_path / "files"), format="json", name="files")
+    for _ in range(2):
+        coordinator = fork_at(place, sink)
+        coordinator.finish()
+        coordinator.close()
+    assert [a.pipeline for a in Journal(place.new("fork")[1]).open().ancestors] == [PipelineId("job", 1)]
+    assert sink.committer(PipelineId("job", 1)).take_ownership(Owner(2, "n2", 0.0), None)
+    refused(fork_at(place, sink), "the sink knows its generation 2")
+
+
+def test_a_copy_is_never_moved(place: Place) -> None:
+    with pytest.raises(ConfigurationError, match="is a copy: its pipeline job#1 has gone on"):
+        restore_move(place.copy(), *place.new())
+    assert not (place.root / "new").exists()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import zlib
+from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.coordinator.savepoints.job import Job
+from tests.support.kafka_topics import KafkaTopics
 from tpc.__main__ import app
 from tpc.chaos.proxy.proxy import Proxy
 from tpc.coordinator import operations
@@ -21,7 +24,7 @@ from tpc.coordinator.savepoints.making import move_into_savepoint
 from tpc.coordinator.savepoints.restoring import restore_move
 from tpc.errors import CheckpointInUseError, ConfigurationError, HistoryMismatchError
 from tpc.sink import Sink
-from tpc.sinks import FileSink
+from tpc.sinks import FileSink, KafkaSink
 
 RUNNER = CliRunner()
 
@@ -186,3 +189,24 @@ def test_the_number_of_partitions_of_the_state_stays(job: Job, tmp_path: Path) -
     assert f"the state is cut into {has} partitions and cannot be cut into {has + 1}" in str(refused.exception)
     assert not (tmp_path / "new").exists()
     assert RUNNER.invoke(app, [*restore, "--state-partitions", str(has)]).exit_code == 0
+
+
+def test_kafka_which_only_detects_recognises_who_comes_back(job: Job, kafka: KafkaTopics, tmp_path: Path) -> None:
+    topic = kafka.topic("out")
+    sink = KafkaSink(topic, servers=kafka.bootstrap, name="topic")
+    first = job.at(tmp_path / "first", more=(sink,), without=("pg-rows", "files"), incarnation=kafka_incarnation(topic))
+    first.run()
+    shutil.copytree(first.checkpoint, tmp_path / "backup")
+    new = moved(first, tmp_path / "second")
+    new.run()  # no epoch: only its term tells that it runs
+    first.feed.epochs(1)
+    refused_unchanged(first, ConfigurationError, "was moved to the savepoint")
+    refused_unchanged(first.at(tmp_path / "backup"), HistoryMismatchError, "this checkpoint was copied")
+    assert len(kafka.read(topic)) == 12
+    new.run()
+    assert Counter(json.loads(m.value())["id"] for m in kafka.read(topic)) == dict.fromkeys(range(18), 1)
+
+
+def kafka_incarnation(topic: str) -> int:
+    """One that no other test has on the shared broker, which keeps markers by pipeline and sink."""
+    return 2 + zlib.crc32(topic.encode()) % 1_000_000

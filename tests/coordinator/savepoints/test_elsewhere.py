@@ -1,0 +1,125 @@
+"""A savepoint that was made by an earlier version, elsewhere, goes on here: as another user, exactly once.
+
+It is kept among the tests' data as it was written; see `tests/data`. Each step is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tpc.errors import JavaNotFoundError
+from tpc.sinks.files import committed_files
+from tpc.support.java import find_java
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+KEPT = REPOSITORY / "tests" / "data" / "savepoint-format-1"
+NOBODY = 65534
+DEADLINE_S = 180.0
+
+
+AS_ANOTHER = (
+    *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
+    *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"),
+)
+"""Runs a command as somebody who may read everything (an interpreter in a home directory) and write what is his."""
+
+
+def can_be_another() -> bool:
+    """Whether this process may become somebody else. Where it may not, all is done as the same user."""
+    if os.getuid() != 0 or shutil.which("setpriv") is None:
+        return False
+    return subprocess.run([*AS_ANOTHER, sys.executable, "-c", ""], capture_output=True, check=False).returncode == 0
+
+
+class Elsewhere:
+    """A directory of another user's with the sink's target, and the kept savepoint, which is not his."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.is_another = can_be_another()
+        self.checkpoint = root / "own" / "checkpoint"
+        self.savepoint = root / "savepoint"
+        shutil.copytree(KEPT / "savepoint", self.savepoint)
+        shutil.copytree(KEPT / "files", root / "own" / "files")
+        if self.is_another:
+            root.chmod(0o755)
+            for path in (root / "own", *(root / "own").rglob("*")):
+                os.chown(path, NOBODY, NOBODY)
+
+    def run(self, *module: str) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY),
+            "PYSPARK_PYTHON": sys.executable,
+            "JOB_DIR": str(self.root / "own"),
+            "JOB_CHECKPOINT": str(self.checkpoint),
+            "HOME": str(self.root / "own"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        return subprocess.run(
+            [*(AS_ANOTHER if self.is_another else ()), sys.executable, "-m", *module],
+            env=environment,
+            cwd=self.root / "own",
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    def restore(self, *how: str) -> subprocess.CompletedProcess[str]:
+        return self.run("tpc", "restore", str(self.savepoint), "--checkpoint", str(self.checkpoint), *how)
+
+    def start(self) -> subprocess.CompletedProcess[str]:
+        return self.run("tests.coordinator.savepoints.elsewhere")
+
+    def values(self) -> Counter[int]:
+        files = committed_files(self.root / "own" / "files")
+        return Counter(json.loads(line)["value"] for file in files for line in Path(file.path).read_text().splitlines())
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Elsewhere]:
+    try:
+        find_java()
+    except JavaNotFoundError as error:
+        pytest.skip(f"no Spark: {error}")
+    root = Path(tempfile.mkdtemp(prefix="tpc-elsewhere-"))
+    try:
+        yield Elsewhere(root)
+    finally:
+        shutil.rmtree(root)
+
+
+@pytest.mark.spark
+def test_a_savepoint_of_an_earlier_version_goes_on_exactly_once_as_another_user(elsewhere: Elsewhere) -> None:
+    assert elsewhere.values() == dict.fromkeys(range(6), 1)
+    restored = elsewhere.restore("--move", "--json")
+    assert restored.returncode == 0, restored.stderr
+    assert json.loads(restored.stdout)["pipeline"] == "kept#1"
+    started = elsewhere.start()
+    assert started.returncode == 0, started.stderr
+    assert elsewhere.values() == dict.fromkeys(range(9), 1)
+    if elsewhere.is_another:
+        assert (elsewhere.checkpoint / "tpc" / "log").stat().st_uid == NOBODY
+        assert "it is not noted there that the savepoint was moved" in restored.stderr
+        assert not (elsewhere.savepoint / "moved.json").exists()
+
+
+@pytest.mark.spark
+def test_its_fork_does_not_begin_in_the_target_that_it_comes_with(elsewhere: Elsewhere) -> None:
+    restored = elsewhere.restore("--fork")
+    assert restored.returncode == 0, restored.stderr
+    assert "kept#2, a fork of kept#1 after epoch 1" in restored.stdout
+    started = elsewhere.start()
+    assert "belongs to pipeline kept#2, not to kept#1" in started.stderr
+    assert elsewhere.values() == dict.fromkeys(range(6), 1)
