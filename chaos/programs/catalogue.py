@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from tpc.chaos.programs import claim_check, commands_to_events, moving_average, running_tally, state_topic
+from tpc.chaos.programs import claim_check, commands_to_events, moving_average, payments, running_tally, state_topic
 from tpc.chaos.programs.program import Program
 from tpc.errors import ConfigurationError
 
@@ -17,6 +17,7 @@ PROGRAMS = {
         commands_to_events.PROGRAM,
         state_topic.PROGRAM,
         claim_check.PROGRAM,
+        payments.PROGRAM,
     )
 }
 

@@ -6,7 +6,7 @@ The broker is the one that librdkafka carries for tests, in this process; at the
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,14 +15,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import tpc
-from tests.core.builders import complete, generation_body, intent, manifest
+from tests.core.builders import intent, manifest
 from tests.docs.examples import load
 from tests.support.kafka_topics import SILENT, KafkaTopics
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
-from tpc.json import canonical
-from tpc.records import RecordKind
+from tests.support.stopped_pipeline import stopped
 
 DEADLINE_S = 30.0
 EXAMPLE = load("resume_elsewhere")
@@ -48,18 +44,6 @@ def broker() -> Broker:
     producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none"}, logger=SILENT)
     [one] = producer.list_topics(timeout=DEADLINE_S).brokers.values()
     return Broker(producer, f"{one.host}:{one.port}")
-
-
-def stopped(checkpoint: Path, *ends: Mapping[str, Mapping[str, int]]) -> Journal:
-    """A pipeline that has read to `ends`, one after the other, each epoch complete."""
-    journal = Journal(LocalLog(checkpoint / LOG_FOLDER))
-    journal.append(RecordKind.GENERATION, generation_body(1))
-    for epoch, end in enumerate(ends):
-        made = manifest(epoch)
-        text = canonical(dict(end)).decode()
-        journal.append(*intent(replace(made, barrier=replace(made.barrier, end=(text,)))))
-        journal.append(*complete(epoch))
-    return journal
 
 
 def taken(address: str, at: tpc.Positions, count: int) -> list[str]:

@@ -12,7 +12,7 @@ from tests.docs.examples import load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.programs import commands_to_events, moving_average, running_tally, state_topic
+from tpc.chaos.programs import commands_to_events, moving_average, payments, running_tally, state_topic
 from tpc.chaos.programs.catalogue import PROGRAMS, chosen, of_the_day
 from tpc.chaos.programs.program import EXAMPLES, check_examples
 from tpc.chaos.programs.run import run_program
@@ -133,3 +133,15 @@ def test_the_expected_carts_are_those_of_one_click_after_another() -> None:
     ordered = sorted((cart, json.dumps(items, sort_keys=True)) for cart, items in orders)
     assert sorted((row["cart"], row["items"]) for row in rows) == ordered
     assert len(carts) > len(state_topic.carts_left()) > 30
+
+
+def test_the_expected_payments_are_those_of_orders_that_are_worth_something() -> None:
+    becomes = {
+        (row["account"], row["cents"]): (row["state"], row["refusals"]) for row in payments.settled().to_dict("records")
+    }
+    assert all(cents > 0 for _, cents in becomes)
+    for (_, cents), what in becomes.items():
+        assert what == (("dead", 3) if cents % 23 == 0 else ("done", 0))
+    orders, rows = payments.orders(), payments.expected()
+    assert len(orders) == len(rows["postgres-payments"]) + len(rows["kafka-orders.refused"])
+    assert len(rows["kafka-orders.refused"]) > 50 and list(dict(becomes).values()).count(("dead", 3)) > 20
