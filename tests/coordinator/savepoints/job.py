@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import tpc
 from tests.support.feed import Feed
 from tests.support.postgres_database import PostgresDatabase
+from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
 from tpc.coordinator.query import PipelineQuery
@@ -100,6 +101,14 @@ class Job:
         assert self.database.in_doubt() == []
 
     def last_complete(self) -> int | None:
-        from tpc.coordinator.log.journal import Journal
-
         return Journal(self.log).read().last_complete
+
+
+CURRENT: Job | None = None
+"""The job that a command finds by name; a test puts it here."""
+
+
+def current() -> Pipeline:
+    """`module:function` of that job."""
+    assert CURRENT is not None
+    return CURRENT.pipeline()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.coordinator.savepoints.job import Job
+from tpc import failpoints
 from tpc.__main__ import app
 from tpc.ancestors import Ancestor
 from tpc.coordinator import operations
@@ -135,3 +138,30 @@ def test_a_copy_cannot_be_moved_and_a_fork_needs_a_new_incarnation(job: Job, tmp
     with pytest.raises(ConfigurationError, match="incarnation 1 is no new one"):
         restore_fork(folder, new.checkpoint, new.log, 1)
     assert not new.checkpoint.exists()
+
+
+def test_an_epoch_that_spark_has_not_committed_is_run_again_for_the_state_and_writes_nothing(
+    job: Job, tmp_path: Path
+) -> None:
+    class Dead(Exception):  # noqa: N818  no error: it is what the test does
+        """Stands for the end of the process: nobody of ours handles it."""
+
+    def die(_: str, where: Mapping[str, Any]) -> None:
+        raise Dead
+
+    job.feed.epochs(1)
+    failpoints.install({"epoch.completed": die})
+    try:
+        with pytest.raises(Dead):
+            job.run()
+    finally:
+        failpoints.install({})
+    last = job.last_complete()
+    assert not (job.checkpoint / "commits" / str(last)).exists()
+    fork = forked(job, tmp_path / "fork")
+    job.feed_again(range(10, 18))
+    job.feed.epochs(1)
+    fork.run()
+    fork.check(range(18, 24))
+    job.run()
+    job.check(range(24))

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 from typer.testing import CliRunner
 
+from tests.coordinator.savepoints import job as savepoint_job
 from tests.coordinator.savepoints.job import Job
 from tests.support.kafka_topics import KafkaTopics
 from tpc.__main__ import app
@@ -124,8 +125,13 @@ def test_a_pipeline_that_runs_stops_after_its_epoch_and_goes_on_in_the_new_place
 
 def test_a_word_to_stop_that_is_left_over_stops_nobody(job: Job) -> None:
     (job.checkpoint / "tpc" / "stop-asked").write_text("1\n")
-    job.feed.epochs(1)
-    job.run()
+    query = job.start({"processingTime": "200 milliseconds"})
+    try:
+        assert not query.awaitTermination(4), "it is looked for every second"
+        job.feed.epochs(1)
+        query.processAllAvailable()
+    finally:
+        query.stop()
     job.check(range(18))
 
 
@@ -210,3 +216,26 @@ def test_kafka_which_only_detects_recognises_who_comes_back(job: Job, kafka: Kaf
 def kafka_incarnation(topic: str) -> int:
     """One that no other test has on the shared broker, which keeps markers by pipeline and sink."""
     return 2 + zlib.crc32(topic.encode()) % 1_000_000
+
+
+def test_with_a_job_its_sinks_are_asked_before_anything_is_made(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "tests.coordinator.savepoints.job:current"
+    monkeypatch.setattr(savepoint_job, "CURRENT", job)
+    shutil.copytree(job.checkpoint, tmp_path / "backup")
+    job.feed.epochs(1)
+    job.run()
+    made = command("savepoint", name, "--to", tmp_path / "savepoints")
+    assert all(sink["asked"] for sink in made["sinks"].values())  # type: ignore[attr-defined]
+    older = command("savepoint", tmp_path / "backup", "--to", tmp_path / "older")
+    monkeypatch.setattr(savepoint_job, "CURRENT", job.at(tmp_path / "new"))
+    restore = ["--checkpoint", str(tmp_path / "new"), "--move", "--job", name]
+    refused = RUNNER.invoke(app, ["restore", str(older["savepoint"]), *restore])
+    assert isinstance(refused.exception, HistoryMismatchError)
+    assert "fork this savepoint into other targets" in refused.exception.remedy
+    assert not (tmp_path / "new").exists()
+    assert not (Path(str(older["savepoint"])) / "moved.json").exists()
+    assert command("restore", made["savepoint"], *restore)["how"] == "move"
+    job.at(tmp_path / "new").run()
+    job.check(range(18))
