@@ -16,7 +16,8 @@ from tpc.sink import GivenUp, Marker
 
 _BEHIND = (
     "the sink was restored from a backup, or it failed over to a replica that had not got these epochs: bring it to a "
-    "moment at which it has them and restart, bring log and sinks back to one moment, or "
+    "moment at which it has them (or, if `tpc in-doubt` shows their branches prepared in it, commit these by hand) and "
+    "restart, bring log and sinks back to one moment, or "
     f"{START_ANEW}."
 )
 _AHEAD = (

@@ -61,10 +61,14 @@ def newest_marker(sink: PostgresSink, pipeline: PipelineId) -> sql.Composed:
 
 
 def prune_markers(sink: PostgresSink, pipeline: PipelineId, epoch: int) -> sql.Composed:
-    """Delete the markers of epochs before `epoch`. Lost in a crash, it is repeated with the next epoch's."""
+    """Delete the markers of epochs before `epoch`. Lost in a crash, it is repeated with the next epoch's.
+
+    The newest that is there stays, whatever it is: on a replica that was promoted a moment ago and has not got `epoch`,
+    it tells what was lost and what was not.
+    """
     return sql.SQL(
-        "BEGIN; SET LOCAL synchronous_commit = off; {limits}; DELETE FROM {markers} WHERE {own} AND epoch < {epoch};"
-        " COMMIT"
+        "BEGIN; SET LOCAL synchronous_commit = off; {limits}; DELETE FROM {markers} WHERE {own} AND epoch <"
+        " (SELECT max(epoch) FROM {markers} WHERE {own} AND epoch <= {epoch}); COMMIT"
     ).format(limits=limits(sink), markers=table(sink, MARKERS), own=own(sink, pipeline), epoch=sql.Literal(epoch))
 
 

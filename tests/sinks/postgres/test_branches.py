@@ -246,3 +246,17 @@ def test_pruning_keeps_the_markers_of_the_newest_epoch(
 def test_the_identity_names_cluster_database_and_table(postgres: PostgresDatabase, committer: Committer) -> None:
     ((system,),) = postgres.execute("SELECT system_identifier FROM pg_control_system()")
     assert committer.identity() == f"postgresql:{system}/{postgres.name}/public.t"
+
+
+def test_the_newest_marker_stays_where_a_failover_has_lost_the_epoch_that_is_complete(
+    sink: PostgresSink, committer: Committer
+) -> None:
+    committed(sink, branch(1), rows(id=[1], words=["a"]))
+    lost = prepared(sink, branch(2), rows(id=[2], words=["b"]))
+    committer.abort([lost])
+
+    committer.released([lost], 2)
+
+    newest = committer.newest_marker()
+    assert newest is not None
+    assert newest.epoch == 1
