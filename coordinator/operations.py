@@ -15,6 +15,7 @@ from typing import Any
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
+from tpc.coordinator.fates import fate_of
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
@@ -26,7 +27,6 @@ from tpc.history import Action, History, Removal, Resolution
 from tpc.json import JSONObject
 from tpc.records import RecordKind
 from tpc.safety import holds, holds_for_reader, holds_for_record, stated
-from tpc.sink import InDoubt
 from tpc.states import State
 
 
@@ -92,26 +92,13 @@ def in_doubt(pipeline: Pipeline) -> list[dict[str, Any]]:
                 "resource": doubt.resource,
                 "generation": doubt.generation,
                 "epoch": doubt.epoch,
-                "fate": _fate(history, doubt),
+                "fate": fate_of(history, doubt),
             }
             for doubts in listed.values()
             for doubt in doubts
         ]
     finally:
         coordinator.close()
-
-
-def _fate(history: History, doubt: InDoubt) -> str:
-    """What the next start does with a branch in doubt."""
-    if history.pipeline is not None and doubt.pipeline != history.pipeline:
-        return f"none: it is of {doubt.pipeline}, not of {history.pipeline}"
-    pending = history.pending
-    named = {b.committable.resource: sink for sink, b in pending.branches()} if pending is not None else {}
-    if pending is None or doubt.resource not in named:
-        return "abort: no intent names it"
-    if history.resolution(pending.epoch, named[doubt.resource]) is not None:
-        return "end: an operator has given it up; if it is committed meanwhile it stays"
-    return "commit: the intent names it"
 
 
 def check(pipeline: Pipeline) -> None:

@@ -184,7 +184,7 @@ class Pipeline:
             ready = self.prepared(trigger)
             metrics = MetricsPlace(metrics_port, metrics_host, metrics_registry)
             health = HealthPlace(health_port, health_host, silent_after_s)
-            page = PagePlace(ui_port, ui_host, self.log, self.checkpoint)
+            page = PagePlace(ui_port, ui_host, self.log, self.checkpoint, self.id, self.sinks)
             ready.coordinator.observed_by(self._observing(metrics, health, page))
         try:
             ready.coordinator.lock(takeover=takeover)

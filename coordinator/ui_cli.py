@@ -14,6 +14,7 @@ from tpc.safety import holds_for_reader, stated
 
 if TYPE_CHECKING:
     from tpc.coordinator.log.contract import Log
+    from tpc.coordinator.ui.asking import PipelineSinks
 
 
 def mount(app: typer.Typer) -> None:
@@ -39,7 +40,7 @@ def ui(
         typer.Option("--token-file", help="a file with the token that a browser must show; else TPC_UI_TOKEN"),
     ] = None,
 ) -> None:
-    """A page that shows pipelines as their logs tell it. It reads the logs only and changes nothing."""
+    """A page that shows pipelines as their logs tell it. It changes nothing, and asks the sinks of a job alone."""
     with stated(holds_for_reader):
         require_installed()
         from tpc.coordinator.ui.serving import Site, read_token
@@ -49,11 +50,13 @@ def ui(
         site.run()
 
 
-def _place(target: str) -> Callable[[], tuple[Log, Path | None]]:
-    """Where a log is. A checkpoint is looked at again until it holds one; a job is loaded once."""
-    from tpc.coordinator.targets import names_job, place_named
+def _place(target: str) -> tuple[Callable[[], tuple[Log, Path | None]], PipelineSinks | None]:
+    """Where a log is, and a job's sinks. A checkpoint is looked at again until it holds one; a job is loaded once."""
+    from tpc.coordinator.targets import load_pipeline, names_job, place_named
+    from tpc.coordinator.ui.asking import PipelineSinks
 
     if not names_job(target):
-        return partial(place_named, target)
-    found = place_named(target)
-    return lambda: found
+        return partial(place_named, target), None
+    pipeline = load_pipeline(target)
+    found = pipeline.log, pipeline.checkpoint
+    return lambda: found, PipelineSinks(pipeline.id, pipeline.sinks)

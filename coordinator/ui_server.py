@@ -1,7 +1,7 @@
 """The page of `tpc ui` in a pipeline's own process: opened before anything starts, closed with the query.
 
 Loads starlette and its kin only where the page is wanted; without them it is refused before anything starts. What is
-shown stands in `ui`: it reads the log, and hears nothing of what the engine does.
+shown stands in `ui`: it reads the log, asks the sinks through connections of its own, and hears nothing of the engine.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from tpc.coordinator.log.contract import Log
 from tpc.coordinator.notices import Notice
 from tpc.coordinator.transition import Transition
 from tpc.errors import ConfigurationError
+from tpc.handles import PipelineId
+from tpc.sink import Sink
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ class PagePlace:
     host: str
     log: Log
     checkpoint: Path
+    pipeline: PipelineId
+    sinks: tuple[Sink, ...]
 
 
 class ServedPage:
@@ -42,10 +46,12 @@ class ServedPage:
     def __init__(self, pipeline: str, place: PagePlace) -> None:
         assert place.port is not None
         require_installed()
+        from tpc.coordinator.ui.asking import PipelineSinks
         from tpc.coordinator.ui.serving import Site, read_token
 
+        shown = (lambda: (place.log, place.checkpoint), PipelineSinks(place.pipeline, place.sinks))
         try:
-            self._site = Site([lambda: (place.log, place.checkpoint)], place.host, place.port, read_token(None))
+            self._site = Site([shown], place.host, place.port, read_token(None))
         except ConfigurationError as error:
             remedy = f"ui_port=, ui_host=: {error.remedy}"
             raise ConfigurationError(error.what, pipeline=pipeline, remedy=remedy) from error

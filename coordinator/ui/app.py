@@ -57,6 +57,11 @@ class Pages:
         """One epoch."""
         return await self._made(pages.epoch_page, self._watched(request), request.path_params["epoch"])
 
+    async def sinks(self, request: Request) -> Response:
+        """What the sinks' systems say now."""
+        one = self._watched(request)
+        return HTMLResponse(await run_in_threadpool(pages.sinks_page, one, self.clock.wall()))
+
     async def events(self, request: Request) -> Response:
         """What changes, as server-sent events, until the browser or the page ends."""
         kind, headers = "text/event-stream", {"X-Accel-Buffering": "no"}
@@ -117,6 +122,7 @@ def make_app(watched: Sequence[Watched], clock: Clock, changes: Changes, token: 
         Route("/", endpoints.pipelines, methods=["GET"]),
         Route("/pipelines/{number:int}", endpoints.pipeline, methods=["GET"]),
         Route("/pipelines/{number:int}/epochs/{epoch:int}", endpoints.epoch, methods=["GET"]),
+        Route("/pipelines/{number:int}/sinks", endpoints.sinks, methods=["GET"]),
         Route("/events", endpoints.events, methods=["GET"]),
         *(Route(f"/{name}", static, methods=["GET"]) for name in _FILES),
     ]

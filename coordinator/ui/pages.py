@@ -14,7 +14,7 @@ from tpc.coordinator.epochs import epoch_row
 from tpc.coordinator.log import tail
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.tail import Window
-from tpc.coordinator.ui import drawings, facts, words
+from tpc.coordinator.ui import drawings, facts, systems, words
 from tpc.coordinator.ui.terms import terms_of
 from tpc.coordinator.ui.watching import EPOCHS, Watched
 from tpc.errors import ConfigurationError
@@ -80,12 +80,19 @@ def epoch_page(one: Watched, epoch: int, now: float) -> str:
     window = one.ask(read)
     report = report_of(window.history, window.records, epoch)
     view = {"now": now, "pipeline": facts.summary(one, now), "epoch": report}
+    view |= systems.of_epoch(one, report)
     parked = facts.parked(one)
     view["parked"] = parked if parked is not None and parked["epoch"] == epoch else None
     view["phases"] = [(name, seconds, drawings.colour(name)) for name, seconds in drawings.in_order(report["seconds"])]
     view["bar"] = drawings.phase_bar(report["seconds"], sum(report["seconds"].values()))
     view["bar_words"] = drawings.phases_in_words(report["seconds"])
     return _rendered("epoch.html.j2", view)
+
+
+def sinks_page(one: Watched, now: float) -> str:
+    """What the systems of a pipeline's sinks say now, beside what its log says."""
+    view = {"now": now, "pipeline": facts.summary(one, now), **systems.of_pipeline(one, now)}
+    return _rendered("sinks.html.j2", view)
 
 
 def error_page(title: str, error: Mapping[str, str], now: float) -> str:

@@ -16,6 +16,7 @@ import uvicorn
 
 from tpc.coordinator.clock import SystemClock
 from tpc.coordinator.ui.app import make_app
+from tpc.coordinator.ui.asking import AskedSinks, PipelineSinks
 from tpc.coordinator.ui.events import Changes, Noticed
 from tpc.coordinator.ui.guard import names_this_machine
 from tpc.coordinator.ui.watching import Place, Watch, Watched
@@ -27,6 +28,10 @@ EVERY_S = 2.0
 """How often each log is looked at."""
 CONNECTIONS_MAX = 256
 CLOSE_TIMEOUT_S = 2
+
+
+Shown = tuple[Place, PipelineSinks | None]
+"""A log, and the sinks that may be asked, where they are known."""
 
 
 class _Server(uvicorn.Server):
@@ -48,14 +53,17 @@ class Site:
     Raises `ConfigurationError` for a port that cannot be had, and for an address of others without a token.
     """
 
-    def __init__(self, places: Sequence[Place], host: str, port: int, token: str | None) -> None:
+    def __init__(self, places: Sequence[Shown], host: str, port: int, token: str | None) -> None:
         if token is None and not names_this_machine(host):
             raise ConfigurationError(
                 f"other machines can reach {host}, and there is no token",
                 remedy=f"give {TOKEN_VARIABLE} in the environment, or `tpc ui` a --token-file; or leave the host out.",
             )
         clock, self._changes = SystemClock(), Changes()
-        watched = [Watched(number, place, clock) for number, place in enumerate(places)]
+        watched = [
+            Watched(number, place, clock, None if of is None else AskedSinks(of.pipeline, of.sinks, clock))
+            for number, (place, of) in enumerate(places)
+        ]
         self._watch = Watch(watched, EVERY_S, Noticed(self._changes, clock))
         config = uvicorn.Config(
             make_app(watched, clock, self._changes, token),

@@ -19,6 +19,7 @@ from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.tail import Window
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.source_lag import SourceLag, SourceLagNote
+from tpc.coordinator.ui.asking import AskedSinks
 from tpc.errors import LogGoneError, TpcError, TransientError
 from tpc.records import RecordKind
 from tpc.safety import holds_for_reader, stated
@@ -59,8 +60,10 @@ class Look:
 class Watched:
     """A log under the name that the user gave. Thread-safe: one thread refreshes, any may look."""
 
-    def __init__(self, number: int, place: Place, clock: Clock) -> None:
+    def __init__(self, number: int, place: Place, clock: Clock, sinks: AskedSinks | None = None) -> None:
         self.number = number
+        self.sinks = sinks
+        """Where a job was named: its sinks, to be asked. None where only a log was."""
         self.log, _ = place()
         self.look = Look()
         self.asked_at: float | None = None

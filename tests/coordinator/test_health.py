@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.core.builders import JOB
 from tests.support.memory import MemoryLog
 from tests.support.memory_pipeline import MemoryPipeline, acting
 from tests.support.memory_sink import MemorySink
@@ -219,7 +220,7 @@ def test_it_can_be_opened_again_at_once_for_a_restart() -> None:
 
 
 def observed(directory: Path, health: HealthPlace, metrics: MetricsPlace) -> Observing:
-    page = PagePlace(None, HOST, MemoryLog(), directory)
+    page = PagePlace(None, HOST, MemoryLog(), directory, JOB, ())
     return observing("job", ["a"], directory, (), (), metrics, health, page)
 
 

@@ -51,6 +51,9 @@ def test_a_started_pipeline_shows_itself_and_its_port_is_closed_with_its_query(t
     query = pipeline_at(tmp_path / "checkpoint").begin(ui_port=port)
     eventually(lambda: "job#1" in page(port), "the first look at the log")
     assert "generation</dt><dd>1" in page(port, "pipelines/0")
+    asked = page(port, "pipelines/0/sinks")  # through connections of its own
+    assert "were not asked" not in asked
+    assert "not known" not in asked
     query.stop()
     assert is_closed(port)
     assert not [thread for thread in threading.enumerate() if thread.name == "tpc-ui"]

@@ -14,8 +14,14 @@ import pytest
 from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
 from tpc.chaos.servers.postgres import PostgresServer
 from tpc.coordinator import operations
+from tpc.coordinator.clock import SystemClock
+from tpc.coordinator.ui.asking import AskedSinks, PipelineSinks
+from tpc.coordinator.ui.pages import epoch_page, sinks_page
+from tpc.coordinator.ui.watching import Watched
 from tpc.errors import ParkedError, RepairNeededError
+from tpc.handles import PipelineId
 from tpc.history import Action, Resolution
+from tpc.sinks import PostgresSink
 
 
 class Expire:
@@ -142,3 +148,31 @@ def test_an_operator_s_recorded_loss_lets_a_parked_pipeline_go_on(systems: Syste
     assert job.in_doubt() == []
     assert job.airports()["A"] == (1, 1), "epoch 1 was left to the operator"
     assert job.airports()["B"] == (2, 7), "the epoch after it was applied"
+
+
+def test_the_page_tells_what_postgresql_says_of_a_decided_epoch_and_that_a_server_is_down(systems: Systems) -> None:
+    job = FourSystemsJob(systems, ["rows", "files"])
+    job.feed()
+    job.run_with({"epoch.decided": die}, Dead)
+    asked = PipelineSinks(PipelineId(job.name), tuple(job.pipeline().sinks))
+    watched = Watched(0, lambda: (job.pipeline().log, job.checkpoint), SystemClock(), asked_by(asked))
+    watched.refresh()
+    page = epoch_page(watched, 0, time.time())
+    branches = [branch for _, branch in watched.look.window.history.manifests[0].branches()]  # type: ignore[union-attr]  # it was read
+    assert page.count("prepared: in doubt") == len(branches) > 1
+    job.run()
+    watched = Watched(0, lambda: (job.pipeline().log, job.checkpoint), SystemClock(), asked_by(asked))
+    watched.refresh()
+    assert epoch_page(watched, 0, time.time()).count("not in doubt; it shows epoch") == len(branches)
+    down = PostgresSink("rows", dsn="postgresql://anna:hunter2@127.0.0.1:1/db", name="rows")
+    gone = PipelineSinks(asked.pipeline, (down, *(sink for sink in asked.sinks if sink.name == "files")))
+    watched = Watched(0, lambda: (job.pipeline().log, job.checkpoint), SystemClock(), asked_by(gone))
+    watched.refresh()
+    for page in (epoch_page(watched, 0, time.time()), sinks_page(watched, time.time())):
+        assert "not known: " in page
+        assert "hunter2" not in page
+    job.check()
+
+
+def asked_by(of: PipelineSinks) -> AskedSinks:
+    return AskedSinks(of.pipeline, of.sinks, SystemClock())

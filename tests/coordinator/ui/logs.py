@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from starlette.testclient import TestClient
 
-from tests.core.builders import generation_body, intent, manifest
+from tests.core.builders import JOB, generation_body, intent, manifest
 from tests.support.memory import MemoryClock
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
 from tpc.coordinator.ui.app import make_app
+from tpc.coordinator.ui.asking import AskedSinks
 from tpc.coordinator.ui.events import Changes
 from tpc.coordinator.ui.watching import Watched
+from tpc.handles import PipelineId
 from tpc.records import RecordKind
+from tpc.sink import Sink
 
 SECONDS = {"pass": 0.5, "intent": 0.01, "commit": 0.25}
 BEGAN_AT = 1000.0
@@ -80,9 +83,16 @@ class LocalPipeline:
 class Site:
     """The page over some logs, each looked at once; its clock stands where the test puts it."""
 
-    def __init__(self, *places: Callable[[], tuple[Log, Path | None]], token: str | None = None) -> None:
+    def __init__(
+        self,
+        *places: Callable[[], tuple[Log, Path | None]],
+        token: str | None = None,
+        asks: Sequence[Sink] | None = None,
+        of: PipelineId = JOB,
+    ) -> None:
         self.clock = MemoryClock()
-        self.watched = [Watched(number, place, self.clock) for number, place in enumerate(places)]
+        asked = None if asks is None else AskedSinks(of, asks, self.clock)
+        self.watched = [Watched(number, place, self.clock, asked) for number, place in enumerate(places)]
         self.look()
         self.changes = Changes()
         self.app = make_app(self.watched, self.clock, self.changes, token)
