@@ -155,7 +155,7 @@ def _decoded(log: Log) -> tuple[list[Record], list[Flaw]]:
 
 def _half_imported(log: Log) -> Iterator[Flaw]:
     if MARK_SLOT in log.slots():
-        remedy = "repeat `tpc log import` from the old place."
+        remedy = "repeat what was interrupted: `tpc log import`, `tpc restore` or `tpc adopt`."
         yield Flaw("import", MARK_SLOT, log.where(MARK_SLOT), "an import into this log has not ended", remedy)
 
 

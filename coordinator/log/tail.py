@@ -57,7 +57,7 @@ def newest(log: Log, epochs: int) -> Window | None:
         if slots[0] == MARK_SLOT:
             raise ConfigurationError(
                 f"the log at {log.describe()} is half a log: an import into it has not ended",
-                remedy="repeat `tpc log import` from the old place.",
+                remedy="repeat what was interrupted: `tpc log import`, `tpc restore` or `tpc adopt`.",
             )
         try:
             return _back(log, slots[-1], epochs, to_term=True)
