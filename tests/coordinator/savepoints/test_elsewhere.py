@@ -17,8 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
 from tpc.errors import JavaNotFoundError
 from tpc.sinks.files import committed_files
+from tpc.support.deadlines import until
 from tpc.support.java import find_java
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -56,8 +59,8 @@ class Elsewhere:
             for path in (root / "own", *(root / "own").rglob("*")):
                 os.chown(path, NOBODY, NOBODY)
 
-    def run(self, *module: str) -> subprocess.CompletedProcess[str]:
-        environment = {
+    def _environment(self) -> dict[str, str]:
+        return {
             **os.environ,
             "PYTHONPATH": str(REPOSITORY),
             "PYSPARK_PYTHON": sys.executable,
@@ -66,15 +69,26 @@ class Elsewhere:
             "HOME": str(self.root / "own"),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
-        return subprocess.run(
+
+    def begin(self, *module: str) -> subprocess.Popen[str]:
+        """The module as a program, by the other user."""
+        return subprocess.Popen(
             [*(AS_ANOTHER if self.is_another else ()), sys.executable, "-m", *module],
-            env=environment,
+            env=self._environment(),
             cwd=self.root / "own",
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=DEADLINE_S,
-            check=False,
         )
+
+    def run(self, *module: str) -> subprocess.CompletedProcess[str]:
+        """The same, to its end."""
+        process = self.begin(*module)
+        try:
+            told, errors = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, told, errors)
 
     def restore(self, *how: str) -> subprocess.CompletedProcess[str]:
         return self.run("tpc", "restore", str(self.savepoint), "--checkpoint", str(self.checkpoint), *how)
@@ -123,3 +137,23 @@ def test_its_fork_does_not_begin_in_the_target_that_it_comes_with(elsewhere: Els
     started = elsewhere.start()
     assert "belongs to pipeline kept#2, not to kept#1" in started.stderr
     assert elsewhere.values() == dict.fromkeys(range(6), 1)
+
+
+@pytest.mark.spark
+def test_under_tpc_run_it_stops_with_its_savepoint_and_is_not_started_again(elsewhere: Elsewhere) -> None:
+    assert elsewhere.restore("--move").returncode == 0
+    log = LocalLog(elsewhere.checkpoint / "tpc" / "log")
+    job = "tests.coordinator.savepoints.elsewhere:pipeline"
+    supervised = elsewhere.begin("tpc", "run", job, "--trigger", "200 milliseconds")
+    try:
+        assert until(lambda: (Journal(log).open().last_complete or 0) >= 4, DEADLINE_S)
+        made = elsewhere.run("tpc", "savepoint", str(elsewhere.checkpoint), "--to", str(elsewhere.root / "own" / "s"))
+        assert made.returncode == 0, made.stderr
+        _, told = supervised.communicate(timeout=DEADLINE_S)
+    finally:
+        supervised.terminate()  # a job that still runs ends with its epoch
+        supervised.wait(DEADLINE_S)
+    assert supervised.returncode == 0, told
+    assert "restart" not in told
+    epochs = (Journal(log).read().last_complete or 0) + 1
+    assert elsewhere.values() == dict.fromkeys(range(3 * epochs), 1)
