@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 
-from tpc.chaos.programs import claim_check, commands_to_events, moving_average, payments, running_tally, state_topic
+from tpc.chaos.programs import (
+    claim_check,
+    commands_to_events,
+    moving_average,
+    payments,
+    running_tally,
+    state_topic,
+    unpaid_orders,
+)
 from tpc.chaos.programs.program import Program
 from tpc.errors import ConfigurationError
 
@@ -18,6 +26,7 @@ PROGRAMS = {
         state_topic.PROGRAM,
         claim_check.PROGRAM,
         payments.PROGRAM,
+        unpaid_orders.PROGRAM,
     )
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,14 @@ from tests.docs.examples import load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
-from tpc.chaos.programs import commands_to_events, moving_average, payments, running_tally, state_topic
+from tpc.chaos.programs import (
+    commands_to_events,
+    moving_average,
+    payments,
+    running_tally,
+    state_topic,
+    unpaid_orders,
+)
 from tpc.chaos.programs.catalogue import PROGRAMS, chosen, of_the_day
 from tpc.chaos.programs.program import EXAMPLES, check_examples
 from tpc.chaos.programs.run import run_program
@@ -145,3 +152,28 @@ def test_the_expected_payments_are_those_of_orders_that_are_worth_something() ->
     orders, rows = payments.orders(), payments.expected()
     assert len(orders) == len(rows["postgres-payments"]) + len(rows["kafka-orders.refused"])
     assert len(rows["kafka-orders.refused"]) > 50 and list(dict(becomes).values()).count(("dead", 3)) > 20
+
+
+def test_the_expected_orders_are_those_of_looking_at_every_payment() -> None:
+    orders, paid = unpaid_orders.events()
+    payments: dict[int, list[tuple[int, datetime]]] = {}
+    for one in paid:
+        payments.setdefault(one["order"], []).append((one["number"], one["paid_at"]))
+    settled, overdue = [], []
+    for one in orders[:-1]:
+        days = [(number, at - one["ordered_at"]) for number, at in payments.get(one["id"], [])]
+        in_time = [(one["id"], number) for number, waited in days if waited <= timedelta(days=3)]
+        settled += in_time
+        overdue += [] if in_time else [one["id"]]
+    rows = unpaid_orders.expected()
+    assert sorted((row["id"], row["number"]) for row in rows["postgres-settled"]) == sorted(settled)
+    assert sorted(row["id"] for row in rows["kafka-reminders"]) == sorted(overdue)
+    assert len(settled) > 500 and len(overdue) > 200 and len(settled) + len(overdue) > len(orders)
+
+
+@pytest.mark.parametrize(
+    ("rows", "fine"),
+    [([10, 30, 20, 2], True), ([10, 30, 70, 2], False), ([10, 30, 30, 30], False), ([30, 30, 2], False)],
+)
+def test_a_state_that_does_not_grow_or_is_not_bounded_or_not_given_back_is_noticed(rows: list[int], fine: bool) -> None:
+    assert unpaid_orders.bounded([{"rows": count} for count in rows], 100).passed is fine
