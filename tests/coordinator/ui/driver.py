@@ -1,7 +1,8 @@
-"""A pipeline's driver, to be killed: `python -m tests.coordinator.ui.driver FOLDER [EPOCH]`, with a Spark of its own.
+"""A pipeline's driver, to be killed: `python -m tests.coordinator.ui.driver FOLDER PORT [EPOCH]`, with its own Spark.
 
 Reads the files of `FOLDER/feed`, one an epoch, and writes them to the sink `archive`; its checkpoint is
-`FOLDER/checkpoint`. What it has prepared of EPOCH is spoiled right after it was decided: the sink must refuse it.
+`FOLDER/checkpoint`, its own page at PORT. What it has prepared of EPOCH is spoiled right after it was decided: the sink
+must refuse it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def spoil_at(epoch: int, files: Path) -> None:
     failpoints.install({"epoch.decided": spoil})
 
 
-def main(folder: Path, spoiled: int | None) -> None:
+def main(folder: Path, port: int, spoiled: int | None) -> None:
     """Run until somebody ends it."""
     if spoiled is not None:
         spoil_at(spoiled, folder / "archive")
@@ -40,10 +41,10 @@ def main(folder: Path, spoiled: int | None) -> None:
     rows = pipeline.write(reader.json(str(folder / "feed")))
     rows.to(FileSink(folder / "archive", format="json", name="archive"), where="id >= 0", select=["id", "key", "value"])
     try:
-        pipeline.start().awaitTermination()
+        pipeline.start(ui_port=port).awaitTermination()
     except TpcError as error:
         sys.exit(str(error))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None)
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)

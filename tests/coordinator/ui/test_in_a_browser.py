@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from typer.testing import CliRunner
 
+from tests.coordinator.test_health import free_port
 from tests.coordinator.ui.logs import LocalPipeline
 from tests.coordinator.ui.page_scripts import FAINT_TEXTS, NUMBER_WHAT_IS_USED, STANDS_ON, WITHOUT_WORDS
 from tests.coordinator.ui.test_serving import TOKEN, served
@@ -69,9 +70,9 @@ def await_text(page: Page, selector: str, text: str, *, within_s: float = DEADLI
 
 
 def each_page(url: str) -> list[str]:
-    """The list, a pipeline that is parked, an epoch that is complete and the parked one, a page of older epochs."""
+    """The list, a parked pipeline, its sinks, an epoch that is complete and the parked one, a page of older epochs."""
     pipeline = f"{url}pipelines/0"
-    return [url, pipeline, f"{pipeline}/epochs/1", f"{pipeline}/epochs/60", f"{pipeline}?before=5"]
+    return [url, pipeline, f"{pipeline}/sinks", f"{pipeline}/epochs/1", f"{pipeline}/epochs/60", f"{pipeline}?before=5"]
 
 
 @pytest.fixture(scope="module")
@@ -208,18 +209,23 @@ def test_the_page_follows_a_driver_through_epochs_its_death_and_an_epoch_that_is
     feed.epochs(4)
     with served(checkpoint) as (_, url), opened(browser, f"{url}pipelines/0") as page:
         await_text(page, "#part-state", "never started")
-        with driving(tmp_path) as process:
+        with driving(tmp_path, port := free_port()) as process:
             await_text(page, "#part-state h1", "archive#1 running", within_s=START_S)
             await_text(page, "#part-epochs tbody tr:first-child", r"^\s*3\s+complete", within_s=START_S)
             feed.epochs(1)
             await_text(page, "#part-epochs tbody tr:first-child", r"^\s*4\s+complete")
+            with opened(
+                browser, f"http://127.0.0.1:{port}/pipelines/0/sinks"
+            ) as own:  # the driver's page, of its sinks
+                assert re.search(r"archive\s+files\s.*\sepoch 4\s+epoch 4\s", own.locator("#main").inner_text())
+                assert own.evaluate(WITHOUT_WORDS) == own.evaluate(FAINT_TEXTS) == []
             process.send_signal(signal.SIGKILL)
             process.wait(DEADLINE_S)
         await_text(page, "#part-state h1", "archive#1 silent", within_s=SILENT_S)
         assert page.locator("#part-epochs tbody tr").count() == 5  # all it has said is there still
 
         feed.epochs(1)
-        with driving(tmp_path, 5) as process:
+        with driving(tmp_path, free_port(), 5) as process:
             await_text(page, "#part-state h1", "archive#1 parked", within_s=START_S)
             process.wait(START_S)
         parked = page.get_by_role("region", name="Parked epoch")
@@ -230,5 +236,5 @@ def test_the_page_follows_a_driver_through_epochs_its_death_and_an_epoch_that_is
         assert done.exit_code == 0, done.output
         await_text(page, "#part-decisions", "epoch 5 archive accept-loss by .*: WHY")
         assert parked.count() == 0
-        with driving(tmp_path):
+        with driving(tmp_path, free_port()):
             await_text(page, "#part-epochs tbody tr:first-child", r"^\s*5\s+complete", within_s=START_S)
