@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
-.PHONY: demo programs test quick lint architecture prove chaos bench clients compat clean
+.PHONY: demo programs test quick lint architecture prove chaos clusters bench clients compat clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
@@ -50,6 +50,10 @@ prove: $(VENV)/.dev
 
 chaos: $(VENV)/.demo
 	$(BIN)/tpc chaos matrix $(ARGS)
+
+# Servers as they are run in production: three brokers, a replica promoted, secured ones, older ones (ARGS="--only secured").
+clusters: $(VENV)/.dev
+	$(BIN)/python -m tests.clusters $(ARGS)
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m tests.bench run $(if $(QUICK),--quick) $(ARGS)

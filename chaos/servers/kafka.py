@@ -142,18 +142,20 @@ class KafkaServer(LocalServer):
         )
 
     def _format(self, configuration: Path) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         run(
             [
                 *self._java("-XX:TieredStopAtLevel=1", "-Xmx128m"),
                 *("kafka.tools.StorageTool", "format", *self._format_options()),
-                *(f"--cluster-id={cluster_id}", "-c", str(configuration)),
+                *(f"--cluster-id={self._cluster_id()}", "-c", str(configuration)),
             ],
             log_path=self.directory / "format.log",
             directory=self.directory,
             timeout_s=FORMAT_TIMEOUT_S,
             cancelled=self.cancelled,
         )
+
+    def _cluster_id(self) -> str:
+        return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
     def _format_options(self) -> list[str]:
         return ["--standalone"]

@@ -86,7 +86,7 @@ class PostgresServer(LocalServer):
         """A cluster with its first users, whom `pg_hba.conf` lets in."""
         self._init_database(data, SUPERUSER, "-A", "trust")
         statements = self.directory / "first.sql"
-        statements.write_text(FIRST_STATEMENTS)
+        statements.write_text(self._first_statements())
         single = [str(self._binaries() / "postgres"), "--single", "-D", str(data), "postgres"]
         self._run("sh", "-c", f"exec {shlex.join(single)} < {shlex.quote(str(statements))}")
         (data / "pg_hba.conf").write_text(ACCESS)
@@ -94,8 +94,14 @@ class PostgresServer(LocalServer):
     def _init_database(self, data: Path, superuser: str, *options: str) -> None:
         self._run(
             *(str(self._binaries() / "initdb"), "-D", str(data), "-U", superuser, *options, "-E", "UTF8", "--no-sync"),
-            *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+            *self._locale(),
         )
+
+    def _first_statements(self) -> str:
+        return FIRST_STATEMENTS
+
+    def _locale(self) -> list[str]:
+        return ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
 
     def _binaries(self) -> Path:
         return _binaries()

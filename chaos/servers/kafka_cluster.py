@@ -1,0 +1,176 @@
+"""Three Kafka brokers, each a controller too: what they keep is on three disks and acknowledged by two.
+
+With two of them gone nothing is acknowledged and nothing decided; with one gone all goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tpc.chaos.running.quiet import quiet
+from tpc.chaos.servers.kafka import KafkaServer
+from tpc.chaos.servers.ports import free_port
+from tpc.errors import LocalServerError
+from tpc.support.deadlines import until
+
+NODES = 3
+REPLICAS = 3
+ACKNOWLEDGED_BY = 2
+SETTLE_S = 120.0
+ANSWER_S = 10.0
+
+
+class KafkaNode(KafkaServer):
+    """One broker of a cluster, on ports that all of them know before any is started."""
+
+    def __init__(self, directory: Path | str, number: int, **settings: Any) -> None:
+        super().__init__(directory, heap="384m", **settings)
+        self.number = number
+        self.quorum = ""
+        self.cluster_id = ""
+        self._ports = (free_port(), free_port())
+
+    @property
+    def controller_port(self) -> int:
+        """Where the other controllers find it."""
+        return self._ports[1]
+
+    def _properties(self) -> str:
+        ours = {
+            "node.id": str(self.number),
+            "controller.quorum.voters": self.quorum,
+            "default.replication.factor": str(REPLICAS),
+            "min.insync.replicas": str(ACKNOWLEDGED_BY),
+            "offsets.topic.replication.factor": str(REPLICAS),
+            "transaction.state.log.replication.factor": str(REPLICAS),
+            "transaction.state.log.min.isr": str(ACKNOWLEDGED_BY),
+            "share.coordinator.state.topic.replication.factor": str(REPLICAS),
+            "share.coordinator.state.topic.min.isr": str(ACKNOWLEDGED_BY),
+            "controller.quorum.election.timeout.ms": "1000",
+            "controller.quorum.fetch.timeout.ms": "2000",
+        }
+        left_out = {*ours, "controller.quorum.bootstrap.servers"}
+        lines = [line for line in super()._properties().splitlines() if line.partition("=")[0] not in left_out]
+        return "\n".join([*lines, *(f"{name}={value}" for name, value in ours.items())]) + "\n"
+
+    def _cluster_id(self) -> str:
+        return self.cluster_id
+
+    def _format_options(self) -> list[str]:
+        return []
+
+    def _answers(self) -> bool:
+        """Whether it takes connections. Whether it serves is a question to the cluster."""
+        return self._listens()
+
+
+class KafkaCluster:
+    """The brokers `nodes`, by number from 1; `bootstrap` names all."""
+
+    def __init__(self, directory: Path | str, **settings: Any) -> None:
+        place = Path(directory).resolve()
+        self.nodes = {
+            number: KafkaNode(place / f"broker-{number}", number, **settings) for number in range(1, NODES + 1)
+        }
+        quorum = ",".join(f"{node.number}@127.0.0.1:{node.controller_port}" for node in self.nodes.values())
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        for node in self.nodes.values():
+            node.quorum, node.cluster_id = quorum, cluster_id
+
+    @property
+    def bootstrap(self) -> str:
+        """The `bootstrap.servers` of a client."""
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def start(self, numbers: Sequence[int] | None = None) -> None:
+        """Start these nodes (None: all) side by side, and wait until the cluster is whole again."""
+        chosen = [self.nodes[number] for number in numbers or self.nodes]
+        _side_by_side([node.start for node in chosen])
+        if all(node.alive for node in self.nodes.values()):
+            self.wait_until_whole()
+
+    def wait_until_whole(self) -> None:
+        """Every partition has a leader and all its replicas in step."""
+        if not until(self._is_whole, SETTLE_S, pause_s=0.1, pause_max_s=0.5):
+            raise LocalServerError(f"the brokers were not in step within {SETTLE_S:g} s")
+
+    def kill(self, numbers: Sequence[int] | None = None) -> None:
+        """SIGKILL to these nodes (None: all)."""
+        for number in numbers or self.nodes:
+            self.nodes[number].kill()
+
+    def roll(self) -> None:
+        """Stop and start one broker after the other, each in good order, as an upgrade does."""
+        for node in self.nodes.values():
+            node.stop()
+            node.start()
+            self.wait_until_whole()
+
+    def make_topic(self, topic: str, partitions: int = 3) -> None:
+        """A topic on all brokers."""
+        from confluent_kafka.admin import NewTopic
+
+        admin = self._admin()  # must outlive the answer
+        admin.create_topics([NewTopic(topic, partitions, REPLICAS)], operation_timeout=ANSWER_S)[topic].result(SETTLE_S)
+        self.wait_until_whole()
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The number of the broker that leads a partition."""
+        return int(self._admin().list_topics(topic, timeout=ANSWER_S).topics[topic].partitions[partition].leader)
+
+    def coordinator_of(self, key: str) -> int:
+        """The number of the broker that coordinates the transactional id `key`; its marker group has the same name,
+        and another coordinator, as a rule.
+        """
+        return self._led("__transaction_state", key)
+
+    def group_coordinator_of(self, group: str) -> int:
+        """The number of the broker that coordinates a group."""
+        return self._led("__consumer_offsets", group)
+
+    def _led(self, topic: str, key: str) -> int:
+        from tpc.sinks.kafka.cluster.complete_listing import partition_of
+
+        partitions = self._admin().list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
+        return int(partitions[partition_of(key, len(partitions))].leader)
+
+    def _is_whole(self) -> bool:
+        from confluent_kafka import KafkaException
+
+        try:
+            metadata = self._admin().list_topics(timeout=ANSWER_S)
+        except KafkaException:
+            return False
+        partitions = [one for topic in metadata.topics.values() for one in topic.partitions.values()]
+        return len(metadata.brokers) == NODES and all(
+            one.leader in self.nodes and len(one.isrs) == len(one.replicas) for one in partitions
+        )
+
+    def _admin(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap}, logger=quiet)
+
+
+def _side_by_side(calls: Sequence[Callable[[], None]]) -> None:
+    """All at once; the first error, when all have ended."""
+    errors: list[BaseException] = []
+
+    def run(call: Callable[[], None]) -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(call,), daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

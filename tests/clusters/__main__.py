@@ -1,0 +1,45 @@
+"""`make clusters`: servers as they are run in production, the faults that strike there, rights and refusals.
+
+Starts what it needs from packages. A record of every case stays in build/clusters/cases.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.clusters import ALL
+from tests.clusters.records import FAILED, Recorder, lines_of
+
+ROOT = Path(__file__).parents[2]
+RECORDS = ROOT / "build" / "clusters"
+CASES = (
+    "tests/clusters",
+    "tests/sinks/kafka/test_secured.py",
+    "tests/sinks/postgres/test_secured.py",
+)
+
+
+def main() -> int:
+    """Run the cases; 0: all that could be run have passed, 1: one has failed, 2: nothing could be run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="cases whose name this expression of pytest -k selects")
+    arguments = parser.parse_args()
+    os.environ[ALL] = "yes"
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    recorder = Recorder(RECORDS)
+    chosen = ["-k", arguments.only] if arguments.only else []
+    pytest.main([*(str(ROOT / case) for case in CASES), "-q", "-ra", *chosen], plugins=[recorder])
+    recorder.write()
+    sys.stdout.write(f"record {recorder.path}\n" + "\n".join(lines_of(recorder.cases)) + "\n")
+    if not recorder.cases:
+        return 2
+    return int(any(case["outcome"] == FAILED for case in recorder.cases))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""What the cases need, and which of them `make test` leaves to `make clusters`: all but those marked `core`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.clusters import ALL
+from tests.clusters.pipeline import ClusterPipeline
+from tests.clusters.strike import Evidence
+from tests.conftest import CANNOT_BE_HAD
+from tpc.chaos.servers.kafka_cluster import KafkaCluster
+from tpc.chaos.servers.postgres_pair import PostgresPair
+from tpc.sink import Sink
+
+EVIDENCE = pytest.StashKey[Evidence]()
+Start = Callable[..., ClusterPipeline]
+StartPair = Callable[..., PostgresPair]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave what only `make clusters` runs out, unless it runs."""
+    if ALL in os.environ:
+        return
+    left_out = [item for item in items if item.get_closest_marker("clusters")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture
+def evidence(request: pytest.FixtureRequest) -> Evidence:
+    """What the case writes down; a plugin of `make clusters` takes it from the test."""
+    made = request.node.stash[EVIDENCE] = Evidence()
+    return made
+
+
+@pytest.fixture(scope="session")
+def _brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(tmp_path_factory.mktemp("brokers"))
+    try:
+        cluster.start()
+        yield cluster
+    except CANNOT_BE_HAD as error:
+        pytest.skip(f"no brokers: {error}")
+    finally:
+        cluster.kill()
+
+
+@pytest.fixture
+def brokers(_brokers: KafkaCluster) -> KafkaCluster:
+    """Three brokers, all in step, whatever the case before has done to them."""
+    _brokers.start()
+    return _brokers
+
+
+@pytest.fixture
+def start_pair(tmp_path: Path) -> Iterator[StartPair]:
+    """Starts a primary and its replica, with a table `t`."""
+    made: list[PostgresPair] = []
+
+    def start(*, synchronous: bool) -> PostgresPair:
+        pair = PostgresPair(tmp_path / "servers", synchronous=synchronous)
+        made.append(pair)
+        try:
+            pair.start()
+        except CANNOT_BE_HAD as error:
+            pytest.skip(f"no PostgreSQL: {error}")
+        pair.primary.ask(
+            "CREATE TABLE t (id bigint, words text); ALTER TABLE t OWNER TO tpc; GRANT CREATE ON SCHEMA public TO tpc"
+        )
+        return pair
+
+    yield start
+    for pair in made:
+        pair.kill()
+
+
+@pytest.fixture
+def start_pipeline(tmp_path: Path) -> Iterator[Start]:
+    """A pipeline of this test's own, on sinks that it is told to make."""
+    made: list[ClusterPipeline] = []
+
+    def start(name: str, *sinks: Callable[[], Sink]) -> ClusterPipeline:
+        def make() -> Sequence[Sink]:
+            return [one() for one in sinks]
+
+        pipeline = ClusterPipeline(name, tmp_path / "checkpoint", make)
+        made.append(pipeline)
+        return pipeline
+
+    yield start
+    for pipeline in made:
+        pipeline.close()

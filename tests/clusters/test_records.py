@@ -1,0 +1,106 @@
+"""What a run of `make clusters` keeps, and when a case is set up again: tried on a file of cases of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clusters.records import AGAIN, lines_of
+
+ROOT = Path(__file__).parents[2]
+CASES = """
+import pytest
+from tests.clusters.conftest import EVIDENCE
+from tests.clusters.strike import Evidence
+
+TRIES = {"late": 0, "never": 0}
+
+
+@pytest.fixture(scope="session")
+def late():
+    TRIES["late"] += 1
+    assert TRIES["late"] > 2, "the server did not answer"
+
+
+@pytest.fixture
+def never():
+    TRIES["never"] += 1
+    raise RuntimeError(f"try {TRIES['never']}")
+
+
+@pytest.fixture
+def evidence(request):
+    made = request.node.stash[EVIDENCE] = Evidence()
+    made.fault = {"step": "epoch.decided", "between_prepare_and_complete": True}
+    return made
+
+
+def test_set_up_late(late, evidence):
+    evidence.note("ran")
+
+
+def test_never_set_up(never): ...
+
+
+def test_fails(evidence):
+    assert 1 == 2, "rows are missing"
+
+
+def test_skipped():
+    pytest.skip("no broker")
+
+
+def test_refusal(): ...
+"""
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    place = tmp_path_factory.mktemp("records")
+    (place / "test_cases.py").write_text(CASES)
+    program = (
+        "import pytest, sys; from pathlib import Path; from tests.clusters.records import Recorder;"
+        f" pytest.main(['-q', '-c', '/dev/null', '--rootdir', {str(place)!r}, {str(place)!r}],"
+        f" plugins=[Recorder(Path({str(place)!r}))])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (place / "cases.json").exists(), told.stdout + told.stderr
+    written: list[dict[str, Any]] = json.loads((place / "cases.json").read_text())["cases"]
+    return written
+
+
+def named(cases: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (found,) = [case for case in cases if case["name"] == name]
+    return found
+
+
+def test_a_case_that_cannot_be_set_up_is_set_up_again_and_says_why(cases: list[dict[str, Any]]) -> None:
+    late = named(cases, "test_set_up_late")
+    assert late["outcome"] == "passed"
+    assert len(late["set_up_again"]) == AGAIN
+    assert "the server did not answer" in late["set_up_again"][0]
+    assert [line["what"] for line in late["timeline"]] == ["ran"]
+    assert len(named(cases, "test_never_set_up")["set_up_again"]) == AGAIN
+    assert "try 3" in named(cases, "test_never_set_up")["reason"]
+
+
+def test_what_fails_after_the_setting_up_is_never_run_again(cases: list[dict[str, Any]]) -> None:
+    failed = named(cases, "test_fails")
+    assert (failed["outcome"], failed["set_up_again"]) == ("failed", [])
+    assert "rows are missing" in failed["reason"]
+
+
+def test_the_closing_line_is_counted_from_the_records(cases: list[dict[str, Any]]) -> None:
+    assert lines_of(cases) == [
+        "faults: 2 cases, 1 passed, 1 failed, 0 skipped",
+        "others: 3 cases, 1 passed, 1 failed, 1 skipped",
+        "2 of the faults have proof on record that they struck between first prepare and complete record",
+        "5 cases, 2 passed, 2 failed, 1 skipped",
+    ]
