@@ -14,6 +14,9 @@ from tpc.chaos.checkers.recovery import recovery_bounded
 from tpc.chaos.faults.hits import StepHit, first_new_epoch_at
 from tpc.chaos.matrix.case import Case, CaseFailedError
 
+REPEATS = 2.0
+"""How many times as long as the first life until its fault a restart may take."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -70,6 +73,14 @@ class Evidence:
     def disturbed(self, ended_at: Iterable[float | None]) -> tuple[float, float]:
         """From the first fault to the end of the last life, in seconds since 1970; None for a life without an end."""
         return self.fired[0]["at"], max(at or 0.0 for at in ended_at)
+
+    def recovery_bound_s(self, began_at: Sequence[float], *, least_s: float) -> float:
+        """How long a restart may take, by what the machine has shown: it repeats what came before the first fault.
+
+        That may be an epoch of a million rows, on a machine that does other work too.
+        """
+        first_fault_at: float = min(fault["at"] for fault in self.made.values())
+        return max(least_s, REPEATS * (first_fault_at - began_at[0]))
 
     def recovery(
         self, began_at: Sequence[float], *, bound_s: float, hopeless_lives: int = 0

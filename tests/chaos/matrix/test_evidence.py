@@ -124,6 +124,12 @@ def test_a_restart_that_takes_too_long_fails() -> None:
     assert not back(at=8.1).recovery([0.0, 6.0], bound_s=2.0)[1].passed
 
 
+def test_a_restart_may_take_as_long_as_what_it_repeats_has_taken_before() -> None:
+    assert back(at=8.0).recovery_bound_s([-1.0, 6.0], least_s=60.0) == 60.0
+    fault_at = back(at=8.0).made[0]["at"]
+    assert back(at=8.0).recovery_bound_s([fault_at - 100.0, 6.0], least_s=60.0) == 200.0
+
+
 def test_a_life_that_could_not_come_to_anything_is_not_the_restart_that_is_timed() -> None:
     assert back(at=8.0).recovery([0.0, 3.0, 6.0], bound_s=60.0, hopeless_lives=1)[0] is None, "life 2 wrote nothing"
     assert back(at=8.0).recovery([0.0, 3.0, 6.0], bound_s=60.0)[0] == 5.0
