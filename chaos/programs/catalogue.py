@@ -11,6 +11,7 @@ from tpc.chaos.programs import (
     moving_average,
     payments,
     running_tally,
+    sessions,
     state_topic,
     unpaid_orders,
 )
@@ -27,6 +28,7 @@ PROGRAMS = {
         claim_check.PROGRAM,
         payments.PROGRAM,
         unpaid_orders.PROGRAM,
+        sessions.PROGRAM,
     )
 }
 

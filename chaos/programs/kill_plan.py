@@ -20,15 +20,18 @@ AFTER = ("log.stored", "epoch.decided", "sink.commit", "sink.committed", "epoch.
 and its coordinator does not know yet."""
 
 
-def kill_plan(seed: int, epochs: int) -> list[PlannedFault]:
+def kill_plan(seed: int, epochs: int, *, quiet: int = 0) -> list[PlannedFault]:
     """`KILLS` kills at random steps of as many different epochs of the first `epochs`, at least `AFTER_INTENT` of them
-    after the intent and one before it. The same seed gives the same plan.
+    after the intent and one before it. The same seed gives the same plan. The first `quiet` epochs give no rows: not
+    all steps are reached in them.
     """
     rng = random.Random(seed)
     steps = [*rng.sample(AFTER, AFTER_INTENT), rng.choice(BEFORE)]
     steps += rng.sample([step for step in (*BEFORE, *AFTER) if step not in steps], KILLS - len(steps))
     rng.shuffle(steps)
-    return [_kill(step, epoch) for step, epoch in zip(steps, sorted(rng.sample(range(epochs), KILLS)), strict=True)]
+    return [
+        _kill(step, epoch) for step, epoch in zip(steps, sorted(rng.sample(range(quiet, epochs), KILLS)), strict=True)
+    ]
 
 
 def _kill(step: str, epoch: int) -> PlannedFault:

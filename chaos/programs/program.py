@@ -20,10 +20,10 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 class Program:
     """The program `docs/examples/<name>.py`, which offers `pipeline()`; servers are found by TPC_KAFKA and its like.
 
-    `servers` are those that it needs, `epochs` those that its input gives at least. `feed` makes topics and tables and
-    writes the input; `expected` gives, by sink name, the rows that must be there in the end. `checks`, for what rows
-    alone do not show, is called in the end; it and `feed` are given the program's directory. `checked` are the sinks
-    that it compares, so that `expected` need not.
+    `servers` are those that it needs, `epochs` those that its input gives at least, of which the first `quiet` ones
+    have no rows for a sink. `feed` makes topics and tables and writes the input; `expected` gives, by sink name, the
+    rows that must be there in the end. `checks`, for what rows alone do not show, is called in the end; it and `feed`
+    are given the program's directory. `checked` are the sinks that it compares, so that `expected` need not.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Program:
     expected: Callable[[], dict[str, list[Row]]]
     checks: Callable[[Path], list[Check]] = lambda _place: []
     checked: Sequence[str] = ()
+    quiet: int = 0
     readers: Mapping[str, Callable[[], Rows]] = field(default_factory=dict)
 
 

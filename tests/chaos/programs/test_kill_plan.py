@@ -18,6 +18,11 @@ def test_every_kill_is_in_an_epoch_of_its_own_and_two_are_after_the_intent(seed:
     assert any(fault.step in BEFORE for fault in plan)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_epochs_without_rows_are_left_alone(seed: int) -> None:
+    assert min(planned.fault.epoch or 0 for planned in kill_plan(seed, epochs=8, quiet=2)) >= 2
+
+
 def test_the_same_seed_gives_the_same_plan_and_over_some_seeds_every_step_is_hit() -> None:
     assert kill_plan(3, 10) == kill_plan(3, 10)
     assert {planned.fault.step for seed in range(30) for planned in kill_plan(seed, 10)} == {*BEFORE, *AFTER}

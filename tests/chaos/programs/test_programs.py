@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,7 @@ from tpc.chaos.programs import (
     moving_average,
     payments,
     running_tally,
+    sessions,
     state_topic,
     unpaid_orders,
 )
@@ -177,3 +180,28 @@ def test_the_expected_orders_are_those_of_looking_at_every_payment() -> None:
 )
 def test_a_state_that_does_not_grow_or_is_not_bounded_or_not_given_back_is_noticed(rows: list[int], fine: bool) -> None:
     assert unpaid_orders.bounded([{"rows": count} for count in rows], 100).passed is fine
+
+
+def test_the_expected_sessions_are_those_of_one_visit_after_another() -> None:
+    counts: dict[str, Counter[str]] = {}
+    newest: dict[str, list[Any]] = {}
+    over = []
+
+    def close(user: str) -> None:
+        started, ended, pages = newest.pop(user)
+        counts.setdefault(user, Counter()).update(pages)
+        times = max(counts[user].values())
+        favourite = min(page for page, count in counts[user].items() if count == times)
+        over.append((user, started, ended, " ".join(pages), favourite, times))
+
+    for one in sorted(sessions.visits()[:-1], key=lambda visit: visit["at"]):
+        user, at = one["user"], one["at"]
+        if user in newest and at - newest[user][1] > timedelta(minutes=30):
+            close(user)
+        session = newest.setdefault(user, [at, at, []])
+        session[1], session[2] = at, [*session[2], one["page"]]
+    for user in list(newest):
+        close(user)
+    rows = sessions.expected()["postgres-sessions"]
+    assert sorted(tuple(row.values()) for row in rows) == sorted(over)
+    assert len(over) > 300 and any(" " in pages for *_, pages, _, _ in over)
