@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tpc.coordinator.savepoints.keeping import Kept
     from tpc.coordinator.savepoints.restoring import Restored
 
-Savepoint = Annotated[Path, typer.Argument(help="the savepoint's folder")]
+Savepoint = Annotated[str, typer.Argument(help="the savepoint's folder, or its URL in an object store")]
+SavepointFolder = Annotated[Path, typer.Argument(help="the savepoint's folder")]
 Folder = Annotated[Path, typer.Argument(help="the folder in which savepoints are kept")]
 
 
@@ -37,7 +38,7 @@ def mount(app: typer.Typer) -> None:
 def savepoint(
     target: CheckpointOrJob,
     *,
-    to: Annotated[str, typer.Option(help="the folder of all savepoints; this one gets its own there")],
+    to: Annotated[str, typer.Option(help="where all savepoints are, a folder or a URL; this one gets its own there")],
     copy: Annotated[bool, typer.Option("--copy", help="only a copy, for a fork: the pipeline goes on")] = False,
     log: LogPlace = None,
     timeout_s: Annotated[float, typer.Option(min=0.0, help="how long a running pipeline has to stop")] = 600.0,
@@ -53,14 +54,13 @@ def savepoint(
     asked what they show. No row is written.
     """
     from tpc.coordinator.savepoint_targets import make
-    from tpc.coordinator.savepoints.keeping import look_at
 
-    kept = look_at(make(target, to, log, copy=copy, timeout_s=timeout_s, again=again))
+    kept, place = make(target, to, log, copy=copy, timeout_s=timeout_s, again=again)
     if as_json:
-        print_json(kept.to_json(time.time()))
+        print_json({**kept.to_json(time.time()), "savepoint": place})
         return
     found = kept.manifest
-    typer.echo(f"savepoint {kept.folder}")
+    typer.echo(f"savepoint {place}")
     typer.echo(f"of {found.pipeline} after epoch {found.epoch}: {len(found.files)} files, {found.size_bytes} bytes")
     if copy:
         typer.echo("A copy: the pipeline goes on. To do: `tpc restore SAVEPOINT --checkpoint NEW --fork`.")
@@ -72,7 +72,7 @@ def savepoint(
 
 
 def restore(
-    folder: Savepoint,
+    savepoint: Savepoint,
     *,
     checkpoint: Annotated[Path, typer.Option(help="where the checkpoint is to be: an empty place")],
     move: Annotated[bool, typer.Option("--move", help="the same pipeline goes on here")] = False,
@@ -98,7 +98,9 @@ def restore(
         raise typer.BadParameter("--incarnation is a fork's: a move keeps the pipeline's own")
     if fork and job is not None:
         raise typer.BadParameter("--job asks before a move; the sinks of a fork are asked by its start")
-    done = restored(folder, checkpoint, log, moves=move, incarnation=incarnation, job=job, partitions=state_partitions)
+    done = restored(
+        savepoint, checkpoint, log, moves=move, incarnation=incarnation, job=job, partitions=state_partitions
+    )
     if as_json:
         print_json(_restored_json(done, checkpoint))
         return
@@ -152,22 +154,24 @@ def _row(one: Kept, now_s: float) -> tuple[str | int, ...]:
     return one.folder.name, str(found.pipeline), found.epoch, age, found.size_bytes, state
 
 
-def check(folder: Savepoint, *, as_json: AsJson = False) -> None:
+def check(savepoint: Savepoint, *, as_json: AsJson = False) -> None:
     """Compare every byte of a savepoint with its checksums. Changes nothing. Ends with 1 when it is damaged."""
+    from tpc.coordinator.savepoint_targets import fetched
     from tpc.coordinator.savepoints.keeping import look_at
     from tpc.coordinator.savepoints.restoring import opened
     from tpc.safety import holds_for_reader, stated
 
-    with stated(holds_for_reader):
-        manifest, _ = opened(folder)
+    with stated(holds_for_reader), fetched(savepoint) as (folder, _):
+        manifest, _history = opened(folder)
+        kept = look_at(folder)
     if as_json:
-        print_json({**look_at(folder).to_json(time.time()), "whole": True})
+        print_json({**kept.to_json(time.time()), "savepoint": savepoint, "whole": True})
     else:
         typer.echo(f"whole: {len(manifest.files)} files of {manifest.pipeline} after epoch {manifest.epoch}")
 
 
 def drop(
-    folder: Savepoint,
+    folder: SavepointFolder,
     *,
     force: Annotated[bool, typer.Option("--force", help="also one without which its pipeline cannot go on")] = False,
     as_json: AsJson = False,

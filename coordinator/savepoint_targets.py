@@ -2,41 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tpc.belonging import check_owners
+from tpc.coordinator.log import object_store
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.places import open_log
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.coordinator.savepoints.keeping import Kept, look_at
 from tpc.coordinator.savepoints.making import copy_into_savepoint, move_into_savepoint
-from tpc.coordinator.savepoints.restoring import Restored, opened, restore_fork, restore_move
+from tpc.coordinator.savepoints.manifest import SavepointManifest
+from tpc.coordinator.savepoints.remote import RemoteSavepoint, is_remote
+from tpc.coordinator.savepoints.restoring import PutNote, Restored, opened, restore_fork, restore_move
 from tpc.coordinator.spark.state_partitions import refuse_other_partitions
 from tpc.coordinator.targets import checkpoint_named, load_pipeline, names_job
 from tpc.errors import ConfigurationError, HistoryMismatchError
 from tpc.history import History
-from tpc.safety import holds_for_reader, holds_for_restore, stated
+from tpc.safety import holds_for_reader, holds_for_restore, holds_for_upload, stated
 from tpc.sink import Marker
+from tpc.support import durable_files
+
+_ON_ITS_WAY = Path("tpc") / "savepoints"
+"""In a checkpoint: where a savepoint is made that is then put into an object store."""
 
 
 def local_folder(place: str) -> Path:
-    """The folder that a text names. Raises `ConfigurationError` for a URL of another machine."""
+    """The folder that a text names. Raises `ConfigurationError` for a URL that is none."""
     scheme, separator, rest = place.partition("://")
     if not separator:
         return Path(place).absolute()
     if scheme == "file":
         return Path(rest).absolute()
     raise ConfigurationError(
-        f"a savepoint cannot be made at {scheme}:// directly",
-        remedy="make it in a local or mounted folder and copy that whole: it is self-contained, and `tpc savepoints "
-        "check` tells whether the copy is whole.",
+        f"no savepoint is kept at a URL that begins with {scheme!r}",
+        remedy="use a local or mounted folder, or s3://bucket/prefix (also gs, az). A savepoint is self-contained: "
+        "copy it with any tool, and `tpc savepoints check` tells whether the copy is whole.",
     )
 
 
-def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float, again: bool) -> Path:
-    """Make the savepoint of what a command's `target` names below the folder `to`; its folder."""
-    folder = local_folder(to)
+def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float, again: bool) -> tuple[Kept, str]:
+    """Make the savepoint of what a command's `target` names below `to`, a folder or a URL; and where it is."""
+    remote = is_remote(to)
+    if remote:
+        RemoteSavepoint(to).require_writable()
     pipeline = load_pipeline(target) if names_job(target) else None
     if pipeline is not None and log is None:
         found, checkpoint = pipeline.log, pipeline.checkpoint
@@ -44,10 +57,37 @@ def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float,
         found, checkpoint = checkpoint_named(target, log)
     if not checkpoint.is_dir():
         raise ConfigurationError(f"there is no checkpoint {checkpoint}", remedy="name the pipeline's own.")
+    folder = (checkpoint / _ON_ITS_WAY).absolute() if remote else local_folder(to)
     if copy:
-        return copy_into_savepoint(found, checkpoint, folder, timeout_s=timeout_s)
-    question = None if pipeline is None else partial(ask, pipeline)
-    return move_into_savepoint(found, checkpoint, folder, question, timeout_s=timeout_s, again=again)
+        made = copy_into_savepoint(found, checkpoint, folder, timeout_s=timeout_s)
+    else:
+        question = None if pipeline is None else partial(ask, pipeline)
+        home = object_store.shown(to) if remote else None
+        made = move_into_savepoint(found, checkpoint, folder, question, timeout_s=timeout_s, again=again, goes_to=home)
+    kept = look_at(made)
+    if not remote:
+        return kept, str(made)
+    away = RemoteSavepoint(f"{to.rstrip('/')}/{made.name}")
+    with stated(holds_for_upload):
+        away.put(made)
+    shutil.rmtree(made)
+    return kept, away.shown
+
+
+@contextmanager
+def fetched(place: str, beside: Path | None = None) -> Iterator[tuple[Path, PutNote | None]]:
+    """The savepoint at `place` as a local folder, and how it is noted there that it was moved (None: in the folder).
+
+    One of an object store is copied for as long as it is used, into the folder `beside`.
+    """
+    if not is_remote(place):
+        yield local_folder(place), None
+        return
+    away = RemoteSavepoint(place)
+    with TemporaryDirectory(prefix="tpc-savepoint-", dir=beside) as room:
+        folder = Path(room) / away.url.rpartition("/")[2]
+        away.get(folder)
+        yield folder, away.put_note
 
 
 def ask(pipeline: Pipeline, history: History | None = None) -> Mapping[str, Marker | None]:
@@ -69,7 +109,7 @@ def ask(pipeline: Pipeline, history: History | None = None) -> Mapping[str, Mark
 
 
 def restore(
-    folder: Path,
+    savepoint: str,
     checkpoint: Path,
     log: str | None,
     *,
@@ -81,20 +121,29 @@ def restore(
     """Restore a savepoint as a command asks. With `job` its sinks must show exactly the savepoint's epoch before."""
     checkpoint = checkpoint.absolute()
     place = LocalLog(checkpoint / LOG_FOLDER) if log is None else open_log(log)
-    with stated(holds_for_restore):
-        manifest, history = opened(folder)
-        if partitions is not None:
-            refuse_other_partitions(partitions, manifest.state_partitions)
-    if not moves:
-        return restore_fork(folder, checkpoint, place, incarnation)
-    if job is not None:
-        try:
-            ask(load_pipeline(job), history)
-        except HistoryMismatchError as error:
-            error.remedy = (
-                f"a pipeline moves only while every sink shows what the savepoint does (epoch {manifest.epoch}). "
-                "Restore the savepoint of its last epoch, or go on with the checkpoint that ran last; or bring the "
-                "sinks back to this epoch; or fork this savepoint into other targets (--fork)."
-            )
-            raise
-    return restore_move(folder, checkpoint, place)
+    with ExitStack() as stack:
+        with stated(holds_for_restore):
+            if is_remote(savepoint):
+                durable_files.make_directories(checkpoint.parent)
+            folder, put_note = stack.enter_context(fetched(savepoint, checkpoint.parent))
+            manifest, history = opened(folder)
+            if partitions is not None:
+                refuse_other_partitions(partitions, manifest.state_partitions)
+        if not moves:
+            return restore_fork(folder, checkpoint, place, incarnation)
+        if job is not None:
+            _require_shown(load_pipeline(job), manifest, history)
+        return restore_move(folder, checkpoint, place, put_note)
+
+
+def _require_shown(pipeline: Pipeline, manifest: SavepointManifest, history: History) -> None:
+    """Every sink must show what the savepoint does."""
+    try:
+        ask(pipeline, history)
+    except HistoryMismatchError as error:
+        error.remedy = (
+            f"a pipeline moves only while every sink shows what the savepoint does (epoch {manifest.epoch}). "
+            "Restore the savepoint of its last epoch, or go on with the checkpoint that ran last; or bring the "
+            "sinks back to this epoch; or fork this savepoint into other targets (--fork)."
+        )
+        raise

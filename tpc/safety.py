@@ -76,6 +76,11 @@ def holds_for_savepoint(error: Exception) -> str:
     return "log, checkpoint and sinks are as they were; no savepoint was made."
 
 
+def holds_for_upload(_: Exception) -> str:
+    """What holds when a savepoint that is made was to be put elsewhere."""
+    return "the savepoint is whole in the checkpoint, and every row is where it was; the command may be repeated."
+
+
 def holds_for_restore(_: Exception) -> str:
     """What holds when a savepoint was to be restored."""
     return "no sink was changed; no pipeline starts on what is restored until a restore has ended well."

@@ -35,14 +35,17 @@ def move_into_savepoint(
     *,
     timeout_s: float = 600.0,
     again: bool = False,
+    goes_to: str | None = None,
 ) -> Path:
     """End a pipeline with a savepoint of it below `to`; the folder. One that runs is asked to stop after its epoch.
 
+    `goes_to` is where all savepoints are, if this one is brought there once it is made: the log tells of that place.
     `ask` is called once it has stopped: what the sinks show. `again` makes the savepoint once more with which the log
     has ended, because that one is lost. Raises `CheckpointInUseError` when the pipeline has not stopped after
     `timeout_s`, `ConfigurationError` when an epoch is pending, none is complete, or the log has ended elsewhere,
     `CorruptionError` for a damaged log, `StateLostError`.
     """
+    home = str(to.absolute()) if goes_to is None else goes_to.rstrip("/")
     with locked_once_stopped(checkpoint / "tpc", timeout_s):
         journal = Journal(log)
         history = journal.read()
@@ -50,7 +53,7 @@ def move_into_savepoint(
         last = slots[-2] if history.moved_to is not None else slots[-1]
         identity = digest(Kind.MOVE.value.encode() + log.read(last))[:32]
         if history.moved_to is not None:
-            _require_same(journal, identity, to, again=again)
+            _require_same(journal, identity, home, again=again)
             slots = slots[:-1]
         epoch = _require_settled(history)
         asked = ask() if ask is not None and history.moved_to is None else None
@@ -60,33 +63,33 @@ def move_into_savepoint(
             return made.folder
         if history.moved_to is None:
             made.write(slots)
-            _end(journal, made)
+            _end(journal, made, home)
         elif not made.lacks_name_only():
             made.write(slots)
         return made.finish()
 
 
-def _require_same(journal: Journal, identity: str, to: Path, *, again: bool) -> None:
+def _require_same(journal: Journal, identity: str, home: str, *, again: bool) -> None:
     """A log that has ended is made into the savepoint that it has ended with, at the same place or `again`."""
     history = journal.history
-    if history.savepoint != identity or not (again or _is_below(history.moved_to, to)):
+    if history.savepoint != identity or not (again or _is_below(history.moved_to, home)):
         error = journal.moved()
         if history.savepoint == identity:
             error.remedy += " If that savepoint is lost, and was never restored, make it once more with --again."
         raise error
 
 
-def _is_below(place: str | None, to: Path) -> bool:
-    return place is not None and Path(place.removeprefix(_PREFIX)).parent == to.absolute()
+def _is_below(place: str | None, home: str) -> bool:
+    return place is not None and place.removeprefix(_PREFIX).rpartition("/")[0] == home
 
 
 _PREFIX = "the savepoint "
 
 
-def _end(journal: Journal, made: Writing) -> None:
+def _end(journal: Journal, made: Writing, home: str) -> None:
     """The last record of the log. From here on the savepoint is the pipeline."""
     try:
-        journal.append(RecordKind.MOVED, {"to": f"{_PREFIX}{made.folder.absolute()}", "savepoint": made.identity})
+        journal.append(RecordKind.MOVED, {"to": f"{_PREFIX}{home}/{made.folder.name}", "savepoint": made.identity})
     except (FencedError, LogGoneError) as error:
         made.discard()
         raise ConfigurationError(

@@ -14,8 +14,9 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tpc.ancestors import Ancestor
@@ -35,8 +36,10 @@ from tpc.support import durable_files
 
 logger = logging.getLogger(__name__)
 
+PutNote = Callable[[bytes], "bytes | None"]
+"""Puts the note on where a savepoint was moved to, unless there is one, which it returns then."""
 MOVED_FILE = "moved.json"
-"""In a savepoint's folder: where the pipeline went on from it."""
+"""At a savepoint: where the pipeline went on from it."""
 _NOTE = Path("tpc") / "restoring.json"
 
 
@@ -61,8 +64,10 @@ def opened(folder: Path) -> tuple[SavepointManifest, History]:
 
 
 @stated(holds_for_restore)
-def restore_move(folder: Path, checkpoint: Path, log: Log) -> Restored:
+def restore_move(folder: Path, checkpoint: Path, log: Log, put_note: PutNote | None = None) -> Restored:
     """Have the pipeline of a savepoint go on at `checkpoint` and `log`: same name, same incarnation, same history.
+
+    `put_note` notes where the savepoint itself lies that it was moved, if that is not `folder`.
 
     Raises `ConfigurationError` for a copy, for a savepoint that went elsewhere, and for a place that is not empty;
     `CorruptionError` for a damaged savepoint.
@@ -79,7 +84,7 @@ def restore_move(folder: Path, checkpoint: Path, log: Log) -> Restored:
     slots = [slot for slot in source.slots() if slot >= history.floor]
     target = _Target(folder, manifest, checkpoint, log, "move")
     target.require_free(source, slots)
-    _claim(folder, manifest, target)
+    _claim(folder, manifest, target, put_note or partial(_put_note, folder))
     target.begin()
     target.copy_checkpoint()
     before: tuple[int, bytes] | None = None
@@ -138,27 +143,36 @@ def _first_body(fork: PipelineId, manifest: SavepointManifest, history: History)
     }
 
 
-def _claim(folder: Path, manifest: SavepointManifest, target: _Target) -> None:
-    """A savepoint moves once. Where its folder cannot be written to, only the owner entries will tell."""
+def _claim(folder: Path, manifest: SavepointManifest, target: _Target, put_note: PutNote) -> None:
+    """A savepoint moves once. Where its place cannot be written to, only the owner entries will tell."""
     place = {"host": socket.gethostname(), "checkpoint": str(target.checkpoint), "log": target.log.describe()}
-    path = folder / MOVED_FILE
     word = {**place, "user": os.getuid(), "at": time.time()}
-    try:
-        if durable_files.put_if_absent(path, json.dumps(word).encode()):
-            return
-    except OSError as error:
-        logger.warning("%s: it is not noted there that the savepoint was moved", durable_files.in_words(error))
-        if not path.exists():
-            return
-    held = json.loads(path.read_text())
+    note = put_note(json.dumps(word).encode())
+    if note is None:
+        return
+    held = json.loads(note)
     if {key: held.get(key) for key in place} != place:
         raise ConfigurationError(
             f"the savepoint {folder} was moved to {held.get('checkpoint')} on {held.get('host')} already: a pipeline "
             "goes on once",
             pipeline=str(manifest.pipeline),
             epoch=manifest.epoch,
-            remedy=f"go on there; or fork it (--fork). If nothing was started there and never will be, remove {path}.",
+            remedy="go on there; or fork it (--fork). If nothing was started there and never will be, remove the "
+            f"savepoint's {MOVED_FILE}.",
         )
+
+
+def _put_note(folder: Path, word: bytes) -> bytes | None:
+    """Put the note into the savepoint's folder, unless there is one, which is returned then."""
+    path = folder / MOVED_FILE
+    try:
+        if durable_files.put_if_absent(path, word):
+            return None
+    except OSError as error:
+        logger.warning("%s: it is not noted there that the savepoint was moved", durable_files.in_words(error))
+        if not path.exists():
+            return None
+    return path.read_bytes()
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ class S3Server:
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         self.address = f"http://127.0.0.1:{self._server.server_port}"
         self.fault: Fault | None = None
+        self.faulty = ".json"
+        """What the name of an object holds whose put the fault may answer."""
         self.honours_conditions = True
 
     def environment(self) -> dict[str, str]:
@@ -60,7 +62,7 @@ class S3Server:
         if not self.honours_conditions:
             environ.pop("HTTP_IF_NONE_MATCH", None)
         fault = self.fault
-        if fault is not None and environ["REQUEST_METHOD"] == "PUT" and ".json" in environ["PATH_INFO"]:
+        if fault is not None and environ["REQUEST_METHOD"] == "PUT" and self.faulty in environ["PATH_INFO"]:
             self.fault = None
             return fault(self, environ, start)
         return self.honest(environ, start)

@@ -289,12 +289,6 @@ def test_a_log_elsewhere_goes_along_and_goes_on_elsewhere(place: Place) -> None:
     assert Journal(open_log(f"{url}#new")).open().last_complete == 1
 
 
-def test_another_machine_is_no_folder(place: Place) -> None:
-    refused = RUNNER.invoke(app, ["savepoint", str(place.checkpoint), "--to", "s3://bucket/savepoints"])
-    assert isinstance(refused.exception, ConfigurationError)
-    assert "cannot be made at s3:// directly" in str(refused.exception)
-
-
 @pytest.mark.parametrize("choice", [[], ["--move", "--fork"], ["--move", "--incarnation", "2"]])
 def test_a_restore_is_a_move_or_a_fork(place: Place, choice: list[str]) -> None:
     folder = place.move()
