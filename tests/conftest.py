@@ -8,6 +8,8 @@ machine (no Java, no network for the first fetch); a server that is there and do
 from __future__ import annotations
 
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,6 +43,12 @@ NEEDS = {
     "spark": re.compile(r"\b(SparkSession|MatrixBench)\b"),
 }
 """Marker -> what a fixture gives, by its annotation, when the tests that ask for it need what the marker says."""
+
+
+def pytest_configure() -> None:
+    """Ctrl-C reaches what tests start also in a run in the background of a shell, where it is ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
