@@ -22,11 +22,13 @@ from tests.support.mongo_database import MongoDatabase
 from tests.support.mongo_database import fresh_database as fresh_mongo_database
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.postgres_database import fresh_database as fresh_postgres_database
+from tests.support.session_settings import put_back
 from tpc.chaos.faults import small_disk
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.servers.server import LocalServer, Server
 from tpc.chaos.servers.spark_session import spark_session
 from tpc.chaos.servers.stack import Stack
+from tpc.coordinator.spark.settings import explicit_settings
 from tpc.errors import JarFetchError, JavaNotFoundError, NotInstalledError
 
 if TYPE_CHECKING:
@@ -134,6 +136,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory, _report: Callable[[str], Non
         pytest.skip(f"no Spark session: {error}")
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _settings_of_spark_are_put_back(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that leaves the shared session with other settings fails itself, not a later one that relies on them."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    session = request.getfixturevalue("spark")
+    before = explicit_settings(session)
+    yield
+    after = explicit_settings(session)
+    put_back(session, before)
+    assert after == before
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import tpc
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
 from tests.support.memory_pipeline import acting
+from tests.support.session_settings import session_with
 from tpc.__main__ import app
 from tpc.coordinator import adopted_files, adoption
 from tpc.coordinator.adoption import Adopted, adopt
@@ -356,17 +356,6 @@ class World:
         return Counter({row["id"]: 1 for row in self.feed.added})
 
 
-@contextmanager
-def session_with(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key in settings:
-            spark.conf.unset(key)
-
-
 @pytest.fixture(params=[False, True], ids=["stateless", "stateful"])
 def world(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[World]:
     with session_with(spark, {PROVIDER: ROCKSDB, FORMAT: "2"}):
@@ -396,11 +385,11 @@ def test_an_adopted_query_goes_on_with_every_row_once_and_its_state(world: World
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("settings", [{}, {PROVIDER: ROCKSDB}], ids=["default", "RocksDB without ids"])
-def test_state_in_another_form_is_refused(settings: dict[str, str], spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("provider", [None, ROCKSDB], ids=["default", "RocksDB without ids"])
+def test_state_in_another_form_is_refused(provider: str | None, spark: SparkSession, tmp_path: Path) -> None:
     world = World(spark, tmp_path, stateful=True)
     world.feed.epochs(1)
-    with session_with(spark, settings):
+    with session_with(spark, {PROVIDER: provider, FORMAT: None}):
         world.run_plain()
     with pytest.raises(ConfigurationError, match="not in state checkpoint format 2"):
         world.adopt()

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 import tpc
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
+from tests.support.session_settings import session_with
 from tpc import failpoints
 from tpc.coordinator import operations
 from tpc.coordinator.log.journal import Journal
@@ -521,13 +522,9 @@ def test_a_query_without_state_has_none_in_its_history(job: Job) -> None:
 def test_a_stateful_query_with_settings_that_break_recovery_is_refused(job: Job) -> None:
     job.stateful().feed.epochs(1)
     key = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-    before = job.spark.conf.get(key)
-    job.spark.conf.set(key, "1")
-    try:
-        with pytest.raises(ConfigurationError, match="checkpointFormatVersion=1 breaks the recovery"):
-            job.start()
-    finally:
-        job.spark.conf.set(key, before or "2")
+    refused = pytest.raises(ConfigurationError, match="checkpointFormatVersion=1 breaks the recovery")
+    with session_with(job.spark, {key: "1"}), refused:
+        job.start()
 
 
 def test_a_nondeterministic_expression_in_a_stateful_query_is_refused(job: Job) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import tpc
 from tests.support.folder_sink import FolderSink
+from tests.support.session_settings import session_with
 from tpc import failpoints
 from tpc.coordinator.spark.parallelism import READ, parallelism_of
 from tpc.errors import DeterminismError, RepairNeededError
@@ -61,9 +62,8 @@ def job(tmp_path: Path, spark: SparkSession) -> Iterator[Job]:
     assert parallelism_of(spark) == CORES
     job = Job(tmp_path, spark)
     job.lose_a_branch()
-    spark.conf.set(READ, "1")
-    yield job
-    spark.conf.unset(READ)
+    with session_with(spark, {READ: "1"}):
+        yield job
 
 
 def test_a_lost_branch_is_repaired_by_a_start_with_other_cores(job: Job) -> None:

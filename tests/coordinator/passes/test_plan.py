@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.folder_sink import FolderSink
+from tests.support.session_settings import session_with
 from tpc.coordinator.passes.branch import routed, sum_of
 from tpc.coordinator.passes.plan import PassPlan, compile_plan
 from tpc.coordinator.passes.routes import Writing
@@ -86,12 +87,8 @@ def test_an_expression_that_fails_is_evaluated_for_its_own_rows_only(spark: Spar
     numeric = F.col("text").rlike("^[0-9]+$")
     writing = Writing(texts, ()).to(A, where=numeric, select=[number.alias("n")])
     writing.to(B, where=numeric, select=[(number + 1).alias("n")]).otherwise(REST)
-    before = spark.conf.get("spark.sql.ansi.enabled")
-    spark.conf.set("spark.sql.ansi.enabled", "true")
-    try:
+    with session_with(spark, {"spark.sql.ansi.enabled": "true"}):
         found = rows_of(compile_plan([writing]))
-    finally:
-        spark.conf.set("spark.sql.ansi.enabled", before or "true")
     assert found == {"a": [{"n": 7}], "b": [{"n": 8}], "rest": [{"text": "eight"}]}
 
 

@@ -14,6 +14,7 @@ import tpc
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
 from tests.support.memory_sink import MemorySink
+from tests.support.session_settings import session_with
 from tpc.coordinator.spark import settings as spark_settings
 from tpc.coordinator.spark.plan_checks import is_stateful, refuse_data_loss, refuse_nondeterminism
 from tpc.coordinator.spark.settings import (
@@ -136,27 +137,17 @@ def stream(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
 
 
 def test_what_a_stateful_query_needs_is_set_for_its_start_and_put_back(spark: SparkSession) -> None:
-    explicit = spark_settings.explicit_settings(spark)
-    for key in STATEFUL_SETTINGS.keys() & explicit.keys():
-        spark.conf.unset(key)
-    try:
+    with session_with(spark, dict.fromkeys(STATEFUL_SETTINGS)):
         before = spark_settings.explicit_settings(spark)
         with stateful_settings(spark):
             assert {key: spark.conf.get(key) for key in STATEFUL_SETTINGS} == STATEFUL_SETTINGS
         assert spark_settings.explicit_settings(spark) == before
-    finally:
-        for key in STATEFUL_SETTINGS.keys() & explicit.keys():
-            spark.conf.set(key, explicit[key])
 
 
 def test_a_setting_that_breaks_recovery_is_refused_by_name(spark: SparkSession) -> None:
-    before = spark.conf.get(STATE_FORMAT)
-    spark.conf.set(STATE_FORMAT, "1")
-    try:
-        with pytest.raises(ConfigurationError, match=f"{STATE_FORMAT}=1 breaks the recovery"), stateful_settings(spark):
-            pass
-    finally:
-        spark.conf.set(STATE_FORMAT, before or "2")
+    refused = pytest.raises(ConfigurationError, match=f"{STATE_FORMAT}=1 breaks the recovery")
+    with session_with(spark, {STATE_FORMAT: "1"}), refused, stateful_settings(spark):
+        pass
 
 
 def test_the_log_reaches_further_back_than_spark_s(spark: SparkSession) -> None:
