@@ -1,6 +1,7 @@
 """`make clusters`: servers as they are run in production, the faults that strike there, rights and refusals.
 
-Starts what it needs from packages. A record of every case stays in build/clusters/cases.json.
+Starts what it needs from packages. A record of every case stays in build/clusters/cases.json, a report of all in
+build/clusters/report.html.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 
 from tests.clusters import ALL
 from tests.clusters.records import FAILED, Recorder, lines_of
+from tpc.chaos.reports.clusters import write_clusters_report
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "build" / "clusters"
@@ -21,6 +23,7 @@ CASES = (
     "tests/clusters",
     "tests/sinks/kafka/test_secured.py",
     "tests/sinks/postgres/test_secured.py",
+    "--ignore=tests/clusters/test_records.py",
 )
 
 
@@ -33,9 +36,11 @@ def main() -> int:
     RECORDS.mkdir(parents=True, exist_ok=True)
     recorder = Recorder(RECORDS)
     chosen = ["-k", arguments.only] if arguments.only else []
-    pytest.main([*(str(ROOT / case) for case in CASES), "-q", "-ra", *chosen], plugins=[recorder])
+    os.chdir(ROOT)
+    pytest.main([*CASES, "-q", "-ra", *chosen], plugins=[recorder])
     recorder.write()
-    sys.stdout.write(f"record {recorder.path}\n" + "\n".join(lines_of(recorder.cases)) + "\n")
+    report = write_clusters_report(RECORDS / "report.html", recorder.body())
+    sys.stdout.write(f"record {recorder.path}\nreport {report}\n" + "\n".join(lines_of(recorder.cases)) + "\n")
     if not recorder.cases:
         return 2
     return int(any(case["outcome"] == FAILED for case in recorder.cases))

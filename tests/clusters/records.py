@@ -1,8 +1,8 @@
 """What `make clusters` keeps of every case: a record in JSON, whole after each, and the line that a run closes with.
 
 A case is a test. Those with evidence of a strike are faults; the others (rights, refusals) are counted apart. A case
-whose setting-up fails is set up again, twice at most: a server that does not start in time on a busy machine says
-nothing about the library.
+whose setting-up fails, or a server of which does not do what it is told, is set up again, twice at most: a server that
+does not start in time on a busy machine says nothing about the library.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from tests.clusters.conftest import EVIDENCE
+from tpc.errors import LocalServerError
 
 AGAIN = 2
+SERVER_FAILED = pytest.StashKey[bool]()
 FAULTS, OTHERS = "faults", "others"
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -38,8 +40,11 @@ class Recorder:
         reasons: list[str] = []
         while True:
             began = time.monotonic()
+            item.stash[SERVER_FAILED] = False
             reports = runtestprotocol(item, nextitem=nextitem, log=False)
-            not_set_up = any(report.when == "setup" and report.failed for report in reports)
+            not_set_up = item.stash[SERVER_FAILED] or any(
+                report.when == "setup" and report.failed for report in reports
+            )
             if not not_set_up or len(reasons) == AGAIN:
                 break
             reasons.append(_reason(reports))
@@ -49,6 +54,12 @@ class Recorder:
         self._add(item, reports, time.monotonic() - began, reasons)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+    @pytest.hookimpl
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """See whether it was a server that failed; the report is pytest's to make."""
+        if call.excinfo is not None and isinstance(call.excinfo.value, LocalServerError):
+            item.stash[SERVER_FAILED] = True
 
     def _add(self, item: pytest.Item, reports: list[pytest.TestReport], seconds: float, reasons: list[str]) -> None:
         evidence = item.stash.get(EVIDENCE, None)
@@ -61,6 +72,7 @@ class Recorder:
             {
                 "name": item.nodeid.partition("::")[2],
                 "file": item.nodeid.partition("::")[0],
+                **_suite(item),
                 "kind": FAULTS if evidence is not None else OTHERS,
                 "outcome": outcome,
                 "reason": _reason(reports) if outcome != PASSED else "",
@@ -71,11 +83,14 @@ class Recorder:
         )
         self.write()
 
+    def body(self) -> dict[str, Any]:
+        """The record of the run so far."""
+        return {"began_at": self._began, "seconds": round(time.time() - self._began, 1), "cases": self.cases}
+
     def write(self) -> None:
         """Put the file in place at once."""
-        body = {"began_at": self._began, "seconds": round(time.time() - self._began, 1), "cases": self.cases}
         new = self.path.with_suffix(".new")
-        new.write_text(json.dumps(body, indent=1, default=str))
+        new.write_text(json.dumps(self.body(), indent=1, default=str))
         new.rename(self.path)
 
 
@@ -86,6 +101,13 @@ def _forget_failed_fixtures(item: pytest.Item) -> None:
             if definition.cached_result is not None and definition.cached_result[2] is not None:
                 definition.cached_result = None
                 definition._finalizers.clear()
+
+
+def _suite(item: pytest.Item) -> dict[str, str]:
+    """What the module of a case says of itself: its first line, and what it is called in reports."""
+    module = getattr(item, "module", None)
+    said = (getattr(module, "__doc__", None) or "").strip().partition("\n")[0]
+    return {"suite": getattr(module, "SUITE", ""), "about": said}
 
 
 def _reason(reports: list[pytest.TestReport]) -> str:

@@ -21,6 +21,7 @@ from tpc.chaos.checkers.markers import last_epochs_equal, newest_epochs
 from tpc.chaos.servers.kafka_cluster import KafkaCluster
 from tpc.sinks.kafka.sink import KafkaSink
 
+SUITE = "Kafka, three brokers"
 TIMEOUT_S = 240.0
 clusters = pytest.mark.clusters
 
@@ -154,7 +155,7 @@ def judge(brokers: KafkaCluster, pipeline: ClusterPipeline, topic: str, evidence
     pipeline.close()
     evidence.judge(
         multisets_equal(
-            f"topic {topic}",
+            "rows of the topic",
             [(row["id"], row["words"]) for row in expected_rows(LAST_EPOCH)],
             [(row["id"], row["words"]) for row in shown],
         ),

@@ -17,6 +17,7 @@ from tpc.chaos.servers.postgres_pair import PostgresPair
 from tpc.errors import HistoryMismatchError, TpcError, UnknownOutcomeError
 from tpc.sinks.postgres.sink import PostgresSink
 
+SUITE = "PostgreSQL, failover"
 TIMEOUT_S = 120.0
 STEPS = ("pass.prepared", "epoch.prepared", "epoch.decided", "sink.commit", "sink.committed", "epoch.committed")
 CORE = "epoch.decided"

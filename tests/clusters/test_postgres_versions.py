@@ -21,6 +21,7 @@ from tpc.chaos.servers.postgres_versions import VERSIONS, PostgresOfVersion
 from tpc.chaos.servers.server import LocalServer
 from tpc.sinks.postgres.sink import PostgresSink
 
+SUITE = "PostgreSQL 13 to 18, PgBouncer"
 TIMEOUT_S = 120.0
 
 pytestmark = [pytest.mark.stack, pytest.mark.clusters]

@@ -17,8 +17,9 @@ CASES = """
 import pytest
 from tests.clusters.conftest import EVIDENCE
 from tests.clusters.strike import Evidence
+from tpc.errors import LocalServerError
 
-TRIES = {"late": 0, "never": 0}
+TRIES = {"late": 0, "never": 0, "server": 0}
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +50,12 @@ def test_never_set_up(never): ...
 
 def test_fails(evidence):
     assert 1 == 2, "rows are missing"
+
+
+def test_server_late():
+    TRIES["server"] += 1
+    if TRIES["server"] < 2:
+        raise LocalServerError("the broker did not answer in time")
 
 
 def test_skipped():
@@ -91,6 +98,12 @@ def test_a_case_that_cannot_be_set_up_is_set_up_again_and_says_why(cases: list[d
     assert "try 3" in named(cases, "test_never_set_up")["reason"]
 
 
+def test_a_case_whose_server_fails_is_set_up_again(cases: list[dict[str, Any]]) -> None:
+    late = named(cases, "test_server_late")
+    assert (late["outcome"], len(late["set_up_again"])) == ("passed", 1)
+    assert "did not answer in time" in late["set_up_again"][0]
+
+
 def test_what_fails_after_the_setting_up_is_never_run_again(cases: list[dict[str, Any]]) -> None:
     failed = named(cases, "test_fails")
     assert (failed["outcome"], failed["set_up_again"]) == ("failed", [])
@@ -100,7 +113,7 @@ def test_what_fails_after_the_setting_up_is_never_run_again(cases: list[dict[str
 def test_the_closing_line_is_counted_from_the_records(cases: list[dict[str, Any]]) -> None:
     assert lines_of(cases) == [
         "faults: 2 cases, 1 passed, 1 failed, 0 skipped",
-        "others: 3 cases, 1 passed, 1 failed, 1 skipped",
+        "others: 4 cases, 2 passed, 1 failed, 1 skipped",
         "2 of the faults have proof on record that they struck between first prepare and complete record",
-        "5 cases, 2 passed, 2 failed, 1 skipped",
+        "6 cases, 3 passed, 2 failed, 1 skipped",
     ]

@@ -44,6 +44,7 @@ from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.transactional_sink import TransactionalSink
 
+SUITE = "Kafka, secured"
 PAGE = "how-to/secure-kafka.md"
 PASSWORD = "orders-secret"
 TOPIC_COLUMN = pa.schema([*TEXT, ("topic", pa.string())])

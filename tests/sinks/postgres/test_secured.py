@@ -28,6 +28,7 @@ from tpc.sinks.postgres.committer import PostgresCommitter
 from tpc.sinks.postgres.connection import close_idle
 from tpc.sinks.postgres.sink import PostgresSink
 
+SUITE = "PostgreSQL, secured"
 PAGE = "how-to/secure-postgresql.md"
 PASSWORD = "orders-secret"
 DATABASE = "shop"
