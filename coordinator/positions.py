@@ -9,10 +9,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tpc.coordinator.feeding.source_offsets import kafka_source
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.operations import undamaged
-from tpc.coordinator.spark.query_log import kafka_source
 from tpc.coordinator.targets import log_named
 from tpc.errors import ConfigurationError, NoEpochError
 from tpc.history import History

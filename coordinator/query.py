@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows, spark_seconds
-from tpc.coordinator.passes.context import PassContext
+from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.query_facts import QueryFacts

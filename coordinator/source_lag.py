@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpc.coordinator.spark.query_log import kafka_source
+from tpc.coordinator.feeding.source_offsets import kafka_source
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

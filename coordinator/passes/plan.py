@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from tpc.coordinator.feeding.route_plan import RoutePlan
 from tpc.coordinator.passes.arrow_schema import arrow_schema
 from tpc.coordinator.passes.conditions import computed_once, conditions_of, unused_name
 from tpc.coordinator.passes.digests import digest_column, has_floats
@@ -27,18 +28,6 @@ from tpc.schemas import Columns
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import Column, DataFrame
-
-
-@dataclass(frozen=True)
-class RoutePlan:
-    """Where a sink finds its rows in the wide frame: the digest column, and (wide name, sink's name) per column."""
-
-    sink: str
-    writing: int
-    digest: str
-    columns: tuple[tuple[str, str], ...]
-    exact: bool
-    """Whether equal digests mean equal rows; with floats left out they do not."""
 
 
 @dataclass(frozen=True)

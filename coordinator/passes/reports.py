@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tpc.coordinator.passes.branch import BranchReport
-from tpc.coordinator.passes.partition import PartitionReport
+from tpc.coordinator.feeding.branch import BranchReport
+from tpc.coordinator.feeding.partition import PartitionReport
 from tpc.errors import TpcError, TransientError
 from tpc.json import JSONObject, canonical, parse
 

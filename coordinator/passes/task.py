@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
-from tpc.coordinator.passes.partition import EpochWork, PartitionFeed
+from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed
 from tpc.coordinator.passes.reports import TaskReport, encode
 from tpc.coordinator.passes.worker_process import spare_repetitions
 from tpc.errors import TpcError

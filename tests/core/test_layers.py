@@ -76,7 +76,7 @@ TIERS: dict[str, tuple[set[str], ...]] = {
         {"cluster"},
         {"transactional_sink", "connection_settings", "librdkafka", "kafka_python"},
     ),
-    "tpc.coordinator": ({"*"}, {"passes"}, {"spark"}, {"log"}),
+    "tpc.coordinator": ({"*"}, {"passes"}, {"spark"}, {"feeding"}, {"log"}),
     "tpc.chaos": (
         {"cli"},
         {"authoring"},
@@ -113,8 +113,15 @@ DRIVERS: dict[str, set[str]] = {
 """What speaks to another system, or is Spark: the only places of the library that import it."""
 
 OTHERS: dict[str, set[str]] = {
-    "pyarrow": {"tpc.sink", "tpc.testing", "tpc.sinks", "tpc.coordinator.passes", "tpc.chaos"},
-    "numpy": {SHARED, "tpc.coordinator.passes", "tpc.chaos.flights"},
+    "pyarrow": {
+        "tpc.sink",
+        "tpc.testing",
+        "tpc.sinks",
+        "tpc.coordinator.passes",
+        "tpc.coordinator.feeding",
+        "tpc.chaos",
+    },
+    "numpy": {SHARED, "tpc.coordinator.feeding", "tpc.chaos.flights"},
     "pandas": {"tpc.chaos.flights", "tpc.chaos.programs"},
     "tenacity": {"tpc.support", "tpc.sinks", "tpc.coordinator.log"},
     "typer": {"tpc.__main__", "tpc.coordinator", "tpc.chaos"},

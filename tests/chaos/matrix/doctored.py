@@ -22,7 +22,7 @@ def commit_before_the_intent() -> None:
         return manifest
 
     Participants.verify = lambda self, manifest, history, still_leading: None  # type: ignore[method-assign]  # the defect that the checks must notice
-    SparkPass.write = hasty  # type: ignore[method-assign]  # the defect that the checks must notice
+    SparkPass.write = hasty  # type: ignore[method-assign, assignment]  # the defect that the checks must notice
 
 
 def sweep_nothing() -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.core.builders import JOB
 from tests.support.folder_sink import FolderSink
 from tests.support.memory_sink import MemoryOffsetsSink
-from tpc.coordinator.passes.context import PassContext
+from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing

@@ -22,9 +22,10 @@ from pyspark.sql import functions as F
 
 import tpc
 from tests.support.folder_sink import FolderSink
-from tpc.coordinator.passes.branch import routed
-from tpc.coordinator.passes.partition import any_valid
-from tpc.coordinator.passes.plan import PassPlan, RoutePlan, compile_plan
+from tpc.coordinator.feeding.branch import routed
+from tpc.coordinator.feeding.partition import any_valid
+from tpc.coordinator.feeding.route_plan import RoutePlan
+from tpc.coordinator.passes.plan import PassPlan, compile_plan
 from tpc.coordinator.passes.routes import Writing
 from tpc.coordinator.spark.plan_checks import refuse_nondeterminism
 from tpc.errors import ConfigurationError

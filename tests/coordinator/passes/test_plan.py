@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tests.support.folder_sink import FolderSink
 from tests.support.session_settings import session_with
-from tpc.coordinator.passes.branch import routed, sum_of
+from tpc.coordinator.feeding.branch import routed, sum_of
 from tpc.coordinator.passes.plan import PassPlan, compile_plan
 from tpc.coordinator.passes.routes import Writing
 from tpc.errors import ConfigurationError

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tpc.coordinator.spark.query_log import SparkLog, fingerprint, kafka_offsets, source_offsets
+from tpc.coordinator.feeding.source_offsets import kafka_offsets
+from tpc.coordinator.spark.query_log import SparkLog, fingerprint, source_offsets
 from tpc.errors import HistoryMismatchError
 
 V1 = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":5}\n{"t":{"0":4,"1":7}}\n-'

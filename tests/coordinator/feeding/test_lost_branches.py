@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpc.coordinator.passes.lost_branches import refuse_ambiguous, replacements
+from tpc.coordinator.feeding.lost_branches import refuse_ambiguous, replacements
 from tpc.effects import ReplayEpoch
 from tpc.errors import DeterminismError
 from tpc.handles import Handle, PipelineId

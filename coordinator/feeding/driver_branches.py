@@ -1,7 +1,4 @@
-"""The branches that the driver writes itself, after the pass: gathered merges, and the source offsets.
-
-Knows no Spark but the form in which it writes down Kafka's offsets.
-"""
+"""The branches that the driver writes itself, after the pass: gathered merges, and the source offsets."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
-from tpc.coordinator.passes.branch import Mode, SinkTask
-from tpc.coordinator.passes.context import PassContext
-from tpc.coordinator.passes.gather import combine
-from tpc.coordinator.passes.partition import PartitionReport
-from tpc.coordinator.spark.query_log import kafka_offsets
+from tpc.coordinator.feeding.branch import Mode, SinkTask
+from tpc.coordinator.feeding.context import PassContext
+from tpc.coordinator.feeding.gather import combine
+from tpc.coordinator.feeding.partition import PartitionReport
+from tpc.coordinator.feeding.source_offsets import kafka_offsets
 from tpc.handles import DRIVER_PARTITION, Handle
 from tpc.sink import Committable, OffsetsCommitter
 

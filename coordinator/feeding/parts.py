@@ -1,15 +1,15 @@
 """What a pass came to, put together from its partitions: each sink's part of the manifest, counts and times.
 
-Knows no Spark, and writes nothing.
+Writes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tpc.coordinator.passes.branch import DIGEST_MODULUS, BranchReport, in_hexadecimal
-from tpc.coordinator.passes.context import PassContext
-from tpc.coordinator.passes.partition import PartitionReport
+from tpc.coordinator.feeding.branch import DIGEST_MODULUS, BranchReport, in_hexadecimal
+from tpc.coordinator.feeding.context import PassContext
+from tpc.coordinator.feeding.partition import PartitionReport
 from tpc.manifest import Branch, Manifest, SinkPart
 from tpc.sink import Committable
 
@@ -24,7 +24,7 @@ def manifest_of(
 ) -> Manifest:
     """The manifest of an epoch whose branches are all prepared; `of_driver` are those that the driver has written.
 
-    `parallelism` is what its rows were cut by (`coordinator.spark.parallelism`), for a replay that must find a branch.
+    `parallelism` is what its rows were cut by (`EpochPass.cut_by`), for a replay that must find a branch.
     """
     counts = {
         "rows": sum(report.rows for report in reports),

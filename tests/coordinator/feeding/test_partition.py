@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from tests.core.builders import JOB
-from tpc.coordinator.passes.branch import Mode, SinkTask
-from tpc.coordinator.passes.gather import deserialize
-from tpc.coordinator.passes.partition import EpochWork, PartitionFeed, PartitionReport
-from tpc.coordinator.passes.plan import RoutePlan
+from tpc.coordinator.feeding.branch import Mode, SinkTask
+from tpc.coordinator.feeding.gather import deserialize
+from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed, PartitionReport
+from tpc.coordinator.feeding.route_plan import RoutePlan
 from tpc.errors import DataError
 from tpc.merge import MergePlan
 from tpc.sink import CheckContext

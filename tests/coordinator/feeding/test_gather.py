@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpc.coordinator.passes import gather
-from tpc.coordinator.passes.gather import KeyedRows, combine, deserialize, serialize
+from tpc.coordinator.feeding import gather
+from tpc.coordinator.feeding.gather import KeyedRows, combine, deserialize, serialize
 from tpc.errors import ConfigurationError, DataError
 from tpc.merge import MergeHow, MergePlan
 

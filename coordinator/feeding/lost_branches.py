@@ -1,6 +1,6 @@
 """Which rows of a replay are written again: those of the lost branches, found by their digests.
 
-Plain data in, plain data out; who runs the data again stands in `driver.py`.
+Plain data in, plain data out; who runs the data again stands in `epoch_pass.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One partition of an epoch: its rows go to every sink's branch; all branches are prepared, or all undone.
 
-Knows no Spark: `task.py` makes it a Spark task, and another loop over Arrow batches could use it as it is.
+`coordinator.passes.task` makes it a Spark task; the loop runs it in its own process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tpc.coordinator.passes.branch import BranchFeed, BranchReport, SinkTask
+from tpc.coordinator.feeding.branch import BranchFeed, BranchReport, SinkTask
 from tpc.errors import DataError, TpcError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import describe_row
@@ -30,7 +30,7 @@ class EpochWork:
     epoch: int
     sinks: tuple[SinkTask, ...]
     digests_by_writing: tuple[tuple[str, ...], ...]
-    """See `PassPlan.digests_by_writing`."""
+    """See `EpochPass`."""
     unrouted_is_error: bool
 
 

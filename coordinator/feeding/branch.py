@@ -1,6 +1,6 @@
 """One sink in one partition of an epoch: takes the rows that are routed to it, counts and digests them, prepares.
 
-Knows no Spark: it is fed Arrow batches of the wide frame (`plan.py`), by whatever runs the pass.
+It is fed Arrow batches in which the rows of its routes are marked (`route_plan`), by whatever runs the pass.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
-from tpc.coordinator.passes.gather import KeyedRows, refuse_too_many, serialize
-from tpc.coordinator.passes.plan import RoutePlan
+from tpc.coordinator.feeding.gather import KeyedRows, refuse_too_many, serialize
+from tpc.coordinator.feeding.route_plan import RoutePlan
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Sink, Writer

@@ -1,0 +1,124 @@
+"""The pass over one epoch's data, whoever runs it: what is done with each sink, and the manifest of what is prepared.
+
+How the rows come to the sinks is a subclass's (`run`): as one Spark job, or in the process itself. When a pass runs is
+decided in the machine. This module knows neither it nor the engine: it is given values (`PassContext`), and hands back
+a manifest.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+
+from tpc.coordinator.feeding.branch import Mode, SinkTask
+from tpc.coordinator.feeding.context import PassContext
+from tpc.coordinator.feeding.driver_branches import DriverBranches
+from tpc.coordinator.feeding.lost_branches import lost_digests, refuse_ambiguous, replacements
+from tpc.coordinator.feeding.partition import EpochWork, PartitionReport
+from tpc.coordinator.feeding.parts import manifest_of, parts_of
+from tpc.coordinator.feeding.route_plan import RoutePlan
+from tpc.effects import ReplayEpoch
+from tpc.events import Replayed
+from tpc.manifest import Manifest
+from tpc.sink import Committable, Sink
+
+
+class EpochPass(ABC):
+    """The runner of one epoch (`tpc.coordinator.engine.EpochRunner`) over `routes`.
+
+    `digests_by_writing` are the digest columns of the routes of each writing: a row with all of them NULL was taken by
+    no sink.
+    """
+
+    def __init__(
+        self, context: PassContext, routes: Sequence[RoutePlan], digests_by_writing: tuple[tuple[str, ...], ...]
+    ) -> None:
+        self.context = context
+        self.repeated_tasks = False
+        """Whether a task ran more than once, so that a loser's branch may exist."""
+        self.sink_seconds: dict[str, dict[str, float]] = {}
+        """Per sink, how long the slowest task took to "write", to "flush" and to "prepare"."""
+        self._routes = routes
+        self._digests_by_writing = digests_by_writing
+
+    # What a runtime does ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def run(self, work: EpochWork) -> list[PartitionReport]:
+        """Feed and prepare every sink of `work`; one report for each partition. Tells `sink_seconds`."""
+
+    @abstractmethod
+    def mode_of(self, sink: Sink) -> Mode:
+        """How the rows of a sink are written when they are."""
+
+    @abstractmethod
+    def cut_by(self) -> int:
+        """Into how many parts the rows are cut, for a replay that must find a branch."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """End the tasks of the pass."""
+
+    # The two ways to run ---------------------------------------------------------------------------------------
+
+    def write(self, epoch: int, generation: int) -> Manifest:
+        """Write and prepare every sink; what the epoch rests on is durable then too."""
+        hints = self.context.hints()
+        tasks = tuple(
+            SinkTask(sink, self._routes_of(name), self.mode_of(sink), hints[name])
+            for name, sink in self.context.fed_sinks.items()
+        )
+        reports = self.run(self._work(epoch, generation, tasks))
+        of_driver = self._of_driver(epoch, generation, reports, tasks, self.context.sinks)
+        manifest = manifest_of(self.context, epoch, generation, reports, of_driver, self.cut_by())
+        self.context.await_durable()
+        self.context.end_phase("durable")
+        return manifest
+
+    def replay(self, effect: ReplayEpoch) -> Replayed:
+        """Run the decided epoch again; write only what is lost."""
+        refuse_ambiguous(effect, {route.sink for route in self._routes if not route.exact})
+        lost = lost_digests(effect)
+        hints = self.context.hints()
+        fed_sinks = self.context.fed_sinks
+        tasks = []
+        for name, sink in fed_sinks.items():
+            digests = lost.get(name)
+            mode = Mode.DIGEST if digests is None else self.mode_of(sink)
+            tasks.append(SinkTask(sink, self._routes_of(name), mode, hints[name], digests))
+        reports = self.run(self._work(effect.epoch, effect.generation, tuple(tasks)))
+        of_driver = self._of_driver(effect.epoch, effect.generation, reports, tasks, lost.keys())
+        parts = parts_of(self.context, reports, of_driver)
+        digests_of_sinks = {name: part.digest for name, part in parts.items()}
+        if effect.manifest is not None:
+            digests_of_sinks |= {n: part.digest for n, part in effect.manifest.sinks.items() if n not in fed_sinks}
+        replaced = replacements(effect, parts)
+        if len(replaced) < sum(len(part.branches) for part in parts.values()):
+            self.repeated_tasks = True  # partitions of equal rows: the branches that are not needed are losers
+        return Replayed(digests_of_sinks, replaced)
+
+    def _routes_of(self, sink: str) -> tuple[RoutePlan, ...]:
+        return tuple(route for route in self._routes if route.sink == sink)
+
+    def _work(self, epoch: int, generation: int, tasks: tuple[SinkTask, ...]) -> EpochWork:
+        context = self.context
+        return EpochWork(
+            context.pipeline, generation, epoch, tasks, self._digests_by_writing, context.unrouted_is_error
+        )
+
+    def _of_driver(
+        self,
+        epoch: int,
+        generation: int,
+        reports: Sequence[PartitionReport],
+        tasks: Sequence[SinkTask],
+        wanted: Collection[str],
+    ) -> dict[str, Committable]:
+        """The branches that the driver writes itself."""
+        branches = DriverBranches(self.context, epoch, generation)
+        made = branches.prepare(tasks, reports, wanted)
+        for name, seconds in branches.seconds.items():
+            times = self.sink_seconds.setdefault(name, {"write": 0.0, "flush": 0.0})
+            times["prepare"] = round(times.get("prepare", 0.0) + seconds, 6)
+        self.context.end_phase("gather")
+        return made
