@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.operations import operator_name, undamaged
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.errors import ConfigurationError
 from tpc.records import RecordKind
 from tpc.safety import holds_for_record, stated
 from tpc.schemas import Columns
 
 
-def accept_schema(log: Log, checkpoint: Path, sink: str, columns: Columns | None, reason: str) -> Columns:
+def accept_schema(log: Log, checkpoint: CheckpointFiles, sink: str, columns: Columns | None, reason: str) -> Columns:
     """Let the next start write these `columns` to `sink` (None: whatever it has then); those it had until now.
 
     Raises `ConfigurationError` when nothing is on record for the sink, when it has these columns already, and while a
     decided epoch is not complete: what is lost of that can only be written again with the columns that it had.
     """
-    with stated(holds_for_record), CheckpointLock(checkpoint / "tpc"):
+    with stated(holds_for_record), CheckpointLock(checkpoint.notes):
         journal = Journal(log)
         history = undamaged(journal)
         before = history.schemas.get(sink)

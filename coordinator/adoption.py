@@ -19,6 +19,7 @@ from tpc.coordinator.adopted_files import Seen, copy_whole, files_of
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import MARK_SLOT, Journal
 from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, is_whole_plan, source_offsets
 from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import PipelineId
@@ -101,7 +102,7 @@ def _own_log(old: Path, pipeline: PipelineId) -> History:
 
 
 def _looked_at(old: Path, pipeline: PipelineId, seen: Mapping[str, Seen]) -> Adopted:
-    spark = SparkLog(old)
+    spark = SparkLog(LocalFiles(old))
     query_id, commits, plans = spark.query_id(), spark.batches("commits"), spark.batches("offsets")
     if query_id is None:
         raise ConfigurationError(
@@ -139,7 +140,7 @@ def _require_named_state(spark: SparkLog, base: int) -> None:
     _, _, body = (spark.read("commits", base) or "").partition("\n")
     if not json.loads(body).get("stateUniqueIds"):
         raise ConfigurationError(
-            f"the state of {spark.checkpoint} is not in state checkpoint format 2 (with RocksDB): a pipeline cannot go "
+            f"the state of {spark.files} is not in state checkpoint format 2 (with RocksDB): a pipeline cannot go "
             "on from it",
             epoch=base,
             remedy="Spark cannot change the format of a query's state. Let a new query with the state store provider "

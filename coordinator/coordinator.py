@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from pathlib import Path
 
 from tpc import failpoints
 from tpc.belonging import (
@@ -35,7 +34,7 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.observing import Observing
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
-from tpc.coordinator.spark.lineage import Lineage
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_begun_with, check_decided, check_identity, check_undecided, reconcile
 from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
@@ -59,7 +58,7 @@ class Coordinator:
         pipeline: PipelineId,
         sinks: Iterable[Sink],
         log: Log,
-        checkpoint: Path,
+        checkpoint: CheckpointFiles,
         settings: EngineSettings,
         *,
         clock: Clock | None = None,
@@ -70,12 +69,12 @@ class Coordinator:
         self.pipeline = pipeline
         self.checkpoint = checkpoint
         self.spark_log = spark_log or SparkLog(checkpoint)
-        self.lineage = Lineage(checkpoint)
+        self.lineage = checkpoint.lineage()
         self.journal = journal or Journal(log)
         self.participants = Participants(pipeline, sinks, pool)
         clock = clock or SystemClock()
-        self.engine = Engine(self.journal, self.participants, clock, settings, ParkedNote(checkpoint / "tpc"))
-        self._lock = CheckpointLock(checkpoint / "tpc")
+        self.engine = Engine(self.journal, self.participants, clock, settings, ParkedNote(checkpoint.notes))
+        self._lock = CheckpointLock(checkpoint.notes)
         self.observing = Observing(clock, ())
         self._schemas: Mapping[str, Columns] | None = None
         """The columns that this start wants; None: it writes no rows, and what is on record stays there."""

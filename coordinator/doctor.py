@@ -9,12 +9,12 @@ import platform
 import subprocess
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log_report import log_report
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.preparation import Preparation
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.targets import load_pipeline, log_named, names_job
 from tpc.errors import JavaNotFoundError, TpcError
 from tpc.findings import Diagnosed, Finding, Level
@@ -68,7 +68,7 @@ def job(pipeline: Pipeline) -> Iterator[Finding]:
         ready.coordinator.close()
 
 
-def _of_log(log: Log, checkpoint: Path | None) -> Finding:
+def _of_log(log: Log, checkpoint: CheckpointFiles | None) -> Finding:
     report = log_report(log, checkpoint)
     if report["whole"]:
         return Finding(Level.OK, "log", f"{report['log']} is whole")

@@ -6,18 +6,18 @@ What is looked at stands in `log.checking`. No sink and no checkpoint of Spark i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from tpc.coordinator.log.checking import CheckedLog, Flaw, check_log
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.parked import ParkedNote
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.history import History
 from tpc.manifest import Manifest
 from tpc.safety import holds_for_reader, stated
 
 
-def log_report(log: Log, checkpoint: Path | None) -> dict[str, Any]:
+def log_report(log: Log, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
     """The facts about a log. `start` is what a start would do: `does` is one of "go on", "finish", "void", "refuse".
 
     With `checkpoint`, a decided epoch that a sink has refused is told as parked. Changes nothing.
@@ -46,7 +46,7 @@ def _flaw(checked: CheckedLog, flaw: Flaw) -> dict[str, Any]:
     return {"kind": flaw.kind, "slot": flaw.slot, "where": flaw.where, "what": flaw.what, "remedy": remedy}
 
 
-def _start(checked: CheckedLog, checkpoint: Path | None) -> dict[str, Any]:
+def _start(checked: CheckedLog, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
     history = checked.history
     if history is None:
         assert checked.refusal is not None
@@ -64,13 +64,13 @@ def _start(checked: CheckedLog, checkpoint: Path | None) -> dict[str, Any]:
     return goes_on
 
 
-def _goes_on(history: History, checkpoint: Path | None) -> dict[str, Any]:
+def _goes_on(history: History, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
     pending = history.pending
     if pending is None:
         last = history.last_complete
         what = "begin with epoch 0" if last is None else f"go on after epoch {last}, which is complete"
         return {"does": "go on", "what": what, "remedy": ""}
-    parked = None if checkpoint is None else ParkedNote(checkpoint / "tpc").of(history)
+    parked = None if checkpoint is None else ParkedNote(checkpoint.notes).of(history)
     what = f"finish epoch {pending.epoch}, which is decided and not complete: {_wait(history, pending)}"
     if parked is None:
         return {"does": "finish", "what": what, "remedy": "start the pipeline, or run `tpc recover TARGET`."}

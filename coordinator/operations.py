@@ -6,22 +6,23 @@ Each function does one thing and returns plain data; the command line prints it.
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.fates import fate_of
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.places import open_log
 from tpc.coordinator.parked import ParkedNote
-from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
 from tpc.history import Action, History, Removal, Resolution
 from tpc.json import JSONObject
@@ -30,9 +31,11 @@ from tpc.safety import holds, holds_for_reader, holds_for_record, stated
 from tpc.states import State
 
 
-def log_of(checkpoint: Path, place: str | None = None) -> Log:
+def log_of(checkpoint: CheckpointFiles | str | os.PathLike[str], place: str | None = None) -> Log:
     """The log of a checkpoint, or at another `place` (see `open_log`). Raises `ConfigurationError` if it is empty."""
-    log = LocalLog(checkpoint / LOG_FOLDER) if place is None else open_log(place)
+    if not isinstance(checkpoint, CheckpointFiles):
+        checkpoint = files_at(os.fspath(checkpoint), explicit_log=True)
+    log = log_beside(checkpoint) if place is None else open_log(place)
     if not log.slots():
         raise ConfigurationError(
             f"no intent log in {log.describe()}",
@@ -41,14 +44,14 @@ def log_of(checkpoint: Path, place: str | None = None) -> Log:
     return log
 
 
-def status(log: Log, checkpoint: Path | None) -> dict[str, Any]:
+def status(log: Log, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
     """Who leads, which epoch is decided and complete, what is pending and who refuses it; and the newest epochs.
 
     Without the `checkpoint` nobody knows who refuses: the note on that lies there.
     """
     with stated(holds_for_reader):
         history = Journal(log).open()
-    return state_of(history, None if checkpoint is None else ParkedNote(checkpoint / "tpc").of(history))
+    return state_of(history, None if checkpoint is None else ParkedNote(checkpoint.notes).of(history))
 
 
 def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
@@ -133,12 +136,12 @@ def sweep(pipeline: Pipeline) -> int:
         return coordinator.sweep_only()
 
 
-def resolve(log: Log, checkpoint: Path, resolution: Resolution) -> History:
+def resolve(log: Log, checkpoint: CheckpointFiles, resolution: Resolution) -> History:
     """Put an operator's decision on the record; the next start (or `recover`) acts on it.
 
     Raises `ConfigurationError` when there is nothing to decide: the epoch is not pending, the sink has no branches.
     """
-    with stated(holds_for_record), CheckpointLock(checkpoint / "tpc"):
+    with stated(holds_for_record), CheckpointLock(checkpoint.notes):
         journal = Journal(log)
         _check_resolution(undamaged(journal), resolution)
         journal.append(RecordKind.RESOLUTION, resolution.to_json())
@@ -166,9 +169,9 @@ def remove_sink(pipeline: Pipeline, sink: str, reason: str) -> int:
         return swept
 
 
-def remove_lost_sink(log: Log, checkpoint: Path, sink: str, reason: str) -> None:
+def remove_lost_sink(log: Log, checkpoint: CheckpointFiles, sink: str, reason: str) -> None:
     """Put on the record that `sink` leaves the pipeline, although nobody could sweep it: its system is gone."""
-    with stated(holds_for_record), CheckpointLock(checkpoint / "tpc"):
+    with stated(holds_for_record), CheckpointLock(checkpoint.notes):
         journal = Journal(log)
         history = undamaged(journal)
         if sink not in history.sinks:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.callbacks import OnComplete, OnDecisionNeeded
+from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.health_server import HealthPlace
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
-from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
+from tpc.coordinator.log.local import LOG_FOLDER
 from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.observing import Observing
 from tpc.coordinator.passes.plan import compile_plan
@@ -25,10 +26,10 @@ from tpc.coordinator.passes.routes import Writing, names_of
 from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.query import PipelineQuery
 from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, check_takes_offsets, distinct
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.plan_checks import check_plan
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
-    local_checkpoint,
     refuse_connect,
     refuse_options,
     refuse_speculation,
@@ -128,16 +129,16 @@ class Pipeline:
     # What follows from it --------------------------------------------------------------------------------------
 
     @property
-    def checkpoint(self) -> Path:
-        """Spark's checkpoint directory. Raises `ConfigurationError` when it is missing or cannot be used."""
+    def checkpoint(self) -> CheckpointFiles:
+        """Spark's checkpoint. Raises `ConfigurationError` when it is missing or cannot be used."""
         if self._checkpoint is None:
             raise ConfigurationError("the pipeline has no checkpoint", pipeline=str(self.id), remedy="checkpoint=...")
-        return local_checkpoint(self._checkpoint, explicit_log=self._log is not None)
+        return files_at(self._checkpoint, explicit_log=self._log is not None)
 
     @property
     def log(self) -> Log:
         """The intent log: the user's, or the local directory under the checkpoint."""
-        return self._log or LocalLog(self.checkpoint / LOG_FOLDER)
+        return self._log or log_beside(self.checkpoint)
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
@@ -197,7 +198,7 @@ class Pipeline:
 
     def _observing(self, metrics: MetricsPlace, health: HealthPlace, page: PagePlace) -> Observing:
         names, callbacks = [sink.name for sink in self.sinks], (self._on_complete, self._on_decision_needed)
-        return observing(self.id.name, names, self.checkpoint / "tpc", *callbacks, metrics, health, page)
+        return observing(self.id.name, names, self.checkpoint.notes, *callbacks, metrics, health, page)
 
     def prepared(self, trigger: Mapping[str, Any]) -> Preparation:
         """What a start needs, after all was refused that can be told without asking the log or a sink."""

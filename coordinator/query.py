@@ -62,7 +62,7 @@ class PipelineQuery(QueryFacts):
         self._session = plan.frame.sparkSession
         self._failure: BaseException | None = None
         self._failed_epochs: list[dict[str, Any]] = []
-        self._stop_word = StopWord(coordinator.checkpoint / "tpc")
+        self._stop_word = StopWord(coordinator.checkpoint.notes)
         self._ended, self._stop_asked = threading.Event(), threading.Event()
         self._sources = SourceWatch()
         self._batch_metrics: BatchMetrics | None = None

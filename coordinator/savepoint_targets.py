@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tpc.belonging import check_owners
+from tpc.coordinator.checkpoint_places import local_root
 from tpc.coordinator.log import object_store
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.places import open_log
@@ -52,9 +53,10 @@ def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float,
         RemoteSavepoint(to).require_writable()
     pipeline = load_pipeline(target) if names_job(target) else None
     if pipeline is not None and log is None:
-        found, checkpoint = pipeline.log, pipeline.checkpoint
+        found, files = pipeline.log, pipeline.checkpoint
     else:
-        found, checkpoint = checkpoint_named(target, log)
+        found, files = checkpoint_named(target, log)
+    checkpoint = local_root(files)
     if not checkpoint.is_dir():
         raise ConfigurationError(f"there is no checkpoint {checkpoint}", remedy="name the pipeline's own.")
     folder = (checkpoint / _ON_ITS_WAY).absolute() if remote else local_folder(to)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.feeding.source_offsets import kafka_source
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -51,7 +52,7 @@ class SourceLag:
         return f"{told}; source {', '.join(silent)} of the query does not tell" if silent else told
 
 
-def lag_in_words(lag: SourceLag | None, checkpoint: Path | None) -> str:
+def lag_in_words(lag: SourceLag | None, checkpoint: CheckpointFiles | None) -> str:
     """The same where there may be no note, of a log whose checkpoint may not be known."""
     if lag is not None:
         return lag.in_words()

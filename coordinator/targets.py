@@ -13,6 +13,7 @@ from tpc.errors import ConfigurationError
 if TYPE_CHECKING:
     from tpc.coordinator.log.contract import Log
     from tpc.coordinator.pipeline import Pipeline
+    from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 
 _JOB = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -42,28 +43,30 @@ def names_job(target: str) -> bool:
     return _JOB.fullmatch(target) is not None and not Path(target).exists()
 
 
-def place_named(target: str, log: str | None = None) -> tuple[Log, Path | None]:
+def place_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles | None]:
     """The log that `target` names, whether it holds anything or not, and its checkpoint where that is known.
 
     `target` is a `module:function`, a checkpoint directory, the directory of a log, or a log's URL (`open_log`); with
     `log`, the place of the log, it names the checkpoint alone. Opens nothing but the pipeline of a `module:function`.
     Raises `ConfigurationError` for a text that names no log.
     """
+    from tpc.coordinator.checkpoint_places import log_beside
+    from tpc.coordinator.log.local import LOG_FOLDER
     from tpc.coordinator.log.places import open_log
-    from tpc.coordinator.pipeline import LOG_FOLDER
+    from tpc.coordinator.spark.local_files import LocalFiles
 
     if names_job(target):
         pipeline = load_pipeline(target)
         return pipeline.log if log is None else open_log(log), pipeline.checkpoint
-    checkpoint = Path(target)
+    folder = Path(target)
     if log is not None:
-        return open_log(log), checkpoint
-    if (checkpoint / LOG_FOLDER).is_dir():
-        return open_log(str(checkpoint / LOG_FOLDER)), checkpoint
+        return open_log(log), LocalFiles(folder)
+    if (folder / LOG_FOLDER).is_dir():
+        return log_beside(LocalFiles(folder)), LocalFiles(folder)
     return open_log(target), None
 
 
-def log_named(target: str, log: str | None = None) -> tuple[Log, Path | None]:
+def log_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles | None]:
     """As `place_named`. Raises `ConfigurationError` for a place that holds no log too."""
     found, checkpoint = place_named(target, log)
     if not found.slots():
@@ -75,7 +78,7 @@ def log_named(target: str, log: str | None = None) -> tuple[Log, Path | None]:
     return found, checkpoint
 
 
-def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, Path]:
+def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles]:
     """As `log_named`, for what takes the checkpoint's lock. Raises `ConfigurationError` where only a log is named."""
     found, checkpoint = log_named(target, log)
     if checkpoint is None:

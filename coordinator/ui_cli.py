@@ -14,6 +14,7 @@ from tpc.safety import holds_for_reader, stated
 
 if TYPE_CHECKING:
     from tpc.coordinator.log.contract import Log
+    from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
     from tpc.coordinator.ui.asking import PipelineSinks
 
 
@@ -50,7 +51,7 @@ def ui(
         site.run()
 
 
-def _place(target: str) -> tuple[Callable[[], tuple[Log, Path | None]], PipelineSinks | None]:
+def _place(target: str) -> tuple[Callable[[], tuple[Log, CheckpointFiles | None]], PipelineSinks | None]:
     """Where a log is, and a job's sinks. A checkpoint is looked at again until it holds one; a job is loaded once."""
     from tpc.coordinator.targets import load_pipeline, names_job, place_named
     from tpc.coordinator.ui.asking import PipelineSinks

@@ -10,10 +10,10 @@ import logging
 import threading
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.notices import Notice
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.transition import Transition
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
@@ -32,7 +32,7 @@ class PagePlace:
     port: int | None
     host: str
     log: Log
-    checkpoint: Path
+    checkpoint: CheckpointFiles
     pipeline: PipelineId
     sinks: tuple[Sink, ...]
 

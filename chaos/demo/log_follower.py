@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from tpc.chaos.demo.directory import DemoDirectory
 from tpc.chaos.kills.run_record import RunRecord
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 
 MAY_CHANGE = 5
@@ -33,7 +34,7 @@ class LogFollower:
 
     def _read(self) -> None:
         self.record.read_log(self.paths.checkpoint)
-        for batch in SparkLog(self.paths.checkpoint).batches("commits")[-MAY_CHANGE:]:
+        for batch in SparkLog(LocalFiles(self.paths.checkpoint)).batches("commits")[-MAY_CHANGE:]:
             with suppress(FileNotFoundError):
                 shutil.copy(self.paths.checkpoint / "commits" / str(batch), self.paths.commits)
 

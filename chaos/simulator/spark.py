@@ -13,9 +13,10 @@ from pathlib import Path
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.passes import Batch
 from tpc.chaos.simulator.world import World
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 
-CHECKPOINT = Path("/simulated")
+CHECKPOINT = LocalFiles(Path("/simulated"))
 
 BatchFunction = Callable[[Batch, int], bool]
 """Runs a batch; says whether it has made other rows than it makes as a rule."""

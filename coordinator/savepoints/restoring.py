@@ -25,6 +25,7 @@ from tpc.coordinator.log.journal import IMPORT_MARK, MARK_SLOT, Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.savepoints.copying import check_whole, copy_known
 from tpc.coordinator.savepoints.manifest import CHECKPOINT, LOG, Kind, SavepointManifest, read_manifest
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import PipelineId
@@ -118,7 +119,7 @@ def restore_fork(folder: Path, checkpoint: Path, log: Log, incarnation: int | No
         first = decode(log.read(1), 1)
     else:
         first = Record(1, RecordKind.GENERATION, uuid.uuid4().hex, _first_body(fork, manifest, history))
-    SparkLog(checkpoint).restore_metadata(first.body["query_id"])
+    SparkLog(LocalFiles(checkpoint)).restore_metadata(first.body["query_id"])
     if not log.put(1, first.encode(), None):
         raise target.not_empty(log.describe())
     return Restored(manifest, target.end(), log, moves=False)

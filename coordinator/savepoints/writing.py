@@ -23,6 +23,7 @@ from tpc.coordinator.savepoints.manifest import (
     SinkShown,
     decode,
 )
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.state import StateFiles
 from tpc.coordinator.spark.state_partitions import state_partitions
@@ -103,7 +104,7 @@ class Writing:
 
     def _require_state(self) -> None:
         """What Spark goes on from is there: nobody will have the old checkpoint any more."""
-        spark = SparkLog(self.folder / CHECKPOINT)
+        spark = SparkLog(LocalFiles(self.folder / CHECKPOINT))
         commits = [batch for batch in spark.batches("commits") if spark.is_whole_commit(batch)]
         wrong = None if not commits else StateFiles(spark).why_not_whole(commits[-1])
         if wrong is not None:
@@ -131,7 +132,7 @@ class Writing:
             epoch=self.epoch,
             made_at=time.time(),
             made_by=_version(),
-            state_partitions=state_partitions(SparkLog(self.checkpoint)),
+            state_partitions=state_partitions(SparkLog(LocalFiles(self.checkpoint))),
             sinks=sinks,
             files=files,
         )

@@ -1,4 +1,4 @@
-"""Spark's own log of a streaming query: `metadata`, `offsets/N`, `commits/N` in the checkpoint directory.
+"""Spark's own log of a streaming query: `metadata`, `offsets/N`, `commits/N` in the checkpoint.
 
 Spark never fsyncs these on a local file system (measured: no fsync under strace), so after a power cut they may
 lie behind the intent log. Here they are read, made durable, compared with manifests and, when they are missing,
@@ -10,51 +10,44 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
-from pathlib import Path
 
-from tpc.coordinator.spark.whole_files import checksum_file, is_whole
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.whole_files import is_whole
 from tpc.errors import HistoryMismatchError
 from tpc.manifest import Barrier
-from tpc.support import durable_files
 
 _V2_LINE = re.compile(r"(\d+):(.*)", re.DOTALL)
 
 
 class SparkLog:
-    """The log files of one query under `checkpoint`, a local directory."""
+    """The log files of one query."""
 
-    def __init__(self, checkpoint: Path) -> None:
-        self.checkpoint = checkpoint
+    def __init__(self, files: CheckpointFiles) -> None:
+        self.files = files
 
     # Reading ---------------------------------------------------------------------------------------------------
 
     def query_id(self) -> str | None:
         """The query's id, stable over restarts; None before the first start."""
-        try:
-            return str(json.loads((self.checkpoint / "metadata").read_text())["id"])
-        except FileNotFoundError:
+        data = self.files.read("metadata")
+        if data is None:
             return None
+        try:
+            return str(json.loads(data)["id"])
         except (ValueError, KeyError, TypeError) as error:
             raise HistoryMismatchError(
-                f"Spark's file {self.checkpoint / 'metadata'} is damaged",
+                f"Spark's file {self.files.where('metadata')} is damaged",
                 remedy="restore it from a backup; the intent log's first record holds the query id.",
             ) from error
 
     def batches(self, kind: str) -> list[int]:
         """Batch numbers that `kind` ("offsets" or "commits") holds a file for, ascending."""
-        try:
-            names = [path.name for path in (self.checkpoint / kind).iterdir()]
-        except FileNotFoundError:
-            return []
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(entry.name) for entry in self.files.entries(kind) if entry.name.isdigit())
 
     def read(self, kind: str, batch: int) -> str | None:
         """The text of one file, None when it is not there."""
-        try:
-            return (self.checkpoint / kind / str(batch)).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
+        data = self.files.read(f"{kind}/{batch}")
+        return None if data is None else data.decode()
 
     def is_whole_commit(self, batch: int) -> bool:
         """Whether `commits/N` is there to its end: a version, one JSON object, and what its checksum file says."""
@@ -67,7 +60,7 @@ class SparkLog:
 
     def agrees_with_checksum(self, kind: str, batch: int) -> bool:
         """Whether the file's bytes are those that its checksum file tells, if it has one."""
-        return is_whole(self.checkpoint / kind / str(batch))
+        return is_whole(self.files, f"{kind}/{batch}")
 
     def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
         """The cut of `epoch` as Spark has planned it. `offsets/N` must be there."""
@@ -87,44 +80,20 @@ class SparkLog:
     # Writing ---------------------------------------------------------------------------------------------------
 
     def make_durable(self, epoch: int) -> None:
-        """Fsync what the intent of `epoch` rests on: `offsets/N`, `commits/N-1`, `metadata` and the directories."""
-        for path in (
-            self.checkpoint / "offsets" / str(epoch),
-            self.checkpoint / "commits" / str(epoch - 1),
-            self.checkpoint / "metadata",
-        ):
-            if path.exists():
-                durable_files.sync(path)
-        for directory in (self.checkpoint / "offsets", self.checkpoint / "commits", self.checkpoint):
-            if directory.exists():
-                durable_files.sync(directory)
+        """Make durable what the intent of `epoch` rests on: `offsets/N`, `commits/N-1`, `metadata` and their names."""
+        self.files.make_durable((f"offsets/{epoch}", f"commits/{epoch - 1}", "metadata"))
 
     def restore(self, kind: str, batch: int, text: str) -> None:
-        """Write a file back, durably. Its old checksum file, if any, goes first."""
-        self.write(self.checkpoint / kind / str(batch), text)
+        """Write a file back, durably."""
+        self.files.write(f"{kind}/{batch}", text.encode())
 
     def restore_metadata(self, query_id: str) -> None:
         """Write the query's id back, so that Spark goes on as the same query."""
-        self.write(self.checkpoint / "metadata", json.dumps({"id": query_id}))
-
-    def write(self, path: Path, text: str) -> None:
-        """Write a file of the checkpoint, durably, and whole or not at all: a torn one would look like another."""
-        durable_files.make_directories(path.parent)
-        checksum_file(path).unlink(missing_ok=True)
-        durable_files.replace(path, text.encode())
+        self.files.write("metadata", json.dumps({"id": query_id}).encode())
 
     def move_aside(self, kind: str, batch: int) -> None:
         """Keep a file for people, out of Spark's sight."""
-        self.set_aside(self.checkpoint / kind / str(batch))
-
-    def set_aside(self, path: Path) -> None:
-        """The same for any file of the checkpoint."""
-        attic = self.checkpoint / "tpc" / "moved-aside"
-        durable_files.make_directories(attic)
-        checksum_file(path).unlink(missing_ok=True)
-        name = "-".join(path.relative_to(self.checkpoint).parts)
-        path.replace(attic / f"{name}-{time.time_ns()}")
-        durable_files.sync(path.parent)
+        self.files.move_aside(f"{kind}/{batch}")
 
 
 def fingerprint(text: str) -> str:

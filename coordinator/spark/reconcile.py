@@ -118,14 +118,14 @@ def _plans_of_lost_sources(history: History, spark: SparkLog, sources: Mending, 
 
 def _mend_files(spark: SparkLog, state: StateFiles, sources: Mending, still_leading: Callable[[], None]) -> None:
     """What of the state and of the sources' logs a power cut has torn: made again, or put out of Spark's sight."""
-    for path, text in sources.restored.items():
+    for name, text in sources.restored.items():
         still_leading()
-        logger.warning("%s is torn: made again", path)
-        spark.write(path, text)
-    for path in [*sources.set_aside, *state.in_the_way()]:
+        logger.warning("%s is torn: made again", spark.files.where(name))
+        spark.files.write(name, text.encode())
+    for name in [*sources.set_aside, *state.in_the_way()]:
         still_leading()
-        logger.warning("%s is torn and not needed: moved aside", path)
-        spark.set_aside(path)
+        logger.warning("%s is torn and not needed: moved aside", spark.files.where(name))
+        spark.files.move_aside(name)
 
 
 def _mend_plans(history: History, spark: SparkLog, torn: Iterable[int], still_leading: Callable[[], None]) -> None:

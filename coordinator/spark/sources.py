@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.query_log import SparkLog, source_offsets
 from tpc.coordinator.spark.whole_files import is_whole
 from tpc.errors import StateLostError
@@ -24,9 +24,9 @@ _NAME = re.compile(r"(\d+)(\.compact)?")
 class Mending:
     """What is to be done before Spark reads the sources' logs."""
 
-    set_aside: list[Path] = field(default_factory=list)
+    set_aside: list[str] = field(default_factory=list)
     """Torn or out of their order, and not needed: Spark writes them anew."""
-    restored: dict[Path, str] = field(default_factory=dict)
+    restored: dict[str, str] = field(default_factory=dict)
     """Torn, with the text that they had."""
     known_to: dict[int, int] = field(default_factory=dict)
     """By file source, the newest of its lists that is left."""
@@ -43,12 +43,21 @@ class Mending:
 class _FileLog:
     """The log of a file source: its whole files by offset."""
 
-    folder: Path
+    folder: str
+    where: str
+    """Where the folder is, for people."""
     found: frozenset[int]
     """The offsets of all of them, torn ones too."""
     lists: dict[int, list[str]]
     """What a list names, in lines of JSON; of a compact one what it names for its own offset is in it too."""
     compact: frozenset[int]
+    """Those that can be read."""
+    compact_names: frozenset[int]
+    """Those that are there, torn ones too."""
+
+    def name(self, k: int) -> str:
+        """The file of an offset."""
+        return f"{self.folder}/{k}.compact" if k in self.compact_names else f"{self.folder}/{k}"
 
 
 def look_at_sources(history: History, spark: SparkLog, committed: int) -> Mending:
@@ -59,16 +68,17 @@ def look_at_sources(history: History, spark: SparkLog, committed: int) -> Mendin
     mending = Mending()
     last = None if history.last_intent is None else history.manifests.get(history.last_intent)
     ends = () if last is None else last.barrier.end
-    for folder in sorted((spark.checkpoint / "sources").glob("*/")):
-        if not folder.name.isdigit():
+    for folder in spark.files.entries("sources"):
+        if not folder.is_folder or not folder.name.isdigit():
             continue
         index = int(folder.name)
         end = ends[index] if index < len(ends) else ""
         decided_to = _file_offset(end)
-        if decided_to is not None or _is_file_log(folder):
-            _look_at_files(_read_log(folder), index, -1 if decided_to is None else decided_to, mending)
+        log = _read_log(spark.files, f"sources/{index}")
+        if decided_to is not None or log.lists:
+            _look_at_files(log, index, -1 if decided_to is None else decided_to, mending)
         else:
-            _look_at_beginning(folder / "0", committed, decided=last is not None, mending=mending)
+            _look_at_beginning(spark.files, f"{log.folder}/0", committed, decided=last is not None, mending=mending)
     return mending
 
 
@@ -77,21 +87,22 @@ def _look_at_files(log: _FileLog, index: int, decided: int, mending: Mending) ->
     for k in sorted(log.found | set(range(newest_compact + 1, decided + 1))):
         if k > decided or k in log.lists:
             continue
-        mending.restored[_path(log, k)] = _made_again(log, k)
+        mending.restored[log.name(k)] = _made_again(log, k)
     left = decided
     while left + 1 in log.lists:
         left += 1
     mending.known_to[index] = left
-    mending.set_aside += [_path(log, k) for k in sorted(log.found) if k > left]
+    mending.set_aside += [log.name(k) for k in sorted(log.found) if k > left]
 
 
-def _look_at_beginning(path: Path, committed: int, *, decided: bool, mending: Mending) -> None:
+def _look_at_beginning(files: CheckpointFiles, name: str, committed: int, *, decided: bool, mending: Mending) -> None:
     """Where a source began; asked for only to run batch 0."""
-    if not path.exists() or is_whole(path):
+    if files.read(name) is None or is_whole(files, name):
         return
     if decided and committed < 0:
-        raise StateLostError(f"{path}, where the source began, is torn, and batch 0 must be run again", epoch=0)
-    mending.set_aside.append(path)
+        where = files.where(name)
+        raise StateLostError(f"{where}, where the source began, is torn, and batch 0 must be run again", epoch=0)
+    mending.set_aside.append(name)
     mending.begins_anew = mending.begins_anew or not decided
 
 
@@ -100,37 +111,35 @@ def _made_again(log: _FileLog, k: int) -> str:
     newer = min((c for c in log.compact if c >= k), default=None)
     if newer is None:
         raise StateLostError(
-            f"{log.folder / str(k)} is torn or gone: it names the files that decided epochs have read up to offset {k}"
+            f"{log.where}/{k} is torn or gone: it names the files that decided epochs have read up to offset {k}"
         )
-    compact = _path(log, k).suffix == ".compact"
-    wanted = (line for line in log.lists[newer] if _batch(line) == k or (compact and _batch(line) < k))
+    is_compact = k in log.compact_names
+    wanted = (line for line in log.lists[newer] if _batch(line) == k or (is_compact and _batch(line) < k))
     return "\n".join(["v1", *wanted])
 
 
-def _path(log: _FileLog, k: int) -> Path:
-    compact = log.folder / f"{k}.compact"
-    return compact if compact.exists() else log.folder / str(k)
-
-
-def _read_log(folder: Path) -> _FileLog:
-    found, lists, compact = set(), {}, set()
-    for path in folder.iterdir():
-        if not (match := _NAME.fullmatch(path.name)):
+def _read_log(files: CheckpointFiles, folder: str) -> _FileLog:
+    found, lists, compact, whole_compact = set(), {}, set(), set()
+    for entry in files.entries(folder):
+        if not (match := _NAME.fullmatch(entry.name)):
             continue
         k = int(match[1])
         found.add(k)
-        if (lines := _lines(path)) is not None:
+        if match[2]:
+            compact.add(k)
+        if (lines := _lines(files.read_whole(f"{folder}/{entry.name}"))) is not None:
             lists[k] = lines
             if match[2]:
-                compact.add(k)
-    return _FileLog(folder, frozenset(found), lists, frozenset(compact))
+                whole_compact.add(k)
+    where = files.where(folder)
+    return _FileLog(folder, where, frozenset(found), lists, frozenset(whole_compact), frozenset(compact))
 
 
-def _lines(path: Path) -> list[str] | None:
+def _lines(data: bytes | None) -> list[str] | None:
     """The lines of a list after its version; None when it is torn."""
-    if not is_whole(path):
+    if data is None:
         return None
-    version, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    version, *lines = data.decode(errors="replace").split("\n")
     try:
         numbers = [_batch(line) for line in lines]
     except (ValueError, KeyError, TypeError):
@@ -141,11 +150,6 @@ def _lines(path: Path) -> list[str] | None:
 def _batch(line: str) -> int:
     """The offset of the list that a file was first named in."""
     return int(json.loads(line)["batchId"])
-
-
-def _is_file_log(folder: Path) -> bool:
-    """Whether any file in it can be read as a list of files."""
-    return any(_NAME.fullmatch(path.name) and _lines(path) is not None for path in folder.iterdir())
 
 
 def _file_offset(offset: str) -> int | None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tpc.coordinator.checkpoint_places import log_beside
 from tpc.coordinator.epochs import epoch_row, epoch_rows
 from tpc.coordinator.log.contract import Log
-from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
+from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.source_lag import lag_in_words
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.ui.watching import EPOCHS, Look, Watched
 from tpc.errors import ParkedError
 from tpc.history import Action, History
@@ -214,7 +215,7 @@ def parked(one: Watched) -> dict[str, Any] | None:
     }
 
 
-def resolve_commands(log: Log, checkpoint: Path, epoch: int, sink: str) -> list[str]:
+def resolve_commands(log: Log, checkpoint: CheckpointFiles, epoch: int, sink: str) -> list[str]:
     """What an operator may put on the record, each as it is typed into a shell but for the reason.
 
     A log elsewhere is named by the word that stands for its place in the help: its URL may hold what nobody may see.
@@ -222,7 +223,7 @@ def resolve_commands(log: Log, checkpoint: Path, epoch: int, sink: str) -> list[
     begin = ["tpc", "resolve", str(checkpoint), "--epoch", str(epoch), f"--sink={sink}"]
     if not isinstance(log, LocalLog):
         begin += ["--log", "LOG"]
-    elif log.directory != checkpoint / LOG_FOLDER:
+    elif log.describe() != log_beside(checkpoint).describe():
         begin += ["--log", str(log.directory)]
     return [
         f"{shlex.join([*begin, f'--{action.value}'])} --reason 'WHY'"

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tpc.coordinator.clock import Clock
@@ -19,6 +18,7 @@ from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.tail import Window
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.source_lag import SourceLag, SourceLagNote
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.ui.asking import AskedSinks
 from tpc.errors import LogGoneError, TpcError, TransientError
 from tpc.records import RecordKind
@@ -35,7 +35,7 @@ QUESTIONS_AT_ONCE = 2
 COORDINATORS = {RecordKind.GENERATION, RecordKind.INTENT, RecordKind.REPAIR, RecordKind.COMPLETE}
 """The records that a coordinator puts; the others are an operator's, and tell nothing of whether the pipeline runs."""
 
-Place = Callable[[], tuple[Log, Path | None]]
+Place = Callable[[], tuple[Log, CheckpointFiles | None]]
 Result = TypeVar("Result")
 
 
@@ -44,7 +44,7 @@ class Look:
     """What a log said, and when. `error` is of the last attempt; the rest is of the last that went well."""
 
     window: Window | None = None
-    checkpoint: Path | None = None
+    checkpoint: CheckpointFiles | None = None
     parked: dict[str, Any] | None = None
     sources: SourceLag | None = None
     """What waited in the query's sources, if that is noted in the checkpoint."""
@@ -120,8 +120,8 @@ class Watched:
         last_slot = window.last_slot if before.window is None else before.window.last_slot
         goes_on = any(one.slot > last_slot and one.kind in COORDINATORS for one in window.records)
         history = window.history  # here, so that records that contradict each other are an error of this look
-        note = None if checkpoint is None else ParkedNote(checkpoint / "tpc").of(history)
-        sources = None if checkpoint is None else SourceLagNote(checkpoint / "tpc").read()
+        note = None if checkpoint is None else ParkedNote(checkpoint.notes).of(history)
+        sources = None if checkpoint is None else SourceLagNote(checkpoint.notes).read()
         return Look(window, checkpoint, note, sources, now, now if goes_on else before.appeared_at)
 
     def _window(self, before: Window | None) -> Window | None:

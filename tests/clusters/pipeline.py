@@ -19,6 +19,7 @@ from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.effects import ReplayEpoch
 from tpc.errors import RepairNeededError, TransientError
 from tpc.events import Replayed
@@ -70,7 +71,7 @@ class ClusterPipeline:
         """The one that leads; started if there is none. Raises what a start raises."""
         if self._coordinator is None:
             self._sinks = self.make()
-            made = Coordinator(self.id, self._sinks, LocalLog(self.log), self.directory, EngineSettings())
+            made = Coordinator(self.id, self._sinks, LocalLog(self.log), LocalFiles(self.directory), EngineSettings())
             try:
                 context = CheckContext(self.id, SCHEMA, PARTITIONS)
                 made.take_over({sink.name: context for sink in self._sinks}, {})
@@ -88,7 +89,7 @@ class ClusterPipeline:
     @property
     def history(self) -> History:
         """What the log says, read anew."""
-        return Coordinator(self.id, (), LocalLog(self.log), self.directory, EngineSettings()).read()
+        return Coordinator(self.id, (), LocalLog(self.log), LocalFiles(self.directory), EngineSettings()).read()
 
     def close(self) -> None:
         """Let go of the coordinator, as the end of its process does: nothing is aborted or committed."""

@@ -24,6 +24,7 @@ from tpc.coordinator.log.journal import MARK_SLOT, Journal
 from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.savepoints.copying import copy_file
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.errors import ConfigurationError, CorruptionError, HistoryMismatchError
@@ -105,7 +106,7 @@ def test_what_spark_has_not_finished_is_left_behind(old: Old, tmp_path: Path) ->
 
 def test_a_commit_after_the_base_that_the_log_does_not_know_stops_the_start(old: Old, tmp_path: Path) -> None:
     adopted(old.checkpoint, tmp_path / "new")
-    spark, history = SparkLog(tmp_path / "new"), Journal(log_at(tmp_path / "new")).open()
+    spark, history = SparkLog(LocalFiles(tmp_path / "new")), Journal(log_at(tmp_path / "new")).open()
     reconcile(history, spark, lambda: pytest.fail("nothing is to be run"))
     (tmp_path / "new/commits/2").write_text('v1\n{"nextBatchWatermarkMs":0}')
     with pytest.raises(HistoryMismatchError, match=r"Spark has committed batch 2, the intent log ends with epoch 1"):
@@ -209,7 +210,7 @@ def test_an_adoption_that_dies_is_repeated_to_its_end(
 
     with monkeypatch.context() as dying:
         if step == "copied a part":
-            first, *_ = SparkLog(old.checkpoint).batches("commits")
+            first, *_ = SparkLog(LocalFiles(old.checkpoint)).batches("commits")
             dying.setattr(adopted_files, "copy_file", copies_until(old.checkpoint / f"commits/{first}", dies))
         elif step == "before the record":
             dying.setattr(adoption, "_first_body", dies)

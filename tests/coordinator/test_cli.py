@@ -18,6 +18,7 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import ParkedError
 from tpc.history import Action, Resolution
 from tpc.records import RecordKind
@@ -63,7 +64,9 @@ def test_status_of_a_parked_epoch_names_the_sink_that_refuses_and_its_words(chec
     note.keep(ParkedError("another index refused key 3", epoch=0, sink="a"))
     assert "parked" not in RUNNER.invoke(app, ["status", str(checkpoint)]).output, "that epoch is complete"
     note.keep(ParkedError("the unique index refuses key 7", epoch=1, sink="a"))
-    operations.resolve(LocalLog(checkpoint / LOG_FOLDER), checkpoint, Resolution(1, "a", Action.ACCEPT_LOSS, "x", "y"))
+    operations.resolve(
+        LocalLog(checkpoint / LOG_FOLDER), LocalFiles(checkpoint), Resolution(1, "a", Action.ACCEPT_LOSS, "x", "y")
+    )
     assert "parked" not in RUNNER.invoke(app, ["status", str(checkpoint)]).output, "an operator has decided"
 
 

@@ -16,6 +16,7 @@ from tpc.coordinator import waiting
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import FencedError, HistoryMismatchError
 from tpc.records import Record, RecordKind, digest
 from tpc.sink import Marker, Owner
@@ -41,7 +42,9 @@ class Job:
         return self
 
     def coordinator(self) -> Coordinator:
-        return Coordinator(JOB, self.sinks, self.log, self.checkpoint, EngineSettings(), clock=MemoryClock())
+        return Coordinator(
+            JOB, self.sinks, self.log, LocalFiles(self.checkpoint), EngineSettings(), clock=MemoryClock()
+        )
 
     @property
     def metadata(self) -> Path:

@@ -25,6 +25,7 @@ from tpc.coordinator.health_server import HEAD_BYTES_MAX, REQUESTS_MAX, HealthPl
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.observing import Observing
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.ui_server import PagePlace
 from tpc.errors import ConfigurationError, FencedError, ParkedError, TpcError, TransientError
 from tpc.sink import Verdict
@@ -220,7 +221,7 @@ def test_it_can_be_opened_again_at_once_for_a_restart() -> None:
 
 
 def observed(directory: Path, health: HealthPlace, metrics: MetricsPlace) -> Observing:
-    page = PagePlace(None, HOST, MemoryLog(), directory, JOB, ())
+    page = PagePlace(None, HOST, MemoryLog(), LocalFiles(directory), JOB, ())
     return observing("job", ["a"], directory, (), (), metrics, health, page)
 
 

@@ -18,6 +18,7 @@ from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import (
     CheckpointInUseError,
     ConfigurationError,
@@ -56,7 +57,7 @@ class Place:
 
     def resolve(self, epoch: int = 1, sink: str = "a", action: Action = Action.ACCEPT_LOSS) -> Resolution:
         resolution = Resolution(epoch, sink, action, "the table is gone", "anna")
-        operations.resolve(self.log, self.checkpoint, resolution)
+        operations.resolve(self.log, LocalFiles(self.checkpoint), resolution)
         return resolution
 
 
@@ -69,7 +70,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place) -> None:
-    found = operations.status(operations.log_of(place.checkpoint), place.checkpoint)
+    found = operations.status(operations.log_of(place.checkpoint), LocalFiles(place.checkpoint))
     assert found["pipeline"] == "job#1"
     assert (found["generation"], found["last_decided"], found["last_complete"], found["pending"]) == (1, 1, 0, 1)
     assert found["pending_branches"] == {"a": 2, "b": 0}
@@ -79,14 +80,14 @@ def test_status_tells_who_leads_what_is_decided_and_what_is_pending(place: Place
 
 def test_status_of_a_directory_without_a_log_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no intent log in"):
-        operations.status(operations.log_of(tmp_path), tmp_path)
+        operations.status(operations.log_of(tmp_path), LocalFiles(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_status_puts_no_record_and_takes_no_lock(place: Place) -> None:
     before = place.log.slots()
     with CheckpointLock(place.checkpoint / "tpc"):
-        operations.status(operations.log_of(place.checkpoint), place.checkpoint)
+        operations.status(operations.log_of(place.checkpoint), LocalFiles(place.checkpoint))
     assert place.log.slots() == before
 
 
@@ -97,7 +98,7 @@ def test_a_decision_about_the_pending_epoch_is_recorded(place: Place) -> None:
     resolution = place.resolve()
     history = Journal(place.log).open()
     assert history.resolutions == (resolution,)
-    assert operations.status(operations.log_of(place.checkpoint), place.checkpoint)["resolutions"] == [
+    assert operations.status(operations.log_of(place.checkpoint), LocalFiles(place.checkpoint))["resolutions"] == [
         resolution.to_json()
     ]
 
@@ -176,7 +177,7 @@ def test_recover_finishes_the_decided_epoch_and_lets_go_of_the_checkpoint(place:
     }
     assert len(place.sinks["a"].committed) == 2
     with CheckpointLock(place.checkpoint / "tpc"):
-        assert operations.status(operations.log_of(place.checkpoint), place.checkpoint)["pending"] is None
+        assert operations.status(operations.log_of(place.checkpoint), LocalFiles(place.checkpoint))["pending"] is None
 
 
 def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> None:
@@ -185,7 +186,7 @@ def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> 
     assert operations.sweep(place.pipeline()) == 1
     assert place.sinks["a"].aborted() == [stray]
     assert place.sinks["a"].committed == {}
-    assert operations.status(operations.log_of(place.checkpoint), place.checkpoint)["pending"] == 1
+    assert operations.status(operations.log_of(place.checkpoint), LocalFiles(place.checkpoint))["pending"] == 1
 
 
 def test_a_running_pipeline_is_neither_recovered_nor_swept(place: Place) -> None:
@@ -221,22 +222,22 @@ def test_a_sink_that_the_pipeline_does_not_have_cannot_be_removed(finished: Plac
 
 
 def test_a_sink_whose_system_is_gone_is_removed_on_the_record_alone(finished: Place) -> None:
-    operations.remove_lost_sink(finished.log, finished.checkpoint, "a", "the server burnt down")
+    operations.remove_lost_sink(finished.log, LocalFiles(finished.checkpoint), "a", "the server burnt down")
     assert Journal(finished.log).open().removed["a"].marker == 1
     assert finished.sinks["a"].aborted() == []
 
 
 def test_a_sink_that_a_decided_epoch_waits_for_is_not_removed_before_an_operator_gave_it_up(place: Place) -> None:
     with pytest.raises(ConfigurationError, match="decided epoch 1 waits for sink 'a'"):
-        operations.remove_lost_sink(place.log, place.checkpoint, "a", "gone")
+        operations.remove_lost_sink(place.log, LocalFiles(place.checkpoint), "a", "gone")
     place.resolve()
-    operations.remove_lost_sink(place.log, place.checkpoint, "a", "gone")
+    operations.remove_lost_sink(place.log, LocalFiles(place.checkpoint), "a", "gone")
     assert list(Journal(place.log).open().removed) == ["a"]
 
 
 def test_nothing_is_put_on_the_record_while_the_end_of_the_log_is_damaged(place: Place) -> None:
     place.log.put(5, b"half a record", place.log.read(4))
-    assert operations.status(place.log, place.checkpoint)["damaged_slots"] == [5]
+    assert operations.status(place.log, LocalFiles(place.checkpoint))["damaged_slots"] == [5]
     with pytest.raises(CorruptionError, match="the last record of the log is damaged"):
         place.resolve()
     assert place.log.slots() == [1, 2, 3, 4, 5]

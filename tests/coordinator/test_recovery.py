@@ -26,6 +26,7 @@ from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.query import PipelineQuery
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.status_lines import status_lines
 from tpc.effects import ReplayEpoch
 from tpc.errors import (
@@ -363,12 +364,12 @@ def test_a_refused_epoch_is_parked_and_a_restart_tries_once_more(job: Job) -> No
     assert job.evens.values("id"), "the other sinks have committed the epoch"
     with pytest.raises(ParkedError):
         job.start()
-    state = operations.status(job.log, job.checkpoint)
+    state = operations.status(job.log, LocalFiles(job.checkpoint))
     assert (state["parked"]["sink"], state["parked"]["what"]) == ("odds", caught.value.what)
     assert any(line.startswith("epoch 0 is parked: sink odds, ") for line in status_lines(state))
     job.odds.plant_verdict(None)
     job.run()
-    assert operations.status(job.log, job.checkpoint)["parked"] is None
+    assert operations.status(job.log, LocalFiles(job.checkpoint))["parked"] is None
     job.check()
 
 
@@ -378,7 +379,7 @@ def test_a_parked_epoch_goes_on_after_a_recorded_loss(job: Job) -> None:
     with pytest.raises(ParkedError):
         job.run()
     resolution = Resolution(0, "odds", Action.ACCEPT_LOSS, "the table is gone", "anna")
-    operations.resolve(job.log, job.checkpoint, resolution)
+    operations.resolve(job.log, LocalFiles(job.checkpoint), resolution)
     job.odds.plant_verdict(None)
     job.feed.epochs(1)
     job.run()

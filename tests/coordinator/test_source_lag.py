@@ -23,6 +23,7 @@ from tests.support.memory_pipeline import acting
 from tpc.coordinator.metrics import Metrics
 from tpc.coordinator.observing import Observing
 from tpc.coordinator.source_lag import SourceLag, SourceLagNote, SourceWatch, lag_in_words, lag_of
+from tpc.coordinator.spark.local_files import LocalFiles
 
 DEADLINE_S = 60.0
 LAG = SourceLag(7, 1767225600.0, ({"orders": 1200, "returns": 30}, None))
@@ -64,7 +65,7 @@ def test_where_some_sources_tell_it_is_said_which_do_not() -> None:
 
 def test_without_a_note_it_is_said_why_nothing_is_known(tmp_path: Path) -> None:
     assert "the log does not hold it" in lag_in_words(None, None)
-    assert "nothing of it is noted" in lag_in_words(None, tmp_path)
+    assert "nothing of it is noted" in lag_in_words(None, LocalFiles(tmp_path))
 
 
 def test_a_note_is_read_as_it_was_kept_and_a_damaged_one_is_none(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.pipeline import LOG_FOLDER
 from tpc.coordinator.screen import Frame, Screen, ago
 from tpc.coordinator.source_lag import SourceLag, SourceLagNote
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.ui.watching import Watched
 from tpc.errors import ConfigurationError, CorruptionError, ParkedError, TransientError
 from tpc.records import RecordKind
@@ -34,7 +35,7 @@ class World:
         self.journal = Journal(self.log)
         self.journal.append(RecordKind.GENERATION, generation_body(1))
         self.clock = MemoryClock()
-        self.screen = Screen(Watched(0, lambda: (self.log, checkpoint), self.clock), self.clock)
+        self.screen = Screen(Watched(0, lambda: (self.log, LocalFiles(checkpoint)), self.clock), self.clock)
 
     def decide(self, epoch: int) -> None:
         self.journal.append(*intent(manifest(epoch, {"a": 2, "b": 1})))

@@ -15,6 +15,7 @@ from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
 from tpc.chaos.servers.postgres import PostgresServer
 from tpc.coordinator import operations
 from tpc.coordinator.clock import SystemClock
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.ui.asking import AskedSinks, PipelineSinks
 from tpc.coordinator.ui.pages import epoch_page, sinks_page
 from tpc.coordinator.ui.watching import Watched
@@ -140,7 +141,7 @@ def test_an_operator_s_recorded_loss_lets_a_parked_pipeline_go_on(systems: Syste
     job.run_with({}, ParkedError)
     pipeline = job.pipeline()
     resolution = Resolution(1, "airports", Action.MARK_COMMITTED, "tallies put right by hand", "anna")
-    operations.resolve(pipeline.log, job.checkpoint, resolution)
+    operations.resolve(pipeline.log, LocalFiles(job.checkpoint), resolution)
     systems.mongo.db["airports"].drop_indexes()
     job.feed(1, carrier="B", delay=5)
     job.run()
@@ -155,18 +156,18 @@ def test_the_page_tells_what_postgresql_says_of_a_decided_epoch_and_that_a_serve
     job.feed()
     job.run_with({"epoch.decided": die}, Dead)
     asked = PipelineSinks(PipelineId(job.name), tuple(job.pipeline().sinks))
-    watched = Watched(0, lambda: (job.pipeline().log, job.checkpoint), SystemClock(), asked_by(asked))
+    watched = Watched(0, lambda: (job.pipeline().log, job.pipeline().checkpoint), SystemClock(), asked_by(asked))
     watched.refresh()
     page = epoch_page(watched, 0, time.time())
     branches = [branch for _, branch in watched.look.window.history.manifests[0].branches()]  # type: ignore[union-attr]  # it was read
     assert page.count("prepared: in doubt") == len(branches) > 1
     job.run()
-    watched = Watched(0, lambda: (job.pipeline().log, job.checkpoint), SystemClock(), asked_by(asked))
+    watched = Watched(0, lambda: (job.pipeline().log, job.pipeline().checkpoint), SystemClock(), asked_by(asked))
     watched.refresh()
     assert epoch_page(watched, 0, time.time()).count("not in doubt; it shows epoch") == len(branches)
     down = PostgresSink("rows", dsn="postgresql://anna:hunter2@127.0.0.1:1/db", name="rows")
     gone = PipelineSinks(asked.pipeline, (down, *(sink for sink in asked.sinks if sink.name == "files")))
-    watched = Watched(0, lambda: (job.pipeline().log, job.checkpoint), SystemClock(), asked_by(gone))
+    watched = Watched(0, lambda: (job.pipeline().log, job.pipeline().checkpoint), SystemClock(), asked_by(gone))
     watched.refresh()
     for page in (epoch_page(watched, 0, time.time()), sinks_page(watched, time.time())):
         assert "not known: " in page

@@ -17,6 +17,7 @@ from tests.support.kafka_topics import KafkaTopics
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
@@ -85,7 +86,7 @@ class Term:
     def __init__(self, job: Job) -> None:
         self.job = job
         log = LocalLog(job.checkpoint / "tpc" / "log")
-        self.coordinator = Coordinator(job.pipeline, job.sinks, log, job.checkpoint, job.settings)
+        self.coordinator = Coordinator(job.pipeline, job.sinks, log, LocalFiles(job.checkpoint), job.settings)
         self.engine = self.coordinator.engine
 
     def run(self, epoch: int, ids: Collection[int]) -> None:

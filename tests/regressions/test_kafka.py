@@ -28,13 +28,14 @@ from pathlib import Path
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.handles import PipelineId
 from tpc.sinks import KafkaOffsetsSink, KafkaSink
 
 name, checkpoint, servers, topic, group = sys.argv[1:]
 sinks = [KafkaSink(topic, servers=servers, name="kafka"), KafkaOffsetsSink(group, servers=servers, name="offsets")]
 log = LocalLog(Path(checkpoint) / "tpc" / "log")
-coordinator = Coordinator(PipelineId(name), sinks, log, Path(checkpoint), EngineSettings())
+coordinator = Coordinator(PipelineId(name), sinks, log, LocalFiles(Path(checkpoint)), EngineSettings())
 coordinator.finish()
 print(coordinator.engine.state.last_complete, flush=True)
 """

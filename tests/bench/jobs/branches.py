@@ -71,7 +71,7 @@ def measure(given: argparse.Namespace, partitions: int) -> dict[str, Any]:
     phases = {
         name: statistics.median(row["seconds"].get(name, 0.0) for row in complete) for name in complete[0]["seconds"]
     }
-    intents = [path.stat().st_size for path in (Path(made.checkpoint) / "tpc" / "log").iterdir() if path.is_file()]
+    intents = [path.stat().st_size for path in (made.checkpoint.notes / "log").iterdir() if path.is_file()]
     coordinator = made.coordinator()
     began = time.perf_counter()
     coordinator.finish()

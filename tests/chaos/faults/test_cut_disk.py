@@ -12,6 +12,7 @@ from tests.support.spark_state import StateOnDisk
 from tpc.chaos.faults import cut_disk
 from tpc.chaos.faults.cut_disk import EXT4, XFS, CutDisk
 from tpc.coordinator.spark.lineage import Lineage
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.state import StateFiles
 from tpc.errors import LocalStackError
@@ -63,5 +64,5 @@ def test_state_survives_if_it_was_made_durable_and_only_then(disk: CutDisk, *, s
     durable_files.sync(disk.path)
     disk.cut()
     disk.revive()
-    wrong = StateFiles(SparkLog(disk.path)).why_not_whole(2)
+    wrong = StateFiles(SparkLog(LocalFiles(disk.path))).why_not_whole(2)
     assert (wrong is None) is synced, wrong

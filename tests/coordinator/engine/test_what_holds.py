@@ -10,6 +10,7 @@ from tests.core.builders import JOB
 from tests.support.memory_pipeline import MemoryPipeline, started
 from tests.support.memory_sink import MemorySink
 from tpc.coordinator.coordinator import Coordinator
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import DataError, DecisionUnknownError, ParkedError, StateMachineError, TpcError, TransientError
 from tpc.sink import Verdict
 
@@ -86,7 +87,7 @@ def test_recovering_with_a_sink_away_says_that_the_decided_epoch_stays(tmp_path:
     assert "every branch is committed but those that are refused" in failed(pipeline, ParkedError)
     AwaySink.is_away = True
     try:
-        coordinator = Coordinator(JOB, pipeline.sinks, pipeline.log, tmp_path, pipeline.settings)
+        coordinator = Coordinator(JOB, pipeline.sinks, pipeline.log, LocalFiles(tmp_path), pipeline.settings)
         with pytest.raises(TransientError, match="connection refused") as caught:
             coordinator.finish()
         coordinator.close()

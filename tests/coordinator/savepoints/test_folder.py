@@ -26,6 +26,7 @@ from tpc.coordinator.savepoints.keeping import drop, prune, savepoints_in
 from tpc.coordinator.savepoints.making import copy_into_savepoint, move_into_savepoint
 from tpc.coordinator.savepoints.manifest import FILE_NAME, read_manifest
 from tpc.coordinator.savepoints.restoring import opened, restore_fork, restore_move
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import ConfigurationError, CorruptionError
 from tpc.handles import PipelineId
 from tpc.json import canonical
@@ -343,7 +344,7 @@ def fork_at(place: Place, sink: FileSink) -> Coordinator:
     new, log = place.new("fork")
     if not new.exists():
         restore_fork(place.copy(), new, log)
-    return Coordinator(PipelineId("job", 2), [sink], log, new, EngineSettings())
+    return Coordinator(PipelineId("job", 2), [sink], log, LocalFiles(new), EngineSettings())
 
 
 def refused(coordinator: Coordinator, match: str) -> None:

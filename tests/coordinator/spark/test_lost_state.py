@@ -11,6 +11,7 @@ import pytest
 
 from tests.core.builders import begun, complete, intent, manifest
 from tests.support.spark_state import StateOnDisk, write
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.errors import StateLostError
@@ -28,7 +29,7 @@ class Checkpoint:
     """A stateful query over a file source that has run, and the history that decided its epochs."""
 
     def __init__(self, root: Path) -> None:
-        self.spark = SparkLog(root)
+        self.spark = SparkLog(LocalFiles(root))
         self.root = root
         self.state = StateOnDisk(root)
         self.replayed: list[int] = []

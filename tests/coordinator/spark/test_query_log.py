@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tpc.coordinator.feeding.source_offsets import kafka_offsets
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint, source_offsets
 from tpc.errors import HistoryMismatchError
 
@@ -19,11 +20,16 @@ V2 = 'v2\n{"batchWatermarkMs":0,"batchTimestampMs":5}\n1:-\n0:{"t":{"0":4,"1":7}
 
 @pytest.fixture
 def log(tmp_path: Path) -> SparkLog:
-    return SparkLog(tmp_path / "checkpoint")
+    return SparkLog(LocalFiles(tmp_path / "checkpoint"))
+
+
+def root(log: SparkLog) -> Path:
+    assert isinstance(log.files, LocalFiles)
+    return log.files.root
 
 
 def write(log: SparkLog, kind: str, batch: int, text: str) -> Path:
-    path = log.checkpoint / kind / str(batch)
+    path = root(log) / kind / str(batch)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.with_name(f".{batch}.crc").write_text("checksum of another text")
@@ -40,14 +46,14 @@ def test_a_checkpoint_that_is_not_there_has_no_query_and_no_batches(log: SparkLo
 def test_only_batches_count_among_spark_s_files(log: SparkLog) -> None:
     for batch in (2, 10):
         write(log, "commits", batch, "v1\n{}")
-    (log.checkpoint / "commits" / "11.compact.tmp").write_text("")
+    (root(log) / "commits" / "11.compact.tmp").write_text("")
     assert log.batches("commits") == [2, 10]
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[]"], ids=["empty", "torn", "without id", "a list"])
 def test_a_damaged_metadata_file_stops_with_its_name(log: SparkLog, text: str) -> None:
-    log.checkpoint.mkdir()
-    (log.checkpoint / "metadata").write_text(text)
+    root(log).mkdir()
+    (root(log) / "metadata").write_text(text)
     with pytest.raises(HistoryMismatchError, match="metadata is damaged"):
         log.query_id()
 
@@ -99,7 +105,7 @@ def test_what_an_intent_rests_on_is_fsynced_before_it(log: SparkLog, monkeypatch
     honest = os.fsync
 
     def fsync(descriptor: int) -> None:
-        synced.add(str(Path(f"/proc/self/fd/{descriptor}").readlink().relative_to(log.checkpoint)))
+        synced.add(str(Path(f"/proc/self/fd/{descriptor}").readlink().relative_to(root(log))))
         honest(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
@@ -117,7 +123,7 @@ def test_a_file_written_back_has_its_bytes_and_no_old_checksum(log: SparkLog) ->
 def test_the_query_id_written_back_is_read_as_spark_reads_it(log: SparkLog) -> None:
     log.restore_metadata("b3f2")
     assert log.query_id() == "b3f2"
-    assert json.loads((log.checkpoint / "metadata").read_text()) == {"id": "b3f2"}
+    assert json.loads((root(log) / "metadata").read_text()) == {"id": "b3f2"}
 
 
 def test_a_file_is_written_back_whole_or_not_at_all(log: SparkLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +144,6 @@ def test_a_file_moved_aside_is_kept_for_people(log: SparkLog) -> None:
     path = write(log, "commits", 4, "torn")
     log.move_aside("commits", 4)
     assert list(path.parent.iterdir()) == []
-    [kept] = (log.checkpoint / "tpc" / "moved-aside").iterdir()
+    [kept] = (root(log) / "tpc" / "moved-aside").iterdir()
     assert kept.name.startswith("commits-4-")
     assert kept.read_text() == "torn"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.builders import begun, complete, intent, manifest
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.errors import FencedError, HistoryMismatchError
@@ -22,7 +23,7 @@ class Checkpoint:
     """Spark's files of batches that ran, and the history that decided them; replays write commits with other bytes."""
 
     def __init__(self, root: Path, decided: int, *, stateful: bool) -> None:
-        self.spark = SparkLog(root)
+        self.spark = SparkLog(LocalFiles(root))
         self.root = root
         for kind in ("offsets", "commits"):
             (root / kind).mkdir(parents=True)

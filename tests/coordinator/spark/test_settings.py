@@ -109,7 +109,7 @@ def test_a_pipeline_without_a_checkpoint_says_so() -> None:
 
 
 def test_the_option_checkpoint_location_means_the_checkpoint(tmp_path: Path) -> None:
-    assert tpc.pipeline("p").option("CheckpointLocation", tmp_path).checkpoint == tmp_path
+    assert tpc.pipeline("p").option("CheckpointLocation", tmp_path).checkpoint.notes == tmp_path / "tpc"
 
 
 def test_speculation_is_refused_with_a_postgres_sink_only() -> None:

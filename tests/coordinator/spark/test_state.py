@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.spark_state import StateOnDisk, write
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.state import StateFiles
 
@@ -25,11 +26,11 @@ def state(tmp_path: Path) -> StateOnDisk:
 
 
 def why_not_whole(state: StateOnDisk, batch: int = LAST) -> str | None:
-    return StateFiles(SparkLog(state.checkpoint)).why_not_whole(batch)
+    return StateFiles(SparkLog(LocalFiles(state.checkpoint))).why_not_whole(batch)
 
 
 def in_the_way(state: StateOnDisk) -> list[Path]:
-    return StateFiles(SparkLog(state.checkpoint)).in_the_way()
+    return [state.checkpoint / name for name in StateFiles(SparkLog(LocalFiles(state.checkpoint))).in_the_way()]
 
 
 def test_state_of_which_nothing_is_missing_is_whole_and_nothing_is_in_the_way(state: StateOnDisk) -> None:

@@ -7,9 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.support.spark_state import StateOnDisk, write
-from tpc.coordinator.spark.whole_files import is_whole, is_whole_changelog, is_whole_snapshot
+from tpc.coordinator.spark import whole_files
+from tpc.coordinator.spark.local_files import LocalFiles
 
 DATA = bytes(range(1, 256)) * 5
+
+
+def is_whole(path: Path) -> bool:
+    return whole_files.is_whole(LocalFiles(path.parent), path.name)
+
+
+def is_whole_changelog(path: Path) -> bool:
+    return whole_files.is_whole_changelog(LocalFiles(path.parent), path.name)
+
+
+def is_whole_snapshot(path: Path) -> bool:
+    return whole_files.is_whole_snapshot(LocalFiles(path.parents[2]), "/".join(path.parts[-3:]))
 
 
 def test_a_file_is_whole_when_its_checksums_agree(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.ui.app import make_app
 from tpc.coordinator.ui.asking import AskedSinks
 from tpc.coordinator.ui.events import Changes
@@ -85,7 +87,7 @@ class Site:
 
     def __init__(
         self,
-        *places: Callable[[], tuple[Log, Path | None]],
+        *places: Callable[[], tuple[Log, CheckpointFiles | None]],
         token: str | None = None,
         asks: Sequence[Sink] | None = None,
         of: PipelineId = JOB,
@@ -110,7 +112,7 @@ class Site:
 
 def over(*pipelines: LocalPipeline, at: float | None = None) -> Site:
     """The page over these pipelines, at a second (else right after the last epoch)."""
-    site = Site(*(lambda p=p: (p.log, p.checkpoint) for p in pipelines))
+    site = Site(*(lambda p=p: (p.log, LocalFiles(p.checkpoint)) for p in pipelines))
     site.clock.now_s = pipelines[-1].now if at is None else at
     site.look()
     return site

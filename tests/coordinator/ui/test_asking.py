@@ -15,6 +15,7 @@ from tests.core.builders import JOB
 from tests.support.memory_pipeline import MemoryPipeline, acting, started
 from tests.support.memory_sink import MemorySink
 from tpc.coordinator import ui_cli
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.ui import asking
 from tpc.coordinator.ui.asking import Said
 from tpc.coordinator.ui.systems import branch_in_words
@@ -82,7 +83,7 @@ def test_an_owner_of_another_log_is_told(decided: MemoryPipeline) -> None:
 @pytest.mark.parametrize("path", ["sinks", "epochs/2"])
 def test_with_a_log_alone_it_is_said_that_nobody_was_asked_and_why(path: str, tmp_path: Path) -> None:
     pipeline = LocalPipeline(tmp_path).term().epochs(3)
-    page = words(Site(lambda: (pipeline.log, pipeline.checkpoint)).text(f"/pipelines/0/{path}"))
+    page = words(Site(lambda: (pipeline.log, LocalFiles(pipeline.checkpoint))).text(f"/pipelines/0/{path}"))
     assert "The systems were not asked: only a log was named" in page
     assert "in doubt;" not in page
 
@@ -188,7 +189,7 @@ def test_a_job_is_named_with_its_sinks_and_a_checkpoint_without(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     place, asked = ui_cli._place("named_job:pipeline")
-    assert place()[1] == tmp_path / "checkpoint"
+    assert str(place()[1]) == str(tmp_path / "checkpoint")
     assert asked is not None
     assert (asked.pipeline, [sink.name for sink in asked.sinks]) == (JOB, ["offsets"])
     LocalPipeline(tmp_path / "checkpoint").term()

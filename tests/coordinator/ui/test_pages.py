@@ -20,6 +20,7 @@ from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.moving import import_log
 from tpc.coordinator.log.places import open_log
 from tpc.coordinator.source_lag import SourceLag, SourceLagNote
+from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.targets import place_named
 from tpc.errors import ConfigurationError, TransientError
 from tpc.history import Action, Resolution
@@ -133,7 +134,7 @@ def test_the_commands_name_the_log_where_it_does_not_lie_in_the_checkpoint(tmp_p
     parked = LocalPipeline(tmp_path / "old").term().park()
     elsewhere = tmp_path / "elsewhere"
     parked.log.directory.rename(elsewhere)
-    page = Page(Site(lambda: (LocalLog(elsewhere), parked.checkpoint)).text("/pipelines/0"))
+    page = Page(Site(lambda: (LocalLog(elsewhere), LocalFiles(parked.checkpoint))).text("/pipelines/0"))
     assert all(" --log " in command.text for command in page.all("pre"))
     assert page.all("pre")
 

@@ -1,0 +1,85 @@
+"""The files of a checkpoint, wherever Spark keeps it: read, listed, written whole or not at all, made durable.
+
+Names are those below the checkpoint: `offsets/3`. A directory of this machine is `local_files.py`. What is in a file is
+the affair of those who ask: `query_log.py`, `state.py`, `sources.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a folder holds under a name."""
+
+    name: str
+    """Without the folder's."""
+    is_folder: bool
+    size_bytes: int
+
+
+class Durability(Protocol):
+    """Makes durable what Spark has written for the batches to come, beside the pass."""
+
+    def begin(self) -> Callable[[], None]:
+        """Begin. The answer waits until all of it is durable, and raises `TransientError`."""
+
+    def close(self) -> None:
+        """Nothing is asked for any more."""
+
+
+class CheckpointFiles(ABC):
+    """One checkpoint. Its text is what Spark is told."""
+
+    notes: Path
+    """A directory of this machine for what no decision rests on: the lock, the stop word, notes for people."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+    def where(self, name: str) -> str:
+        """Where a file is, for people."""
+        return f"{self}/{name}"
+
+    @abstractmethod
+    def read(self, name: str) -> bytes | None:
+        """The content; None where there is no such file. Of a file whose content is lost, what is left of it."""
+
+    def read_whole(self, name: str) -> bytes | None:
+        """The content; None where the file is not there, holds nothing, or is known to be another than was written."""
+        data = self.read(name)
+        return data if data and data.strip(b"\0") else None
+
+    @abstractmethod
+    def entries(self, folder: str) -> list[Entry]:
+        """What is in a folder, by name, checksum files apart; nothing where there is no such folder."""
+
+    def below(self, folder: str, *, leave_out: Collection[str] = ()) -> Iterator[str]:
+        """The names of all files below a folder, those in folders of the names `leave_out` apart."""
+        for entry in self.entries(folder):
+            name = f"{folder}/{entry.name}"
+            if not entry.is_folder:
+                yield name
+            elif entry.name not in leave_out:
+                yield from self.below(name, leave_out=leave_out)
+
+    @abstractmethod
+    def write(self, name: str, data: bytes) -> None:
+        """Make the file hold `data`, durably, and whole or not at all: a torn one would look like another."""
+
+    @abstractmethod
+    def move_aside(self, name: str) -> None:
+        """Keep a file for people, below `tpc/moved-aside`, out of Spark's sight."""
+
+    @abstractmethod
+    def make_durable(self, names: Iterable[str]) -> None:
+        """Make those of the files durable that are there, which Spark has written, and their names."""
+
+    @abstractmethod
+    def lineage(self) -> Durability:
+        """For the files of the state stores and of the sources, for one process."""
