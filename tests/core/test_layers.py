@@ -76,7 +76,7 @@ TIERS: dict[str, tuple[set[str], ...]] = {
         {"cluster"},
         {"transactional_sink", "connection_settings", "librdkafka", "kafka_python"},
     ),
-    "tpc.coordinator": ({"*"}, {"passes"}, {"spark"}, {"feeding"}, {"log"}),
+    "tpc.coordinator": ({"*"}, {"loop"}, {"passes"}, {"spark"}, {"feeding"}, {"log"}),
     "tpc.chaos": (
         {"cli"},
         {"authoring"},
@@ -119,6 +119,7 @@ OTHERS: dict[str, set[str]] = {
         "tpc.sinks",
         "tpc.coordinator.passes",
         "tpc.coordinator.feeding",
+        "tpc.coordinator.loop",
         "tpc.chaos",
     },
     "numpy": {SHARED, "tpc.coordinator.feeding", "tpc.chaos.flights"},

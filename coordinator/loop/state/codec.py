@@ -1,0 +1,103 @@
+"""Keys and values of a state as bytes: JSON with tags for what JSON has not, behind one byte that says the version.
+
+Durable data is never pickled: a pickle runs code when it is read, and is bound to the classes of the program that
+wrote it. A value of a type that does not stand here is refused by name. Equal values of one type are equal bytes, dicts
+in the order of their keys; `1`, `1.0` and `True` are different bytes, and so different keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from tpc.errors import CorruptionError, DataError
+
+VERSION = b"\x01"
+TAG = "$"
+PLAIN = (str, int, float, bool, type(None))
+REMEDY = (
+    "keep None, bool, int, float, str, bytes, Decimal, UUID, date, datetime, timedelta, and lists, tuples, sets and "
+    "dicts of these; make of an object such a value before it is kept (dataclasses.asdict, say)."
+)
+
+
+def encode(value: Any, what: str = "value") -> bytes:
+    """The bytes of a key or a value. Raises `DataError` for what cannot be kept; `what` says in it which of the two."""
+    try:
+        return VERSION + json.dumps(_plain(value), separators=(",", ":"), check_circular=False).encode("ascii")
+    except (_UnknownTypeError, ValueError, RecursionError) as error:
+        raise DataError(f"a {what} of a state cannot be kept: {error}", column=what, remedy=REMEDY) from error
+
+
+def decode(data: bytes) -> Any:
+    """The inverse of `encode`; each call makes a new value."""
+    if data[:1] != VERSION:
+        raise CorruptionError(f"a state holds bytes of an unknown version: {data[:1]!r}")
+    try:
+        return json.loads(data[1:], object_hook=_from_object)
+    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+        raise CorruptionError(f"a state holds bytes that are no value: {error}") from error
+
+
+class _UnknownTypeError(Exception):
+    """A value of a type that has no spelling here."""
+
+
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind is list:
+        return [_plain(each) for each in value]
+    if kind is dict:
+        if all(type(key) is str and not key.startswith(TAG) for key in value):
+            return {key: _plain(value[key]) for key in sorted(value)}
+        pairs = [[_plain(key), _plain(each)] for key, each in value.items()]
+        return {"$dict": sorted(pairs, key=lambda pair: json.dumps(pair[0]))}
+    if kind not in _SPELLED:
+        raise _UnknownTypeError(f"it holds a {kind.__module__}.{kind.__qualname__}")
+    return {f"{TAG}{kind.__name__}": _SPELLED[kind](value)}
+
+
+def _set(value: set[Any] | frozenset[Any]) -> list[Any]:
+    return sorted((_plain(each) for each in value), key=json.dumps)
+
+
+_SPELLED: Mapping[type, Callable[[Any], Any]] = {
+    tuple: lambda value: [_plain(each) for each in value],
+    set: _set,
+    frozenset: _set,
+    bytes: lambda value: base64.b64encode(value).decode("ascii"),
+    Decimal: str,
+    UUID: str,
+    datetime: datetime.isoformat,
+    date: date.isoformat,
+    timedelta: lambda value: [value.days, value.seconds, value.microseconds],
+}
+"""By type, not by class: a subclass would come back as something else."""
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "$dict": dict,
+    "$tuple": tuple,
+    "$set": set,
+    "$frozenset": frozenset,
+    "$bytes": lambda text: base64.b64decode(text, validate=True),
+    "$Decimal": Decimal,
+    "$UUID": UUID,
+    "$datetime": datetime.fromisoformat,
+    "$date": date.fromisoformat,
+    "$timedelta": lambda parts: timedelta(*parts),
+}
+
+
+def _from_object(found: dict[str, Any]) -> Any:
+    if len(found) == 1:
+        [(name, value)] = found.items()
+        if name.startswith(TAG):
+            return _READ[name](value)
+    return found

@@ -1,0 +1,194 @@
+"""Applies decided deltas, once and in order, and tells what the store holds. What it may do stands in `rules.py`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tpc.coordinator.loop.state import changes, rules
+from tpc.coordinator.loop.state.database import Database
+from tpc.coordinator.loop.state.store import applied, content_of
+from tpc.errors import ConfigurationError, CorruptionError, TpcError
+from tpc.handles import Handle, PipelineId
+from tpc.json import JSONObject
+from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Verdict
+
+if TYPE_CHECKING:
+    from tpc.coordinator.loop.state.sink import StateSink
+
+
+class StateCommitter(Committer):
+    """The driver's half for the state of one pipeline and incarnation."""
+
+    def __init__(self, sink: StateSink, pipeline: PipelineId) -> None:
+        self.sink = sink
+        self.pipeline = pipeline
+        self.owned = f"{pipeline.prefix}{sink.name}"
+        self.database = Database(sink.path, sink.timeout_s, sink.name)
+        self._complete = rules.NO_EPOCH
+        """The newest epoch that is known to be complete: what undoes it goes with the next commit."""
+
+    def check(self, context: CheckContext) -> None:
+        """Make the store. Raises `ConfigurationError` when the directory above it is not there, or for other rows."""
+        if not self.sink.directory.parent.is_dir():
+            raise ConfigurationError(
+                f"{self.sink.directory.parent} is not there",
+                sink=self.sink.name,
+                remedy="make the directory, or mount what belongs there.",
+            )
+        if sorted(context.schema.names) != sorted(changes.SCHEMA.names):
+            raise ConfigurationError(
+                f"a state has the columns key, value and expires_ms, not {', '.join(context.schema.names)}",
+                sink=self.sink.name,
+                remedy="write what `State.changes` returns.",
+            )
+        self.database.make()
+
+    def identity(self) -> str:
+        """The file's own number, which goes with it."""
+        self.database.make()
+        with self.database.reading("asking") as reading:
+            return f"state:{reading.execute('SELECT uuid FROM identity').fetchone()[0]}"
+
+    def hint(self) -> JSONObject:
+        """The newest epoch that the store has applied: what a delta of the next one comes after."""
+        with self.database.reading("asking") as reading:
+            return {"after": applied(reading, self.owned)}
+
+    def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
+        """Each epoch in one transaction, the older ones first; what the store does not answer is UNKNOWN."""
+        outcomes: dict[Handle, Outcome] = {}
+        in_order = sorted((branch for branch in committables), key=lambda branch: branch.handle.epoch)
+        for _, of_epoch in groupby(in_order, key=lambda branch: branch.handle.epoch):
+            branches = list(of_epoch)
+            outcome = self._outcome(branches)
+            outcomes.update((branch.handle, outcome) for branch in branches)
+        return [outcomes[branch.handle] for branch in committables]
+
+    def _outcome(self, branches: Sequence[Committable]) -> Outcome:
+        try:
+            with self.database.transaction("committing to") as transaction:
+                shown = self._shown(transaction, branches)
+                refused = rules.outcome([_delta(branch) for branch in branches], shown)
+                if refused is None:
+                    self._apply(transaction, branches)
+            return refused or Outcome(Verdict.COMMITTED, "applied")
+        except TpcError as error:
+            return Outcome(Verdict.UNKNOWN, error.what, contradiction=isinstance(error, CorruptionError))
+
+    def _shown(self, transaction: sqlite3.Connection, branches: Sequence[Committable]) -> rules.Shown:
+        def which(table: str) -> frozenset[str]:
+            question = f"SELECT 1 FROM {table} WHERE handle = ?"
+            return frozenset(b.resource for b in branches if transaction.execute(question, [b.resource]).fetchone())
+
+        return rules.Shown(applied(transaction, self.owned), which("markers"), which("deltas"))
+
+    def _apply(self, transaction: sqlite3.Connection, branches: Sequence[Committable]) -> None:
+        """Deltas, what undoes them, and markers: one transaction with everything that follows from it."""
+        content, epoch = content_of(transaction, self.owned, make=True), branches[0].handle.epoch
+        undo: dict[bytes, changes.Change] = {}
+        for branch in sorted(branches, key=lambda branch: branch.handle):
+            handle = branch.handle
+            held = transaction.execute("SELECT changes FROM deltas WHERE handle = ?", [branch.resource]).fetchone()
+            delta = list(changes.from_bytes(held[0]))
+            for before in _held(transaction, content, delta):
+                undo.setdefault(before.key, before)
+            put = [(content, *change) for change in delta if change.value is not None]
+            gone = [(content, change.key) for change in delta if change.value is None]
+            transaction.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", put)
+            transaction.executemany("DELETE FROM entries WHERE content = ? AND key = ?", gone)
+            marker = (branch.resource, self.owned, epoch, handle.generation)
+            transaction.execute("INSERT INTO markers VALUES (?, ?, ?, ?)", marker)
+            transaction.execute("DELETE FROM deltas WHERE handle = ?", [branch.resource])
+        entry = (self.owned, epoch, changes.to_bytes([changes.to_batch(undo.values())]))
+        transaction.execute("INSERT INTO undo VALUES (?, ?, ?)", entry)
+        self._prune(transaction)
+
+    def _prune(self, transaction: sqlite3.Connection) -> None:
+        kept = [row[0] for row in transaction.execute("SELECT epoch FROM undo WHERE owned = ?", [self.owned])]
+        for epoch in rules.undo_to_drop(kept, self._complete):
+            transaction.execute("DELETE FROM undo WHERE owned = ? AND epoch = ?", (self.owned, epoch))
+        transaction.execute("DELETE FROM markers WHERE owned = ? AND epoch < ?", (self.owned, self._complete))
+
+    def released(self, committables: Sequence[Committable], epoch: int) -> None:
+        """The epoch need not be undone any more, nor older ones; they go with the next commit."""
+        self._complete = max(self._complete, epoch)
+
+    def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
+        """Remove what is prepared."""
+        with self.database.transaction("aborting in") as transaction:
+            handles = [[branch.resource] for branch in branches]
+            transaction.executemany("DELETE FROM deltas WHERE handle = ?", handles)
+
+    def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
+        """Remove what is prepared; what is applied stays."""
+        ends = []
+        with self.database.transaction("giving up in") as transaction:
+            for branch in committables:
+                found = transaction.execute("SELECT 1 FROM markers WHERE handle = ?", [branch.resource]).fetchone()
+                transaction.execute("DELETE FROM deltas WHERE handle = ?", [branch.resource])
+                ends.append(GivenUp.COMMITTED if found else GivenUp.UNDONE)
+        return ends
+
+    def in_doubt(self) -> list[InDoubt]:
+        """The deltas of any incarnation of this pipeline's name."""
+        return [doubt for doubt, _ in self.all_in_doubt() if doubt.pipeline.name == self.pipeline.name]
+
+    def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
+        """Every delta that is not applied, with the owner entry of its pipeline."""
+        with self.database.reading("listing what is prepared in") as reading:
+            handles = [Handle.parse(row[0]) for row in reading.execute("SELECT handle FROM deltas ORDER BY handle")]
+            doubts = [InDoubt(str(h), h.pipeline, h.generation, h.sink, h.epoch) for h in handles]
+            return [(doubt, _owner(reading, f"{doubt.pipeline.prefix}{doubt.sink}")) for doubt in doubts]
+
+    def newest_marker(self, since_generation: int = 0) -> Marker | None:
+        """The last epoch applied."""
+        newest = "SELECT epoch, handle FROM markers WHERE owned = ? ORDER BY epoch DESC, generation DESC LIMIT 1"
+        with self.database.reading("reading markers of") as reading:
+            found = reading.execute(newest, [self.owned]).fetchone()
+        return Marker(found[0], Handle.parse(found[1])) if found else None
+
+    def owner(self) -> Owner | None:
+        """The entry of this pipeline and incarnation."""
+        if not self.database.is_there():
+            return None
+        with self.database.reading("reading the owner entry of") as reading:
+            return _owner(reading, self.owned)
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        """Compare and set in one transaction."""
+        if before is None:
+            self.database.make()
+        with self.database.transaction("taking ownership of") as transaction:
+            if _term(_owner(transaction, self.owned)) not in (_term(before), _term(owner)):
+                return False
+            entry = (self.owned, owner.generation, owner.nonce, owner.since)
+            transaction.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?)", entry)
+        return True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self.database.close()
+
+
+def _delta(branch: Committable) -> rules.Delta:
+    return rules.Delta(branch.resource, branch.handle.epoch, branch.data["after"], branch.data.get("rests_on"))
+
+
+def _held(transaction: sqlite3.Connection, content: int, delta: Sequence[changes.Change]) -> Iterator[changes.Change]:
+    """What the keys of a delta hold before it."""
+    question = "SELECT value, expires_ms FROM entries WHERE content = ? AND key = ?"
+    for change in delta:
+        held = transaction.execute(question, (content, change.key)).fetchone()
+        yield changes.Change(change.key, *(held or (None, None)))
+
+
+def _owner(connection: sqlite3.Connection, owned: str) -> Owner | None:
+    found = connection.execute("SELECT generation, nonce, since FROM owners WHERE owned = ?", [owned]).fetchone()
+    return Owner(*found) if found else None
+
+
+def _term(owner: Owner | None) -> tuple[int, str] | None:
+    return None if owner is None else (owner.generation, owner.nonce)

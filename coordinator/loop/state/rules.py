@@ -1,0 +1,71 @@
+"""What a state's store may do with the branches of an epoch: pure rules, which the store and the explorer both run.
+
+The store is at the last decided epoch that changed it, or, while that is being committed, at the one before: it applies
+an epoch that rests on what it holds, once, and no other. What undoes an epoch stays until the epoch is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tpc.sink import Outcome, Verdict
+
+NO_EPOCH = -1
+"""Stands for the newest epoch of a store that has applied none."""
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What a store must know of a decided branch: `after` is what the store had applied when the epoch began.
+
+    `rests_on` is the epoch whose content the function saw; None where the writer was not told.
+    """
+
+    name: str
+    epoch: int
+    after: int
+    rests_on: int | None = None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the store shows: the newest epoch it has applied, the marked branches, and those whose delta it holds."""
+
+    applied: int
+    marked: frozenset[str]
+    prepared: frozenset[str]
+
+
+def outcome(deltas: Iterable[Delta], shown: Shown) -> Outcome | None:
+    """The answer for the branches of one epoch, which are applied together; None says: apply them."""
+    branches = list(deltas)
+    names = {branch.name for branch in branches}
+    if names <= shown.marked:
+        return Outcome(Verdict.ALREADY, f"epoch {branches[0].epoch} is applied")
+    if why := next(filter(None, (_why_not(branch, shown.applied) for branch in branches)), ""):
+        return Outcome(Verdict.UNKNOWN, why, contradiction=True)
+    missing = sorted(names - shown.prepared)
+    if not missing:
+        return None
+    if any(branch.after != shown.applied for branch in branches):
+        what = f"no delta {missing[0]}, and the state is at epoch {shown.applied}: another history"
+        return Outcome(Verdict.UNKNOWN, what, contradiction=True)
+    return Outcome(Verdict.LOST, f"no delta {missing[0]}, and the state is still at epoch {shown.applied}")
+
+
+def _why_not(branch: Delta, applied: int) -> str:
+    """Why a branch cannot follow what is applied; empty if it can."""
+    if applied >= branch.epoch:
+        return f"the state is at epoch {applied}, and this branch of epoch {branch.epoch} is not in it"
+    if applied < branch.after:
+        when = f"it was at {branch.after} when epoch {branch.epoch} began"
+        return f"the state is at epoch {applied}; {when}: it has gone back"
+    if branch.rests_on not in (None, applied):
+        return f"epoch {branch.epoch} rests on epoch {branch.rests_on}, and the state is at {applied}"
+    return ""
+
+
+def undo_to_drop(kept: Iterable[int], complete: int) -> list[int]:
+    """Of the epochs that can be undone those that need not be any more."""
+    return [epoch for epoch in kept if epoch <= complete]

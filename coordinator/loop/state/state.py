@@ -1,0 +1,168 @@
+"""A state as a function sees it: a mapping of any Python values, one epoch at a time.
+
+What a function gets is decoded for the epoch and belongs to it: it may be changed in place. At the cut every entry that
+was handed out or written is encoded and compared with what was there, so that a change in place is noticed and what was
+only read costs no row. An epoch costs what it touched, not what the state holds. The next epoch decodes anew: a
+function sees the same objects, and iterates over them in the same order, whether there was a restart in between or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow
+
+from tpc.coordinator.loop.state.changes import Change, to_batch
+from tpc.coordinator.loop.state.codec import decode, encode
+from tpc.coordinator.loop.state.contents import Contents
+from tpc.coordinator.loop.state.rules import NO_EPOCH
+from tpc.errors import ConfigurationError, StateMachineError
+
+_GONE = object()
+
+
+@dataclass
+class _Touched:
+    """An entry that the epoch has read or written, and the event time of the last time it did."""
+
+    value: Any
+    is_written: bool
+    event_ms: int | None
+
+
+class State(MutableMapping[Any, Any]):
+    """The state `name`. The runtime calls `restore`, `begin`, `changes` and `abandon`; a function, the mapping.
+
+    With `ttl_s` an entry expires so long after the event in which it was last changed, as soon as the watermark passes.
+    """
+
+    def __init__(self, name: str, contents: Contents, ttl_s: float | None = None) -> None:
+        if ttl_s is not None and ttl_s <= 0:
+            raise ConfigurationError(f"the state {name} has a time to live of {ttl_s} s", remedy="give a positive one.")
+        self.name = name
+        self.ttl_ms = None if ttl_s is None else round(ttl_s * 1000)
+        self.epoch = NO_EPOCH
+        """The epoch that runs, or ran last."""
+        self.watermark_ms: int | None = None
+        self.event_ms: int | None = None
+        """The event time of the event at hand, set by the runtime; where it is None the watermark stands for it."""
+        self._contents = contents
+        self._touched: dict[bytes, _Touched] = {}
+        self._cut: dict[bytes, Change] | None = None
+
+    # For the runtime ------------------------------------------------------------------------------------------
+
+    @property
+    def rests_on(self) -> int:
+        """The epoch after which the content was as the running one finds it: the last that changed it, -1 for none."""
+        return self._contents.epoch
+
+    def restore(self, *, before: int | None = None) -> None:
+        """Read the content from the store, as it is; or as it was before an epoch that is decided and not complete."""
+        self._contents.restore(before)
+        self._touched, self._cut, self.watermark_ms, self.event_ms = {}, None, None, None
+        self.epoch = self.rests_on
+
+    def begin(self, epoch: int, watermark_ms: int | None = None) -> None:
+        """Begin an epoch; the one before it, if it was cut, is decided. What has expired at the watermark is gone."""
+        if self._cut is None and self._touched:
+            raise StateMachineError(f"state {self.name}: epoch {self.epoch} was neither cut nor abandoned", epoch=epoch)
+        if self._cut:
+            self._contents.fold(self.epoch, self._cut)
+        self._touched, self._cut = {}, None
+        self.epoch, self.event_ms = epoch, None
+        if watermark_ms is not None:
+            self.watermark_ms = watermark_ms
+            self._touched = {key: _Touched(_GONE, True, None) for key in self._contents.due(watermark_ms)}
+
+    def changes(self) -> pyarrow.RecordBatch:
+        """The cut: what the epoch has changed, for the state's branch. The same when it is asked again.
+
+        Raises `DataError` for a value that cannot be kept; nothing is changed by that.
+        """
+        if self._cut is None:
+            changed = (self._changed(key, touched) for key, touched in sorted(self._touched.items()))
+            self._cut = {change.key: change for change in changed if change is not None}
+        return to_batch(self._cut.values(), self.rests_on)
+
+    def abandon(self) -> None:
+        """The epoch is aborted: back to where it began. The next call is `begin`."""
+        self._touched, self._cut = {}, None
+
+    def _changed(self, key: bytes, touched: _Touched) -> Change | None:
+        before = self._contents.get(key)
+        if touched.value is _GONE:
+            return None if before is None else Change(key, None, None)
+        value = encode(touched.value)
+        if not touched.is_written and before is not None and value == before.value:
+            return None
+        change = Change(key, value, self._expires_ms(touched))
+        return None if change == before else change
+
+    def _expires_ms(self, touched: _Touched) -> int | None:
+        if self.ttl_ms is None:
+            return None
+        if touched.event_ms is None:
+            raise ConfigurationError(
+                f"the state {self.name} has a time to live, and its events have no time",
+                remedy="say where the events' time stands, or give the state no ttl.",
+            )
+        return touched.event_ms + self.ttl_ms
+
+    # The mapping ----------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Any) -> Any:
+        encoded = encode(key, "key")
+        touched = self._touched.get(encoded)
+        if touched is None:
+            held = self._contents.get(encoded)
+            if held is None or held.value is None:
+                raise KeyError(key)
+            touched = self._touched[encoded] = _Touched(decode(held.value), False, None)
+        if touched.value is _GONE:
+            raise KeyError(key)
+        touched.event_ms = self._now_ms()
+        return touched.value
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._running()
+        self._touched[encode(key, "key")] = _Touched(value, True, self._now_ms())
+
+    def __delitem__(self, key: Any) -> None:
+        self._running()
+        encoded = encode(key, "key")
+        if not self._has(encoded):
+            raise KeyError(key)
+        self._touched[encoded] = _Touched(_GONE, True, None)
+
+    def __contains__(self, key: object) -> bool:
+        return self._has(encode(key, "key"))
+
+    def __iter__(self) -> Iterator[Any]:
+        """In the order of the keys' bytes; all keys are gone through."""
+        held = [key for key in self._contents.sorted_keys() if key not in self._touched]
+        live = [key for key, touched in self._touched.items() if touched.value is not _GONE]
+        return map(decode, sorted(held + live))
+
+    def __len__(self) -> int:
+        changed = sum(
+            (touched.value is not _GONE) - (self._contents.get(key) is not None)
+            for key, touched in self._touched.items()
+        )
+        return len(self._contents) + changed
+
+    def __repr__(self) -> str:
+        return f"State({self.name!r}, epoch {self.epoch}, {len(self)} keys)"
+
+    def _has(self, key: bytes) -> bool:
+        touched = self._touched.get(key)
+        return self._contents.get(key) is not None if touched is None else touched.value is not _GONE
+
+    def _running(self) -> None:
+        if self._cut is not None:
+            raise StateMachineError(f"state {self.name}: epoch {self.epoch} is cut, and something changes it still")
+
+    def _now_ms(self) -> int | None:
+        return self.watermark_ms if self.event_ms is None else self.event_ms

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import enum
+import math
+from collections import OrderedDict, defaultdict
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from tpc.coordinator.loop.state.codec import decode, encode
+from tpc.errors import CorruptionError, DataError
+
+ATOMS = some.one_of(
+    some.none(),
+    some.booleans(),
+    some.integers(),
+    some.floats(allow_nan=False),
+    some.text(),
+    some.binary(max_size=20),
+    some.decimals(allow_nan=False),
+    some.uuids(),
+    some.dates(),
+    some.datetimes(timezones=some.sampled_from([timezone.utc, timezone(timedelta(hours=-3))]) | some.none()),
+    some.timedeltas(),
+)
+KEYS = some.one_of(some.text(), some.integers(), some.binary(max_size=5), some.tuples(some.text(), some.integers()))
+VALUES = some.recursive(
+    ATOMS,
+    lambda inner: some.one_of(
+        some.lists(inner, max_size=3),
+        some.lists(inner, max_size=3).map(tuple),
+        some.dictionaries(KEYS, inner, max_size=3),
+        some.dictionaries(some.sampled_from(["$tuple", "$", "a"]), inner, max_size=2),
+        some.sets(KEYS, max_size=3),
+        some.frozensets(KEYS, max_size=3),
+    ),
+    max_leaves=12,
+)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, and of the same types all the way down."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+@given(VALUES)
+def test_a_value_comes_back_as_it_was_with_its_types(value: Any) -> None:
+    assert same(decode(encode(value)), value)
+
+
+@given(some.dictionaries(KEYS, ATOMS, max_size=4))
+def test_equal_dicts_are_equal_bytes_in_whatever_order_they_were_filled(value: dict[Any, Any]) -> None:
+    assert encode(dict(reversed(list(value.items())))) == encode(value)
+
+
+def test_what_json_has_no_number_for_comes_back() -> None:
+    assert math.isnan(decode(encode(math.nan)))
+    assert decode(encode([math.inf, -math.inf])) == [math.inf, -math.inf]
+    assert math.copysign(1, decode(encode(-0.0))) == -1
+
+
+def test_lone_surrogates_come_back() -> None:
+    assert decode(encode("\ud800")) == "\ud800"
+
+
+def test_numbers_that_are_equal_in_python_are_different_keys() -> None:
+    assert len({encode(1), encode(1.0), encode(True)}) == 3
+
+
+class Colour(enum.IntEnum):
+    RED = 1
+
+
+class Text(str):
+    pass
+
+
+@pytest.mark.parametrize(
+    "value", [object(), Colour.RED, Text("a"), OrderedDict(a=1), defaultdict(int), {1: [object()]}, bytearray(b"a")]
+)
+def test_a_value_that_would_come_back_as_something_else_is_refused_by_its_type(value: Any) -> None:
+    with pytest.raises(DataError, match=r"cannot be kept.*\.(object|Colour|Text|OrderedDict|defaultdict|bytearray)"):
+        encode(value)
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(DataError, match="recursion"):
+        encode(value)
+
+
+@pytest.mark.parametrize("data", [b"", b'\x02"a"', b"\x01{", b'\x01{"$unknown":1}', b'\x01{"$date":"never"}'])
+def test_bytes_that_are_no_value_are_corruption(data: bytes) -> None:
+    with pytest.raises(CorruptionError):
+        decode(data)
+
+
+def test_the_first_version_can_always_be_read() -> None:
+    """Written by the first version; never to be made anew."""
+    held = b'\x01{"a":[1,2.5,null,{"$tuple":["x",{"$bytes":"AA=="}]}],"b":{"$dict":[[1,{"$set":["p"]}]]},"c":'
+    held += b'{"$datetime":"2024-02-29T12:00:00+00:00"},"d":{"$Decimal":"1.50"},"e":{"$date":"2024-02-29"},"f":'
+    held += b'{"$timedelta":[1,2,3]},"g":{"$UUID":"12345678-1234-5678-1234-567812345678"},"h":{"$frozenset":[]}}'
+    value = {
+        "a": [1, 2.5, None, ("x", b"\x00")],
+        "b": {1: {"p"}},
+        "c": datetime(2024, 2, 29, 12, tzinfo=timezone.utc),
+        "d": Decimal("1.50"),
+        "e": date(2024, 2, 29),
+        "f": timedelta(1, 2, 3),
+        "g": UUID("12345678-1234-5678-1234-567812345678"),
+        "h": frozenset[int](),
+    }
+    assert same(decode(held), value)
+    assert encode(value) == held
