@@ -45,7 +45,7 @@ _LOG_BACKENDS = ("coordinator/log/local.py", *_SQL_LOG, *_OBJECT_LOG)
 _LINEAGE = ("coordinator/spark/lineage.py",)
 """The simulated Spark keeps no files of state: what is fsynced of them is seen by these tests alone."""
 _SAVEPOINTS = ("coordinator/savepoints/", "coordinator/forks.py", "tpc/ancestors.py")
-"""No savepoint is made in the simulator."""
+"""The simulator moves a pipeline in one act: it reads and writes no files of a savepoint."""
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)

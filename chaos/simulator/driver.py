@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.log_disk import LogDisk, SimulatedLog
@@ -45,7 +45,7 @@ class Driver:
     """The body of a process."""
 
     def __init__(self, place: Place, process: Process) -> None:
-        self.place = place
+        self.place = replace(place)  # where it is while it lives, also when the pipeline has moved
         self.world = place.world
         self.process = process
         clock = SimulatedClock(place.world, process)

@@ -109,5 +109,7 @@ class Fault(str, Enum):
     """Before a restart an operator runs `tpc recover`: no epoch follows."""
     WRONG_START = "wrong-start"
     """Before a restart somebody starts the pipeline without a sink, with one elsewhere or put back, and from a copy."""
+    MOVED = "moved"
+    """Before a start an operator moves the pipeline: its log ends, and a copy of all goes on at another place."""
     QUIET_HOURS = "quiet-hours"
     """No batch comes for hours."""

@@ -14,6 +14,7 @@ from typing import Any
 from tpc.chaos.simulator.world import Invariant, World
 from tpc.handles import Handle
 from tpc.manifest import Branch, Manifest
+from tpc.records import RecordKind
 
 
 @dataclass
@@ -57,6 +58,8 @@ class Ledger:
         """A record can be read in `slot` now."""
         record = json.loads(data)
         kind, body = record["kind"], record["body"]
+        if kind == RecordKind.MOVED.value:
+            return  # it ends a log that goes on elsewhere: there the slot is another record's
         if slot <= self.highest_slot:
             return  # stale: it fell into a hole that pruning has left
         self.bodies[slot] = (kind, body)

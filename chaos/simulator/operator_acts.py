@@ -11,10 +11,12 @@ from tpc.chaos.simulator.evidence import Evidence
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import SimulatedLog
+from tpc.chaos.simulator.moving import LeftPlace, move
 from tpc.chaos.simulator.spark import ConcurrentQueriesError
 from tpc.coordinator import operations
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import (
+    ConfigurationError,
     CorruptionError,
     DataError,
     DecisionUnknownError,
@@ -39,6 +41,13 @@ class Operator:
         self.place = place
         self.world = place.world
         self.ledger = ledger
+        self.left: list[LeftPlace] = []
+        """The places that the pipeline has left."""
+
+    def move(self) -> None:
+        """As `tpc savepoint` and `tpc restore --move` do, unless an epoch is pending."""
+        if (left := move(self.place, self.ledger)) is not None:
+            self.left.append(left)
 
     def deals_with(self, error: Exception, evidence: Evidence, *, overlapped: bool) -> bool:
         """Do what `error` asks for; False when nothing that has happened explains the error.
@@ -50,6 +59,8 @@ class Operator:
             return True
         if isinstance(error, DeterminismError):
             return self._accept_state(error)
+        if self.left and isinstance(error, ConfigurationError):
+            return "was moved to" in error.what  # a process that was started before looks at the old log
         losses = self.place.log.losses
         if isinstance(error, CorruptionError) or (isinstance(error, LogGoneError) and not losses.may_be_forked):
             losses.put_back()

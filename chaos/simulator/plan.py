@@ -58,6 +58,8 @@ _OF_THE_LOG = (
     Fault.LOG_OLDER,
     Fault.LOG_FORKED,
 )
+_BY_CHANCE = tuple(fault for fault in Fault if fault is not Fault.MOVED)
+"""Of a run's own chance; whether its pipeline moves is drawn apart (`with_a_move`)."""
 _DURING_REPAIRS = (Fault.CRASH, Fault.FREEZE, Fault.RIVAL, *_OF_THE_LOG)
 """What would hardly meet a repair by chance."""
 
@@ -66,6 +68,7 @@ _OPPORTUNITIES = {
     **dict.fromkeys((Fault.TASK_FAILED, Fault.TASK_KILLED, Fault.TASK_SPECULATED, Fault.TASK_LATE), 30),
     **dict.fromkeys((Fault.PASS_FAILED, Fault.QUIET_HOURS, Fault.BOOKS_LOST), 6),
     **dict.fromkeys((Fault.OWNER_REPLY_LOST, Fault.OPERATOR_SWEEPS, Fault.OPERATOR_RECOVERS, Fault.WRONG_START), 2),
+    Fault.MOVED: 2,
     **dict.fromkeys((Fault.ABORT_LATE, Fault.ABORT_REPLY_LOST, Fault.ABORT_DUPLICATED), 1),
     **dict.fromkeys((Fault.SPARK_LOG_LOST, Fault.SPARK_PLAN_TORN, Fault.SPARK_COMMIT_EMPTY, Fault.LOG_DAMAGED), 1),
     **dict.fromkeys((Fault.SPARK_LOG_BEHIND, Fault.SPARK_METADATA_LOST, Fault.MARKERS_EXPIRED), 1),
@@ -87,6 +90,7 @@ _COMPANIONS = {
     Fault.OPERATOR_SWEEPS: (Fault.CRASH, PLACES),
     Fault.OPERATOR_RECOVERS: (Fault.CRASH, PLACES),
     Fault.WRONG_START: (Fault.CRASH, PLACES),
+    Fault.MOVED: (Fault.FREEZE, PLACES),
     Fault.TASKS_OUTLIVE: (Fault.CRASH, ("sink.prepare",)),
     Fault.NOT_DETERMINISTIC: (Fault.CRASH, ("epoch.decided", "epoch.committed", "epoch.completed", "spark.commits")),
     Fault.ABORT_LATE: (Fault.TASK_KILLED, (ANYWHERE,)),
@@ -117,12 +121,17 @@ class FaultPlan:
     @classmethod
     def of_chance(cls, random: Random, count: int) -> FaultPlan:
         """`count` faults and the companions that they need."""
-        kinds = random.choices(list(Fault), k=count)
+        kinds = random.choices(_BY_CHANCE, k=count)
         if count > 1 and random.random() < 0.3:
             kinds[1:] = random.choices(kinds, k=count - 1)  # some misfortunes come in swarms
         if random.random() < _DUELS:
             kinds += random.choices((Fault.FREEZE, Fault.RIVAL), k=random.randrange(1, 4))
         return cls.of(strike for kind in kinds for strike in drawn(random, kind))
+
+    def with_a_move(self, random: Random) -> None:
+        """Have the pipeline moved, and somebody try what must be refused then."""
+        for strike in (*drawn(random, Fault.MOVED), *drawn(random, Fault.WRONG_START)):
+            self.add(strike)
 
     @classmethod
     def of(cls, strikes: Iterable[Strike]) -> FaultPlan:

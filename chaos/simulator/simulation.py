@@ -28,6 +28,8 @@ from tpc.machine import step
 from tpc.states import State
 
 MOST_FAULTS = 6
+MOVES = 0.1
+"""In how many runs the pipeline is moved."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Simulation:
         random = Random(seed)
         if plan is None:
             plan = FaultPlan.of_chance(random, random.randrange(MOST_FAULTS + 1))
+            if (moves := Random(f"moves {seed}")).random() < MOVES:
+                plan.with_a_move(moves)
         self.world = World(seed, random, plan)
         self.ledger = Ledger(self.world)
         traits = sorted(random.sample(range(len(ALL_TRAITS)), random.randrange(2, 4)))

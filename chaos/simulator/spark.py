@@ -68,6 +68,14 @@ class SparkDisk:
             else:
                 files[kind, batch] = text
 
+    def copied(self) -> SparkDisk:
+        """The same files at another place, all of them durable."""
+        copy = SparkDisk(self.world, self.rows, stateful=self.stateful)
+        copy.files, copy.backup, copy.states = dict(self.files), dict(self.files), dict(self.states)
+        copy.durable = set(copy.files)
+        copy.query_id, copy.leader, copy._fell_behind = self.query_id, self.leader, self._fell_behind
+        return copy
+
     def looked_at(self) -> None:
         """The process whose turn it is looks at the files."""
         if self.world.acting is not None:

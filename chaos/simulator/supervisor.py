@@ -78,6 +78,8 @@ class Supervisor:
         self.finished = False
         if world.strikes(Fault.QUIET_HOURS, "nobody restarts it"):
             world.now_s += 3 * 3600.0
+        if self.ledger.bodies and world.strikes(Fault.MOVED):
+            self.operator.move()
         if not self.processes:
             self.place.spark.lose_several(len(self.ledger.decisions) - self.place.settings.keep_epochs)
         self.place.log.losses.before_a_start()
@@ -95,7 +97,7 @@ class Supervisor:
         if self.ledger.bodies and self.world.strikes(Fault.OPERATOR_RECOVERS):
             return lambda own: Driver(self.place, own).recover()
         if self.ledger.bodies and not self.processes and self.world.strikes(Fault.WRONG_START):
-            return lambda own: WrongStarts(self.place, self.ledger, own).run()
+            return lambda own: WrongStarts(self.place, self.ledger, own, self.operator.left).run()
         return lambda own: Driver(self.place, own).run()
 
     def cut_power(self) -> None:

@@ -1,4 +1,5 @@
-"""Starts that must be refused: without a sink, with a sink elsewhere or put back, from a copy of the checkpoint.
+"""Starts that must be refused: without a sink, with a sink elsewhere or put back, from a copy of the checkpoint,
+from where the pipeline was moved away.
 
 Somebody tries them while nobody leads. Each must end with an error before anything is committed, aborted or owned; all
 but the last before any record as well. Other faults stand still meanwhile, so that what changes is the start's work.
@@ -11,59 +12,29 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from tpc.ancestors import Ancestor
+from tpc.chaos.simulator.copied_log import CopiedLog
 from tpc.chaos.simulator.driver import COLUMNS, Driver, Place
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import SimulatedLog
+from tpc.chaos.simulator.moving import LeftPlace
 from tpc.chaos.simulator.processes import InlineExecutor, Process, SimulatedClock
 from tpc.chaos.simulator.sinks import SimulatedCommitter, SimulatedSink
-from tpc.chaos.simulator.spark import CHECKPOINT, SimulatedSparkLog
+from tpc.chaos.simulator.spark import CHECKPOINT, SimulatedSparkLog, SparkDisk
 from tpc.chaos.simulator.world import PIPELINE, Invariant
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.savepoints.restoring import first_body_of_fork
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.errors import HistoryMismatchError, TpcError
 from tpc.fold import fold
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.manifest import Manifest
-from tpc.records import RecordKind
+from tpc.records import Record, RecordKind
 from tpc.schemas import Columns
 from tpc.sink import Committer
-
-
-class CopiedLog(Log):
-    """A copy of the log's files, which goes its own way."""
-
-    def __init__(self, content: Mapping[int, bytes]) -> None:
-        self.content = dict(content)
-
-    def put(self, slot: int, data: bytes, after: bytes | None) -> bool:
-        """See `Log.put`."""
-        if after is not None:
-            self.require_before(slot, after)
-        return self.content.setdefault(slot, data) == data
-
-    def goes_on(self, slot: int, data: bytes) -> bool:
-        """See `Log.goes_on`."""
-        return self.known_and_followed(slot, data, is_followed=slot + 1 in self.content)
-
-    def slots(self) -> list[int]:
-        """See `Log.slots`."""
-        return sorted(self.content)
-
-    def read(self, slot: int) -> bytes:
-        """See `Log.read`."""
-        return self.content[slot]
-
-    def delete(self, slots: Sequence[int]) -> None:
-        """See `Log.delete`."""
-        for slot in slots:
-            del self.content[slot]
-
-    def describe(self) -> str:
-        """See `Log.describe`."""
-        return "a copy of the log"
 
 
 class _Elsewhere(SimulatedSink):
@@ -81,8 +52,9 @@ class _ElsewhereCommitter(SimulatedCommitter):
 class WrongStarts:
     """The body of a process that tries what must be refused."""
 
-    def __init__(self, place: Place, ledger: Ledger, process: Process) -> None:
+    def __init__(self, place: Place, ledger: Ledger, process: Process, left: Sequence[LeftPlace] = ()) -> None:
         self.place = place
+        self.left = left
         self.ledger = ledger
         self.process = process
         self.world = place.world
@@ -108,6 +80,24 @@ class WrongStarts:
             copy = CopiedLog(self.place.log.content)
             Driver(self.place, self.process).sweep()
             self._refused("a start from a copy of the checkpoint", self._sinks(), copy)
+            for left in self.left:
+                self._refuses_what_was_moved(left)
+
+    def _refuses_what_was_moved(self, left: LeftPlace) -> None:
+        """The old place, a second copy of the savepoint, and a fork of it into the same targets."""
+        columns = dict.fromkeys(self.place.systems, COLUMNS)
+        sinks, old = self._sinks(), SimulatedLog(left.place.log)
+        self._refused("a start at the place that was left", sinks, old, columns, spark=left.place.spark)
+        second = CopiedLog(left.records)
+        self._refused("a start from a second copy of the savepoint", sinks, second, columns, spark=left.place.spark)
+        fork = PipelineId(PIPELINE.name, PIPELINE.incarnation + 1)
+        ancestor = Ancestor(PIPELINE, left.history.last_complete or 0, dict(left.history.sinks))
+        forked = CopiedLog({})
+        first = Record(1, RecordKind.GENERATION, "fork", first_body_of_fork(fork, ancestor, left.history))
+        forked.put(1, first.encode(), None)
+        spark = left.place.spark.copied()
+        spark.query_id = first.body["query_id"]
+        self._refused("a fork into the same targets", sinks, forked, columns, spark=spark, pipeline=fork)
 
     def _waited_for(self, pending: Manifest | None) -> list[str]:
         """Sinks that the pending intent binds."""
@@ -188,10 +178,13 @@ class WrongStarts:
         sinks: Sequence[SimulatedSink],
         log: Log,
         schemas: Mapping[str, Columns] | None = None,
+        *,
+        spark: SparkDisk | None = None,
+        pipeline: PipelineId = PIPELINE,
     ) -> None:
         before = self._seen()
         coordinator = Coordinator(
-            PIPELINE,
+            pipeline,
             sinks,
             log,
             CHECKPOINT,
@@ -199,7 +192,7 @@ class WrongStarts:
             clock=SimulatedClock(self.world, self.process),
             journal=Journal(log, lambda: f"{self.world.random.getrandbits(64):016x}"),
             pool=InlineExecutor(),
-            spark_log=SimulatedSparkLog(self.place.spark),
+            spark_log=SimulatedSparkLog(spark or self.place.spark),
         )
         try:
             if schemas is None:
@@ -219,7 +212,8 @@ class WrongStarts:
             (sorted(system.visible), system.owner, None if system.traits.expires_after_s else sorted(system.prepared))
             for system in self.place.systems.values()
         ]
-        return dict(self.place.log.content), systems
+        left = [dict(each.place.log.content) for each in self.left]
+        return dict(self.place.log.content), left, systems
 
     @contextmanager
     def _nothing_else_happens(self) -> Iterator[None]:

@@ -210,7 +210,7 @@ class Journal:
     def _passed(self, error: LogGoneError) -> TpcError:
         """What it means that a slot is not as it was: `error`, or that others have gone on and pruned it."""
         try:
-            history = Journal(self.log).open()
+            history = Journal(self.log).read()  # a log that was moved away tells it too
         except (ConfigurationError, CorruptionError, TransientError, KeyError):
             return error
         if history.generation > self.history.generation and history.floor > self.history.last_slot:

@@ -118,29 +118,32 @@ def restore_fork(folder: Path, checkpoint: Path, log: Log, incarnation: int | No
     if 1 in log.slots():  # of this very restore, which was interrupted
         first = decode(log.read(1), 1)
     else:
-        first = Record(1, RecordKind.GENERATION, uuid.uuid4().hex, _first_body(fork, manifest, history))
+        identities = {**history.sinks, **{name: sink.identity for name, sink in manifest.sinks.items()}}
+        ancestor = Ancestor(manifest.pipeline, manifest.epoch, identities)
+        first = Record(1, RecordKind.GENERATION, uuid.uuid4().hex, first_body_of_fork(fork, ancestor, history))
     SparkLog(LocalFiles(checkpoint)).restore_metadata(first.body["query_id"])
     if not log.put(1, first.encode(), None):
         raise target.not_empty(log.describe())
     return Restored(manifest, target.end(), log, moves=False)
 
 
-def _first_body(fork: PipelineId, manifest: SavepointManifest, history: History) -> JSONObject:
-    """The record that stands for all that the fork's history does not hold: its epochs are counted from here."""
-    identities = {**history.sinks, **{name: sink.identity for name, sink in manifest.sinks.items()}}
-    ancestors = [*history.ancestors, Ancestor(manifest.pipeline, manifest.epoch, identities)]
+def first_body_of_fork(fork: PipelineId, ancestor: Ancestor, history: History) -> JSONObject:
+    """The record that stands for all that the fork's history does not hold: its epochs are counted from here.
+
+    `history` is that of the pipeline that is forked, the `ancestor`.
+    """
     return {
         "pipeline": fork.name,
         "incarnation": fork.incarnation,
         "generation": 1,
-        "last_complete": manifest.epoch,
+        "last_complete": ancestor.epoch,
         "pending": None,
         "resolutions": [],
         "sinks": {},
         "query_id": str(uuid.uuid4()),
         "started_at": time.time(),
         **History().carried([], 0),
-        "ancestors": [ancestor.to_json() for ancestor in ancestors],
+        "ancestors": [one.to_json() for one in (*history.ancestors, ancestor)],
     }
 
 

@@ -80,6 +80,20 @@ def test_a_put_into_a_hole_left_by_pruning_is_fenced() -> None:
     assert opened(log).history == current.history
 
 
+@pytest.mark.parametrize("act", [Journal.require_leading, lambda stale: stale.append(*intent(manifest(1)))])
+def test_who_was_forgotten_in_a_log_that_went_on_was_pruned_and_then_moved_away_is_fenced(
+    act: Callable[[Journal], None],
+) -> None:
+    log = MemoryLog()
+    stale = filled(log, 1)
+    current = opened(log)
+    for generation in (2, 3, 4):
+        renewed(current, generation, keep_epochs=0)
+    current.append(RecordKind.MOVED, {"to": "elsewhere", "savepoint": "s"})
+    with pytest.raises(FencedError, match="the log goes on to slot 7, after slot 3"):
+        act(stale)
+
+
 def test_a_fenced_put_leaves_the_journal_s_history_as_it_was() -> None:
     log = MemoryLog()
     first = filled(log, 1)
