@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tpc.chaos.simulator.wrong_starts import CopiedLog
+from tpc.chaos.simulator.copied_log import CopiedLog
 from tpc.coordinator.parked import ParkedNote
 from tpc.errors import PutUnknownError, TransientError
 

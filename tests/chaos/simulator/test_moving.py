@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from random import Random
 
 import pytest
@@ -45,7 +44,10 @@ def test_a_record_that_arrives_before_the_last_one_keeps_the_pipeline_where_it_i
     journal = Journal(SimulatedLog(log))
     journal.open()
     late = journal.next_record(RecordKind.RESOLUTION, {"epoch": 0, "sink": "x", "action": "accept-loss", "ends": {}})
-    lands = partial(log.land, late.slot, late.encode(), synced=True)
+
+    def lands() -> None:
+        log.land(late.slot, late.encode(), synced=True)
+
     simulation.world.messages.append(Message("a put of somebody", 2, lands))  # behind the first look
     assert move(simulation.place, simulation.ledger) is None
     assert simulation.place.log is log
