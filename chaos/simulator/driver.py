@@ -14,7 +14,8 @@ from tpc.chaos.simulator.log_disk import LogDisk, SimulatedLog
 from tpc.chaos.simulator.passes import Batch, SimulatedPass
 from tpc.chaos.simulator.processes import InlineExecutor, Process, SimulatedClock
 from tpc.chaos.simulator.sinks import SimulatedSink
-from tpc.chaos.simulator.spark import CHECKPOINT, SimulatedQuery, SimulatedSparkLog, SparkDisk
+from tpc.chaos.simulator.spark import CHECKPOINT, SimulatedSparkLog, SparkDisk
+from tpc.chaos.simulator.spark_query import SimulatedQuery
 from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import PIPELINE, World
 from tpc.coordinator.coordinator import Coordinator

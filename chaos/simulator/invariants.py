@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tpc.chaos.simulator.driver import Place
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.passes import goes_to
-from tpc.chaos.simulator.spark import next_state
+from tpc.chaos.simulator.spark_query import next_state
 from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import Invariant
 from tpc.history import Action

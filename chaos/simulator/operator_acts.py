@@ -12,7 +12,7 @@ from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import SimulatedLog
 from tpc.chaos.simulator.moving import LeftPlace, move
-from tpc.chaos.simulator.spark import ConcurrentQueriesError
+from tpc.chaos.simulator.spark_query import ConcurrentQueriesError
 from tpc.coordinator import operations
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import (

@@ -1,38 +1,20 @@
-"""A simulated Spark: its log files, which nobody makes durable, and the loop that plans, runs and commits batches.
+"""The files of a simulated Spark, which nobody makes durable, and how a coordinator sees them.
 
-After a restart it does what `MicroBatchExecution` does: it goes on from the newest `offsets/N`, and runs batch N again
-unless `commits/N` is there.
+What Spark itself does with them stands in `spark_query.py`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from tpc.chaos.simulator.faults import Fault
-from tpc.chaos.simulator.passes import Batch
 from tpc.chaos.simulator.world import World
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 
 CHECKPOINT = LocalFiles(Path("/simulated"))
-
-BatchFunction = Callable[[Batch, int], bool]
-"""Runs a batch; says whether it has made other rows than it makes as a rule."""
-
-
-class ConcurrentQueriesError(Exception):
-    """Spark has found a file of its log that another query has written."""
-
-
-class MissingStateError(Exception):
-    """The state files that a batch starts from are not there."""
-
-
-def next_state(state: int, end: int) -> int:
-    """The state after a batch that ends there."""
-    return (state * 31 + end) % 1_000_003
 
 
 class SparkDisk:
@@ -183,71 +165,3 @@ class SimulatedSparkLog(SparkLog):
         self.disk.world.call("spark.move")
         self.disk.world.tell(f"spark: {kind}/{batch} is moved aside")
         self.disk.change(kind, batch, None)
-
-
-class SimulatedQuery:
-    """One start of the streaming query on the checkpoint."""
-
-    def __init__(self, disk: SparkDisk, function: BatchFunction) -> None:
-        self.disk = disk
-        self.world = disk.world
-        self.function = function
-        self._batch = 0
-        self._start = 0
-        self._planned_end: int | None = None
-        self._populate()
-
-    def _populate(self) -> None:
-        """Where to go on, as `populateStartOffsets` finds it."""
-        self.disk.looked_at()
-        latest = self.disk.newest("offsets")
-        if latest is None:
-            return
-        self._batch = latest
-        self._planned_end = self.disk.end_of(latest)
-        if latest:
-            self._start = self.disk.end_of(latest - 1)
-        if self.disk.newest("commits") == latest:
-            self._batch, self._start, self._planned_end = latest + 1, self._planned_end, None
-
-    def run_batch(self) -> bool:
-        """Plan a batch unless one is planned, run it and commit it; False when the source has no more rows."""
-        if self._planned_end is None and not self._plan():
-            return False
-        end = self._planned_end
-        assert end is not None
-        states = self.disk.states
-        self.world.tell(f"spark: batch {self._batch} of rows {self._start} to {end}")
-        if self._batch not in states:
-            raise MissingStateError(f"batch {self._batch}: no state of version {self._batch}")
-        state = states[self._batch]
-        other = self.function(Batch(self._start, end, state if self.disk.stateful else 0), self._batch)
-        states[self._batch + 1] = next_state(state, end) + other
-        self._commit()
-        self._batch, self._start, self._planned_end = self._batch + 1, end, None
-        return True
-
-    def _plan(self) -> bool:
-        left = self.disk.rows - self._start
-        if left <= 0:
-            return False
-        size = 0 if self.disk.stateful and self.world.random.random() < 0.1 else self.world.random.randrange(1, 9)
-        end = self._start + min(left, size)
-        self.world.call("spark.offsets")
-        self._add("offsets", f'v1\n{{"batchWatermarkMs":0}}\n{{"n":{end}}}')
-        self.world.call("spark.offsets", after=True)
-        self._planned_end = end
-        return True
-
-    def _commit(self) -> None:
-        """A stateful query names in every commit the state files that this run of the batch has made."""
-        names = f',"stores":{self.world.random.randrange(10**9)}' if self.disk.stateful else ""
-        self.world.call("spark.commits")
-        self._add("commits", f'v1\n{{"nextBatchWatermarkMs":0{names}}}')
-        self.world.call("spark.commits", after=True)
-
-    def _add(self, kind: str, text: str) -> None:
-        if (kind, self._batch) in self.disk.files:
-            raise ConcurrentQueriesError(f"{kind}/{self._batch} is there already")
-        self.disk.change(kind, self._batch, text)
-        self.disk.durable.discard((kind, self._batch))

@@ -13,7 +13,7 @@ from tpc.chaos.simulator.invariants import judge, judge_so_far
 from tpc.chaos.simulator.plan import FaultPlan, Strike
 from tpc.chaos.simulator.simulation import Simulation
 from tpc.chaos.simulator.sinks import SimulatedCommitter
-from tpc.chaos.simulator.spark import MissingStateError
+from tpc.chaos.simulator.spark_query import MissingStateError
 from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import Halted, Invariant, InvariantViolation
 from tpc.coordinator import coordinator, participants, shown
