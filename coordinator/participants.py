@@ -165,6 +165,10 @@ class Participants:
         }
         self._each(winners, lambda name: self.committers[name].released(winners[name], manifest.epoch))
 
+    def completed(self, epoch: int) -> None:
+        """Tell the sinks that every epoch up to this one is complete."""
+        self._each(self.sinks, lambda name: self.committers[name].completed(epoch))
+
     # What nobody decided ---------------------------------------------------------------------------------------
 
     def sweep(self, sweeper: Sweeper, history: History, still_leading: Callable[[], None]) -> int:

@@ -1,4 +1,4 @@
-"""The sinks: Kafka, PostgreSQL, MongoDB, files. Each knows the contract (`tpc.sink`), none knows another.
+"""The sinks: Kafka, PostgreSQL, MongoDB, files, effects outside. Each knows the contract, none another.
 
 Names are loaded when asked for, so that a pipeline needs only the clients of the systems it writes to.
 """
@@ -9,15 +9,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tpc.sinks.effects.effect import Effect, EffectRefusedError, EffectRetry, EffectUnavailableError
+    from tpc.sinks.effects.sink import EffectSink
     from tpc.sinks.files.sink import FileSink
     from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
     from tpc.sinks.kafka.sink import KafkaSink
     from tpc.sinks.mongo.sink import MongoSink
     from tpc.sinks.postgres.sink import PostgresSink
 
-__all__ = ["FileSink", "KafkaOffsetsSink", "KafkaSink", "MongoSink", "PostgresSink"]
+__all__ = [
+    "Effect",
+    "EffectRefusedError",
+    "EffectRetry",
+    "EffectSink",
+    "EffectUnavailableError",
+    "FileSink",
+    "KafkaOffsetsSink",
+    "KafkaSink",
+    "MongoSink",
+    "PostgresSink",
+]
 
 _MODULES = {
+    "Effect": "effects.effect",
+    "EffectRefusedError": "effects.effect",
+    "EffectRetry": "effects.effect",
+    "EffectSink": "effects.sink",
+    "EffectUnavailableError": "effects.effect",
     "FileSink": "files.sink",
     "KafkaOffsetsSink": "kafka.offsets.sink",
     "KafkaSink": "kafka.sink",

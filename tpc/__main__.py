@@ -1,6 +1,7 @@
 """The command line: one of the two composition roots (the other is `tpc/__init__.py`).
 
-The commands stand with what they run, in `coordinator/cli.py` and `chaos/cli.py`; here they become one program.
+The commands stand with what they run, in `coordinator/cli.py`, `sinks/effects/cli.py` and `chaos/cli.py`; here they
+become one program.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import typer
 from tpc.chaos import cli as chaos
 from tpc.coordinator import cli as coordinator
 from tpc.errors import TpcError
+from tpc.sinks.effects import cli as effects
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 coordinator.mount(app)
+effects.mount(app)
 chaos.mount(app)
 
 

@@ -321,6 +321,13 @@ class Committer(ABC):
         Branches that an operator has given up are not among them, unless they turned out to be committed.
         """
 
+    def completed(self, epoch: int) -> None:
+        """Every epoch up to this one is complete: what must not happen before may happen now, beside the pipeline.
+
+        Told after a takeover of the last complete epoch (whose coordinator may have died before it could tell), and of
+        each epoch that is complete, after `released`. May be told of one again. Nothing waits for what it begins.
+        """
+
     def hint(self) -> JSONObject:
         """Small JSON that every writer of the next epoch, or of a repair in a replay, gets."""
         return {}

@@ -150,6 +150,8 @@ class Performer:
             return Failed(_located(error, state))
         self.upkeep.owned()
         failpoints.hit("recovery.owned", generation=effect.generation)
+        if state.last_complete is not None:
+            self._tell_complete(state.last_complete)
         return Owned()
 
     def _verify(self, effect: Verify, state: State) -> Event:
@@ -197,6 +199,13 @@ class Performer:
             self.participants.release(effect.manifest, effect.undone)
         except TpcError:
             logger.exception("epoch %d is complete; a sink could not tidy up after it", effect.manifest.epoch)
+        self._tell_complete(effect.manifest.epoch)
+
+    def _tell_complete(self, epoch: int) -> None:
+        try:
+            self.participants.completed(epoch)
+        except TpcError:
+            logger.exception("epoch %d is complete; a sink could not go on from there", epoch)
 
     # Who waits for the epoch -----------------------------------------------------------------------------------
 

@@ -39,11 +39,12 @@ def members(package: str) -> set[str]:
 CORE = members("tpc") - COMPOSITION_ROOTS - OUTER
 SHARED = "tpc.sinks.shared"
 AUTHORING = "tpc.sinks.authoring"
+EFFECTS = "tpc.sinks.effects"
 SINKS = (members("tpc.sinks") & TREE.packages()) - {SHARED, AUTHORING}
 
 ROOMS: dict[str, set[str]] = {
     "tpc": {*CORE, *OUTER, SHARED, AUTHORING, *SINKS, "tpc.__main__"},
-    "tpc.__main__": {*CORE, "tpc.coordinator", "tpc.chaos"},
+    "tpc.__main__": {*CORE, "tpc.coordinator", "tpc.chaos", EFFECTS},
     **{module: CORE - {module} for module in CORE},
     "tpc.testing": CORE,
     "tpc.support": CORE,
@@ -125,7 +126,7 @@ OTHERS: dict[str, set[str]] = {
     "numpy": {SHARED, "tpc.coordinator.feeding", "tpc.chaos.flights"},
     "pandas": {"tpc.chaos.flights", "tpc.chaos.programs"},
     "tenacity": {"tpc.support", "tpc.sinks", "tpc.coordinator.log"},
-    "typer": {"tpc.__main__", "tpc.coordinator", "tpc.chaos"},
+    "typer": {"tpc.__main__", "tpc.coordinator", "tpc.chaos", EFFECTS},
     "rich": {"tpc.coordinator", "tpc.chaos"},
     "prometheus_client": {"tpc.coordinator"},
     "jinja2": {"tpc.chaos.reports", "tpc.coordinator.ui"},

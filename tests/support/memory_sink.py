@@ -32,6 +32,7 @@ class MemorySink(Sink):
     """A sink that holds handles only. `answers` are given by its next commits, then it commits.
 
     `calls` lists, in order, what was asked of it: ("commit", handles), ("abort", resources), ("released", epoch).
+    `completed` are the epochs that it was told are complete.
     """
 
     kind = "memory"
@@ -49,6 +50,7 @@ class MemorySink(Sink):
         self.answers: list[Answer] = []
         self.abort_error: Exception | None = None
         self.released: list[str] = []
+        self.completed: list[int] = []
         self.held_up_by: str | None = None
         """The branch that a writer waits for."""
         self.calls: list[tuple[str, Any]] = []
@@ -142,6 +144,9 @@ class MemoryCommitter(Committer):
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
         self.sink.calls.append(("released", epoch))
         self.sink.released = [str(committable.handle) for committable in committables]
+
+    def completed(self, epoch: int) -> None:
+        self.sink.completed.append(epoch)
 
 
 class MemoryOffsetsSink(MemorySink):

@@ -108,6 +108,20 @@ class MarkerTests(KitTests):
             to_do="prune markers of earlier epochs only, and use a name again only for a later epoch.",
         )
 
+    def test_what_is_told_to_be_complete_changes_nothing_that_is_there(self, bench: Bench) -> None:
+        first, second = bench.committed(0), bench.prepare(1)
+        with no_error("`completed`", Clause.REUSE, "begin what waits for it beside the pipeline; log what fails."):
+            for committer in (bench.committer, bench.fresh_committer(), bench.committer):
+                committer.completed(0)
+        self.require_marker(bench, first, "after `completed` of epoch 0")
+        bench.commit(second)
+        bench.require_visible(
+            *(first, second),
+            after="`completed` of epoch 0, told three times, and a commit of epoch 1",
+            clause=Clause.REUSE,
+            to_do="take nothing away in `completed`: older markers may go in `released`, the newest never.",
+        )
+
     def test_forgotten_markers_prove_nothing(self, bench: Bench) -> None:
         newest_goes = Limit.MARKERS_EXPIRE in bench.sink.limits
         if not newest_goes and Limit.OLD_MARKERS_EXPIRE not in bench.sink.limits:

@@ -130,6 +130,7 @@ BROKEN: Mapping[type[DirectorySink], Rejection] = {
     ),
     markers.LostWithoutALook: Rejection("test_a_branch_that_a_restored_backup_does_not_hold_is_not_lost"),
     markers.LooksAtTheLastFew: Rejection("test_the_first_epoch_is_known_after_many_others"),
+    markers.TidiesWhatIsComplete: Rejection("test_what_is_told_to_be_complete_changes_nothing_that_is_there"),
     markers.RemembersWhatItSaw: Rejection(
         "test_a_committer_sees_what_another_has_done",
         (

@@ -53,6 +53,19 @@ class LooksAtTheLastFew(DirectorySink):
     committer_class = Committer
 
 
+class TidiesWhatIsComplete(DirectorySink):
+    """Takes the bookkeeping of an epoch away when it is told to be complete."""
+
+    class Committer(DirectoryCommitter):
+        """The newest epoch's too."""
+
+        def completed(self, epoch: int) -> None:
+            """Nobody will ask for it again, it thinks."""
+            self.sink.forget_markers()
+
+    committer_class = Committer
+
+
 class RemembersWhatItSaw(DirectorySink):
     """Reads the markers once, and from then on knows only what it has committed itself."""
 

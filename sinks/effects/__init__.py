@@ -1,0 +1,1 @@
+"""The sink for effects outside: calls that cannot be taken back, decided with the epoch and made after it."""

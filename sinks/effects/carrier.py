@@ -1,0 +1,154 @@
+"""The carrier: threads of the driver that call what is due, each a call at a time, and note what became of it.
+
+It is told which epochs are complete and under which term it carries; without a term nothing is called.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tpc.errors import FencedError, TransientError
+from tpc.sink import Owner
+from tpc.sinks.effects.calls import Calls, Claim
+from tpc.sinks.effects.effect import (
+    Call,
+    EffectRefusedError,
+    EffectsOverdueError,
+    EffectUnavailableError,
+    Fate,
+    Guarantee,
+)
+from tpc.support.deadlines import Deadline, until, within
+
+if TYPE_CHECKING:
+    from tpc.sinks.effects.sink import EffectSink
+
+logger = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 2.0
+"""How often an idle carrier looks for what an operator wants to be called again."""
+
+
+class Carrier:
+    """Carries out the effects of one sink of one pipeline under `owner`'s term, until `stop` or another's term."""
+
+    def __init__(self, sink: EffectSink, call: Call, calls: Calls, owner: Owner) -> None:
+        self.sink, self.calls, self.owner = sink, calls, owner
+        self._call = call
+        self._complete = -1
+        self._has_begun = False
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        names = (f"tpc-effects-{sink.name}-{number}" for number in range(sink.concurrency))
+        self._threads = [threading.Thread(target=self._run, name=name, daemon=True) for name in names]
+
+    def start(self) -> None:
+        """Begin: the first thing is to take over from whoever carried before."""
+        for thread in self._threads:
+            thread.start()
+
+    def renew(self, owner: Owner) -> None:
+        """Go on under the coordinator's next term. Raises `FencedError`, `TransientError`."""
+        with self._changed:
+            if self._has_begun:
+                self.calls.renew(self.owner, owner)
+            self.owner = owner
+
+    def carry_to(self, epoch: int) -> None:
+        """Every epoch up to this one is complete."""
+        with self._changed:
+            self._complete = max(self._complete, epoch)
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Until nothing is left of complete epochs but what is left for a person. Raises `EffectsOverdueError`."""
+        timeout_s = self.sink.wait_timeout_s
+        over = until(lambda: self._stopping.is_set() or not self._left()[0], timeout_s, pause_max_s=0.1)
+        if over and not self._stopping.is_set():
+            return
+        number, first = self._left()
+        if number:
+            why = "another coordinator carries them out" if self._stopping.is_set() else f"after {timeout_s:g} s"
+            what = f"{number} effects of epochs up to {self._complete} are not carried out ({why}), first {first}"
+            raise EffectsOverdueError(what, sink=self.sink.name)
+
+    def stop(self) -> None:
+        """Begin no call any more, and wait for those under way as long as a call may take."""
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
+        deadline = Deadline(self.sink.call_timeout_s + self.sink.timeout_s)
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(deadline.remaining_s)
+
+    def _left(self) -> tuple[int, str]:
+        return self.calls.open_effects(self._complete)
+
+    # The threads -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                claim = self._claim()
+                if claim is not None:
+                    self._carry(claim)
+            except FencedError as error:
+                logger.warning("sink %s calls nothing any more: %s", self.sink.name, error.what)
+                self._stopping.set()
+            except TransientError as error:
+                logger.warning("sink %s cannot carry out its effects now, again in a while: %s", self.sink.name, error)
+                self._stopping.wait(LOOK_AGAIN_S)
+
+    def _claim(self) -> Claim | None:
+        """The next effect, or None after a pause."""
+        with self._changed:  # one thread at a time: the others would only wait for the database
+            if self._stopping.is_set():
+                return None
+            if not self._has_begun:
+                self.calls.begin_term(self.owner, self.sink.guarantee)
+                self._has_begun = True
+            claim = self.calls.claim(self.owner, self._complete)
+            if claim is None:
+                due_s = self.calls.next_due_s(self._complete)
+                self._changed.wait(LOOK_AGAIN_S if due_s is None else min(due_s, LOOK_AGAIN_S))
+            return claim
+
+    def _carry(self, claim: Claim) -> None:
+        effect, retry = claim.effect, self.sink.retry
+        try:
+            what = f"the call for {effect.key}"
+            answer = within(self.sink.call_timeout_s, lambda: self._call(effect), waiting_for=what)
+        except EffectRefusedError as error:
+            dead = effect.refusals + 1 >= retry.refusals
+            fate = Fate.DEAD if dead else Fate.WAITING
+            if dead:
+                logger.error("sink %s: %s was refused %d times: %s", self.sink.name, effect.key, retry.refusals, error)
+            self._not_done(claim, fate, str(error), refused=True)
+        except EffectUnavailableError as error:
+            self._not_done(claim, Fate.WAITING, str(error))
+        except BaseException as error:  # noqa: BLE001  a call of the user's: whatever it is, nobody knows what was done
+            again = self.sink.guarantee is Guarantee.AT_LEAST_ONCE
+            logger.warning("sink %s: what came of %s is not known: %r", self.sink.name, effect.key, error)
+            self._not_done(claim, Fate.WAITING if again else Fate.UNKNOWN, f"{type(error).__name__}: {error}")
+        else:
+            self._noted(lambda: self.calls.done(claim, "" if answer is None else str(answer)))
+
+    def _not_done(self, claim: Claim, fate: Fate, answer: str, *, refused: bool = False) -> None:
+        pause_s = self.sink.retry.pause_s(claim.attempt) if fate is Fate.WAITING else 0.0
+        self._noted(lambda: self.calls.not_done(self.owner, claim, fate, answer, refused=refused, pause_s=pause_s))
+
+    def _noted(self, note: Callable[[], None]) -> None:
+        """Until it is noted: an effect of which nothing is noted would wait for the next start."""
+        while True:
+            is_last = self._stopping.is_set()
+            try:
+                return note()
+            except TransientError as error:
+                logger.warning("sink %s: what came of a call cannot be noted: %s", self.sink.name, error)
+                if is_last:
+                    return None  # the next carrier finds it as one whose outcome nobody knows
+                self._stopping.wait(LOOK_AGAIN_S)

@@ -1,0 +1,79 @@
+"""The database of an outbox: made once, opened for a transaction at a time. What stands in it others decide.
+
+    <outbox>/_tpc/effects.db         effects with what became of them, markers, what was given up, who carries
+    <outbox>/_tpc/effects-identity   which outbox this is; made after the database, so that a missing one is noticed
+
+Only the driver's machine and operators open it; executors write staged files. SQLite's rollback journal is kept, which
+needs no memory shared between processes. Whoever writes waits for all others.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from tpc.errors import TransientError
+from tpc.sinks.authoring.staging_directory import OWN
+from tpc.support.durable_files import in_words, make_directories, put_if_absent, sync
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS effects (
+    id INTEGER PRIMARY KEY, sink TEXT NOT NULL, handle TEXT NOT NULL, ordinal INT NOT NULL, epoch INT NOT NULL,
+    key TEXT NOT NULL, row TEXT NOT NULL, state TEXT NOT NULL, refusals INT NOT NULL DEFAULT 0,
+    attempts INT NOT NULL DEFAULT 0, answer TEXT NOT NULL DEFAULT '', not_before REAL NOT NULL DEFAULT 0,
+    changed_at REAL NOT NULL, UNIQUE (handle, ordinal));
+CREATE INDEX IF NOT EXISTS effects_by_key ON effects (sink, key);
+CREATE INDEX IF NOT EXISTS effects_by_state ON effects (sink, state, not_before);
+CREATE TABLE IF NOT EXISTS markers (handle TEXT PRIMARY KEY, sink TEXT, epoch INT, generation INT);
+CREATE TABLE IF NOT EXISTS given_up (handle TEXT PRIMARY KEY, sink TEXT, epoch INT);
+CREATE TABLE IF NOT EXISTS carriers (sink TEXT PRIMARY KEY, generation INT, nonce TEXT);
+"""
+
+
+class Database:
+    """The database of the outbox in the directory `root`, which is never made here."""
+
+    def __init__(self, root: Path, timeout_s: float) -> None:
+        self.root, self.timeout_s = root, timeout_s
+        self.path = root / OWN / "effects.db"
+        self._identity = root / OWN / "effects-identity"
+
+    def identity(self) -> str:
+        """Which outbox this is. Makes it if there is none. Raises `TransientError`."""
+        with self._asking():
+            self.root.stat()
+            if not self._identity.exists():
+                make_directories(self.path.parent)
+                with closing(self._opened("rwc")) as db:
+                    db.executescript(f"BEGIN IMMEDIATE; {TABLES} COMMIT;")
+                sync(self.path.parent)
+                put_if_absent(self._identity, uuid.uuid4().hex.encode())
+            return self._identity.read_text()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that waits for all others; durable when it is left. Raises `TransientError`."""
+        self.identity()
+        with self._asking(), closing(self._opened("rw")) as db:
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")
+
+    def _opened(self, mode: str) -> sqlite3.Connection:
+        place = f"{self.path.as_uri()}?mode={mode}"
+        db = sqlite3.connect(place, uri=True, timeout=self.timeout_s, isolation_level=None)
+        db.row_factory = sqlite3.Row
+        db.execute("PRAGMA synchronous = EXTRA")  # what was committed survives a power cut
+        return db
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise TransientError(f"the outbox {self.path}: SQLite says: {error}") from error
+        except OSError as error:
+            raise TransientError(f"the outbox {self.path} cannot be used: {in_words(error)}") from error

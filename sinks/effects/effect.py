@@ -1,0 +1,103 @@
+"""What a call is given, what it may say besides an answer, and which guarantee holds where nobody knows its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+from tenacity import RetryCallState, Retrying, wait_exponential
+
+from tpc.errors import TransientError
+
+
+class Guarantee(str, Enum):
+    """What follows when a call's outcome is not known: the process died in it, or its answer was lost."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    """It is called again with the same key: exactly once if the other side honours the key."""
+    AT_MOST_ONCE = "at-most-once"
+    """It is never called again: it is `unknown`, for a person."""
+
+
+class Fate(str, Enum):
+    """What has become of an effect. Those in `OPEN` are still to be carried out."""
+
+    WAITING = "waiting"
+    """Not called yet, or to be called again."""
+    CALLING = "calling"
+    """Noted before the call: what came of it is not noted yet."""
+    DONE = "done"
+    DEAD = "dead"
+    """Refused too often: the dead letter."""
+    UNKNOWN = "unknown"
+    """At most once: it was called, and nobody knows what came of that."""
+    REPEATED = "repeated"
+    """A row as one that is there under its key: the effect is that one's."""
+    CONTRADICTORY = "contradictory"
+    """Another row stands under its key: it is never called."""
+
+
+OPEN = (Fate.WAITING, Fate.CALLING)
+LEFT = (Fate.DEAD, Fate.UNKNOWN, Fate.CONTRADICTORY)
+"""What is left for a person."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One call: its key, which no repetition and no repair changes, and its row as JSON has it."""
+
+    key: str
+    row: Mapping[str, Any]
+    epoch: int
+    refusals: int = 0
+    """How often it was refused before."""
+
+
+Call: TypeAlias = Callable[[Effect], object]
+"""Makes one call; what it returns is kept as text. Whatever it raises but the two errors below: nobody knows."""
+
+
+class EffectRefusedError(Exception):
+    """Raised by a call: the other side says no, and has done nothing. After so many the effect is dead."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+
+
+class EffectUnavailableError(Exception):
+    """Raised by a call: nothing was done, and nothing is wrong with the effect. It is called again later."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+
+
+class EffectsOverdueError(TransientError):
+    """A pipeline that waits for its effects has waited too long. All of them are kept, and carried on."""
+
+    remedy_by_default = (
+        "restart the pipeline (a supervisor does it): its effects are carried on. Is the other side up? "
+        "`tpc effects DIRECTORY` lists what is left."
+    )
+
+
+DOUBLING = wait_exponential(multiplier=0.5, max=60.0)
+
+
+@dataclass(frozen=True)
+class EffectRetry:
+    """How often and when an effect is called again. `pause` is any of tenacity's `wait_...`, asked with the attempt.
+
+    Without it the pauses double, from 0.5 s to a minute.
+    """
+
+    refusals: int = 3
+    """After so many it is dead."""
+    pause: Callable[[RetryCallState], float] | None = None
+
+    def pause_s(self, attempt: int) -> float:
+        """How long to wait after the attempt of this number, the first is 1."""
+        state = RetryCallState(Retrying(), None, (), {})
+        state.attempt_number = attempt
+        return float((self.pause or DOUBLING)(state))

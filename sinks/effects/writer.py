@@ -1,0 +1,66 @@
+"""Rows become a staged file of effects, a line each: the key's values and the row, both as JSON. Nothing is called."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.compute as pc
+from pyarrow import types
+
+from tpc.errors import ConfigurationError, DataError
+from tpc.sinks.authoring.staged import StagedWriter
+from tpc.sinks.shared.arrow_json import check_json_type, json_objects
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from tpc.sinks.effects.sink import EffectSink
+
+
+class EffectWriter(StagedWriter):
+    """One file of lines."""
+
+    sink: EffectSink
+
+    def begin(self, path: Path, schema: pyarrow.Schema) -> None:
+        """Make the file."""
+        self._file = path.open("xb")
+
+    def add(self, batch: pyarrow.RecordBatch) -> None:
+        """A line per row. Raises `DataError` for a row without a key."""
+        keys = [pc.cast(batch.column(name), "string").to_pylist() for name in self.sink.key]
+        rows = json_objects(batch).to_pylist()
+        for *values, row in zip(*keys, rows, strict=True):
+            if None in values:
+                column = self.sink.key[values.index(None)]
+                what = "a row names no effect: a column of its key is NULL"
+                raise DataError(what, column=column, key=tuple(values), sink=self.sink.name)
+            self._file.write(json.dumps([values, row], ensure_ascii=False).encode() + b"\n")
+
+    def end(self) -> None:
+        """Hand over what is buffered."""
+        self._file.close()
+
+
+def check_columns(sink: EffectSink, schema: pyarrow.Schema) -> None:
+    """Raise `ConfigurationError` where rows of `schema` cannot be effects of this sink."""
+    for field in schema:
+        check_json_type(field.type, field.name)
+    for name in sink.key:
+        if name not in schema.names:
+            raise ConfigurationError(f"there is no column {name!r}, which the key needs", sink=sink.name)
+        kind = schema.field(name).type
+        if not any(fits(kind) for fits in (types.is_integer, types.is_string, types.is_large_string, types.is_date)):
+            remedy = "name effects by columns of text, whole numbers or dates; cast others."
+            raise ConfigurationError(f"column {name!r} of the key is of type {kind}", sink=sink.name, remedy=remedy)
+
+
+def read_staged(path: Path) -> Iterator[tuple[Sequence[str], str]]:
+    """The key's values and the row of each effect in a staged file, in their order."""
+    with path.open("rb") as file:
+        for line in file:
+            values, row = json.loads(line)
+            yield values, row
