@@ -15,6 +15,8 @@ from tpc.settings import Env, SecretFile, env, secret_file
 
 if TYPE_CHECKING:
     from tpc.coordinator.json_logging import JsonFormatter, json_logging
+    from tpc.coordinator.loop.every import seconds
+    from tpc.coordinator.loop.service import Service, service
     from tpc.coordinator.pipeline import Pipeline, pipeline
     from tpc.coordinator.positions import Positions, positions
 
@@ -24,22 +26,28 @@ __all__ = [
     "Pipeline",
     "Positions",
     "SecretFile",
+    "Service",
     "TpcError",
     "env",
     "errors",
     "json_logging",
     "pipeline",
     "positions",
+    "seconds",
     "secret_file",
+    "service",
 ]
 
 _LAZY = {
     "JsonFormatter": "json_logging",
     "Pipeline": "pipeline",
     "Positions": "positions",
+    "Service": "loop.service",
     "json_logging": "json_logging",
     "pipeline": "pipeline",
     "positions": "positions",
+    "seconds": "loop.every",
+    "service": "loop.service",
 }
 """Name -> the module of `tpc.coordinator` in which it stands."""
 

@@ -27,7 +27,7 @@ from tests.architecture.rules import (
 
 ROOT = Path(__file__).parents[2]
 TREE = read_tree(ROOT)
-COMPOSITION_ROOTS = {"tpc", "tpc.__main__"}
+COMPOSITION_ROOTS = {"tpc", "tpc.__main__", "tpc.sources"}
 OUTER = {"tpc.testing", "tpc.support", "tpc.sinks", "tpc.coordinator", "tpc.chaos"}
 
 
@@ -43,8 +43,9 @@ EFFECTS = "tpc.sinks.effects"
 SINKS = (members("tpc.sinks") & TREE.packages()) - {SHARED, AUTHORING}
 
 ROOMS: dict[str, set[str]] = {
-    "tpc": {*CORE, *OUTER, SHARED, AUTHORING, *SINKS, "tpc.__main__"},
+    "tpc": {*CORE, *OUTER, SHARED, AUTHORING, *SINKS, "tpc.__main__", "tpc.sources"},
     "tpc.__main__": {*CORE, "tpc.coordinator", "tpc.chaos", EFFECTS},
+    "tpc.sources": {*CORE, "tpc.coordinator", "tpc.sinks.kafka"},
     **{module: CORE - {module} for module in CORE},
     "tpc.testing": CORE,
     "tpc.support": CORE,
@@ -123,8 +124,8 @@ OTHERS: dict[str, set[str]] = {
         "tpc.coordinator.loop",
         "tpc.chaos",
     },
-    "numpy": {SHARED, "tpc.coordinator.feeding", "tpc.chaos.flights"},
-    "pandas": {"tpc.chaos.flights", "tpc.chaos.programs"},
+    "numpy": {SHARED, "tpc.coordinator.feeding", "tpc.coordinator.loop", "tpc.chaos.flights"},
+    "pandas": {"tpc.coordinator.loop", "tpc.chaos.flights", "tpc.chaos.programs"},
     "tenacity": {"tpc.support", "tpc.sinks", "tpc.coordinator.log"},
     "typer": {"tpc.__main__", "tpc.coordinator", "tpc.chaos", EFFECTS},
     "rich": {"tpc.coordinator", "tpc.chaos"},
@@ -140,7 +141,7 @@ OTHERS: dict[str, set[str]] = {
 }
 """The same for what is no driver."""
 
-LIGHT = ["tpc", "tpc.__main__", "tpc.sinks", "tpc.coordinator", "tpc.coordinator.cli", "tpc.chaos.cli"]
+LIGHT = ["tpc", "tpc.__main__", "tpc.sources", "tpc.sinks", "tpc.coordinator", "tpc.coordinator.cli", "tpc.chaos.cli"]
 """What a program imports before it has said which systems it wants; and every description of a sink."""
 LIGHT += sorted(name for name in TREE.within("tpc.sinks") if name.endswith(".sink"))
 

@@ -1,0 +1,104 @@
+"""When an epoch is cut, and what is in it: the sources of one service, read side by side up to one barrier."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tpc.coordinator.loop.barriers import SourceCut
+from tpc.coordinator.loop.every import Every
+from tpc.coordinator.loop.functions import Input
+from tpc.source import SourceReader
+
+IDLE_S = 0.2
+"""How long a source is waited for at once; between the waits it is looked whether the service is asked to stop."""
+READ_AGAIN_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The events of one epoch by the name of their source, and where they stand."""
+
+    events: Mapping[str, Sequence[Any]]
+    sources: tuple[SourceCut, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many events there are."""
+        return sum(map(len, self.events.values()))
+
+
+class Cutter:
+    """Reads the sources `inputs`, which stand where `seek` has put them."""
+
+    def __init__(self, inputs: Sequence[Input], every: Every) -> None:
+        self._inputs = inputs
+        self._readers: list[SourceReader] = [each.source.reader() for each in inputs]
+        self._every = every
+        self._times: list[int | None] = [None] * len(inputs)
+        self._cut_at = time.monotonic()
+
+    def seek(self, cuts: Sequence[SourceCut]) -> None:
+        """Stand where the last decided epoch ended; a source that it did not know begins."""
+        ends = {cut.name: cut for cut in cuts}
+        for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
+            known = ends.get(each.name)
+            reader.seek(None if known is None else known.end)
+            self._times[number] = None if known is None else known.time_ms
+
+    def again(self, cuts: Sequence[SourceCut]) -> Cut:
+        """The events of a decided epoch, read again from its start to its end."""
+        known = {cut.name: cut for cut in cuts}
+        events: dict[str, Sequence[Any]] = {each.name: [] for each in self._inputs}
+        for each, reader in zip(self._inputs, self._readers, strict=True):
+            if each.name in known:
+                reader.seek(known[each.name].start)
+                events[each.name] = reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S)
+        return Cut(events, tuple(cuts))
+
+    def next(self, is_stopped: Callable[[], bool], between: Callable[[], None], *, until_end: bool) -> Cut | None:
+        """The next epoch's events; None when it is to stop, or with `until_end` when the sources are exhausted.
+
+        `between` is called while nothing has come. What is polled and not cut is read again by the next start.
+        """
+        rows = 0
+        while not is_stopped():
+            wait_s = self._wait_s(rows)
+            for reader in self._readers:
+                share_s = wait_s / len(self._readers)
+                rows += reader.poll(self._every.rows - rows, share_s) if rows < self._every.rows else 0
+            if rows >= self._every.rows or (rows and self._is_due()):
+                return self._cut()
+            if until_end and all(reader.is_exhausted() for reader in self._readers):
+                return self._cut() if rows else None
+            if not rows:
+                between()
+        return None
+
+    def _is_due(self) -> bool:
+        return self._every.seconds is not None and time.monotonic() >= self._cut_at + self._every.seconds
+
+    def _wait_s(self, rows: int) -> float:
+        if not rows or self._every.seconds is None:
+            return IDLE_S
+        return min(IDLE_S, max(0.0, self._cut_at + self._every.seconds - time.monotonic()))
+
+    def _cut(self) -> Cut:
+        events: dict[str, Sequence[Any]] = {}
+        cuts = []
+        for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
+            start, start_ms = reader.position(), self._times[number]
+            came = events[each.name] = reader.cut()
+            if each.time is not None and came:
+                times = [each.time(event) for event in came]
+                self._times[number] = max(times if start_ms is None else [start_ms, *times])
+            cuts.append(SourceCut(each.name, start, reader.position(), start_ms, self._times[number]))
+        self._cut_at = time.monotonic()
+        return Cut(events, tuple(cuts))
+
+    def close(self) -> None:
+        """Let go of the sources."""
+        for reader in self._readers:
+            reader.close()

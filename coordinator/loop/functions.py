@@ -1,0 +1,89 @@
+"""The user's functions, and how they are run over the events of an epoch: each after the other, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tpc.coordinator.loop.emitted import Emitted
+from tpc.source import Source
+
+EventTime = Callable[[Any], int]
+"""The time of an event, in milliseconds since 1970."""
+
+
+class KeyedState(Protocol):
+    """What the loop asks of a state (`tpc.coordinator.loop.state.State`); what functions ask is a mapping's."""
+
+    name: str
+    event_ms: int | None
+
+    def restore(self, *, before: int | None = None) -> None:
+        """Read it from its store: as it is, or as it was before an epoch that is decided and not complete."""
+
+    def begin(self, epoch: int, watermark_ms: int | None = None) -> None:
+        """Begin an epoch."""
+
+    def changes(self) -> Any:
+        """The cut: what the epoch has changed, as an Arrow batch."""
+
+    def abandon(self) -> None:
+        """The epoch is aborted."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A source of a service, as `service.read` returns it. `time` tells the time of its events."""
+
+    source: Source
+    time: EventTime | None
+
+    @property
+    def name(self) -> str:
+        """The source's name."""
+        return self.source.name
+
+
+@dataclass(frozen=True)
+class Function:
+    """`call` gets the events of `inputs`, one by one or (`is_batch`) all of an epoch; without inputs, `out` alone."""
+
+    call: Callable[..., Any]
+    inputs: tuple[Input, ...] = ()
+    is_batch: bool = False
+
+
+def run_functions(
+    functions: Sequence[Function],
+    events: Mapping[str, Sequence[Any]],
+    states: Sequence[KeyedState],
+    out: Emitted,
+) -> None:
+    """Run all of them over an epoch's `events`, by the name of their source."""
+    for function in functions:
+        if not function.inputs:
+            function.call(out)
+        for source in function.inputs:
+            came = events[source.name]
+            if function.is_batch:
+                if came:
+                    function.call(came, out)
+            elif source.time is None or not states:
+                for event in came:
+                    function.call(event, out)
+            else:
+                _timed(function.call, came, source.time, states, out)
+
+
+def _timed(
+    call: Callable[..., Any], came: Sequence[Any], time: EventTime, states: Sequence[KeyedState], out: Emitted
+) -> None:
+    """One by one, the states being told the time of each."""
+    for event in came:
+        at = time(event)
+        for state in states:
+            state.event_ms = at
+        call(event, out)
+    for state in states:
+        state.event_ms = None

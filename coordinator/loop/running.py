@@ -1,0 +1,165 @@
+"""A service that runs: recovery, then one epoch after the other until it is asked to stop.
+
+The order of a start: the coordinator has taken over (what was decided is finished, what was not is swept); the states
+are read as they were when the last decided epoch ended, and the sources are sought to where it ended. Where one of its
+branches is lost, the epoch is run again from its recorded start to its recorded end, with the states before it. What no
+intent names is simply read again, up to another cut perhaps: nothing was decided of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tpc import failpoints
+from tpc.coordinator.coordinator import Coordinator
+from tpc.coordinator.feeding.context import PassContext
+from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, watermark_ms
+from tpc.coordinator.loop.cutting import Cut, Cutter
+from tpc.coordinator.loop.emitted import Emitted
+from tpc.coordinator.loop.functions import Function, Input, KeyedState, run_functions
+from tpc.coordinator.loop.loop_pass import LoopPass
+from tpc.coordinator.loop.routes import LoopWriting
+from tpc.coordinator.loop.row_batches import RowBatches
+from tpc.coordinator.stop_word import StopWord
+from tpc.errors import HistoryMismatchError
+from tpc.manifest import Barrier, Manifest
+
+logger = logging.getLogger(__name__)
+
+_UPKEEP_INTERVAL_S = 1.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a service computes: its sources, its functions, its states, and where its rows go.
+
+    The first writings are the user's; one for each state follows, in their order.
+    """
+
+    inputs: Sequence[Input]
+    functions: Sequence[Function]
+    states: Sequence[KeyedState]
+    writings: Sequence[LoopWriting]
+    offsets_sink: str | None
+    unrouted_is_error: bool
+
+
+class Running:
+    """One process of a service whose coordinator has taken over."""
+
+    def __init__(self, coordinator: Coordinator, program: Program, cutter: Cutter, stop_word: StopWord) -> None:
+        self._coordinator = coordinator
+        self._program = program
+        self._cutter = cutter
+        self._batches = RowBatches(program.writings)
+        self._stop_word = stop_word
+        self._stop_asked = False
+        self._kept_at = time.monotonic()
+
+    def stop(self) -> None:
+        """Stop after the current epoch. A decided one that cannot be committed now is finished by the next start."""
+        self._stop_asked = True
+        self._coordinator.engine.stopping.set()
+
+    # Starting --------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Repair what is lost of the decided epoch, and stand where it ended."""
+        engine = self._coordinator.engine
+        failpoints.hit("recovery.reconcile", generation=engine.state.generation)
+        with engine.stating():
+            self._stop_word.remove()
+            history = self._coordinator.journal.history
+            last = None if history.last_intent is None else history.manifests.get(history.last_intent)
+            cuts = [] if last is None else cuts_of(last)
+            check_sources(cuts, [each.name for each in self._program.inputs])
+            if last is None and history.last_intent is not None:
+                raise HistoryMismatchError(f"the log no longer holds epoch {history.last_intent}, its last one")
+        if last is not None and engine.state.lost:
+            self._repair(last)
+        with engine.stating():
+            for state in self._program.states:
+                state.restore()
+            self._cutter.seek(cuts)
+        failpoints.hit("recovery.reconciled", generation=engine.state.generation)
+
+    def _repair(self, manifest: Manifest) -> None:
+        """Run the decided epoch again, with the states before it; only what is lost of it is written."""
+        engine = self._coordinator.engine
+        logger.warning("epoch %d has lost branches: it is run again to write them", manifest.epoch)
+        with engine.stating():
+            for state in self._program.states:
+                state.restore(before=manifest.epoch)
+            cut = self._cutter.again(cuts_of(manifest))
+        self._run(manifest.epoch, cut, manifest.barrier)
+
+    # Epochs ----------------------------------------------------------------------------------------------------
+
+    def run(self, *, until_end: bool) -> None:
+        """One epoch after the other, until it is asked to stop; with `until_end`, until the sources are exhausted."""
+        while True:
+            cut = self._cutter.next(self._is_stopped, self._keep_up, until_end=until_end)
+            if cut is None:
+                return
+            epoch = self._coordinator.engine.state.last_decided
+            barrier = barrier_of(cut.sources, stateful=bool(self._program.states))
+            self._run(0 if epoch is None else epoch + 1, cut, barrier)
+
+    def _run(self, epoch: int, cut: Cut, barrier: Barrier) -> None:
+        failpoints.hit("epoch.planned", epoch=epoch)
+        runner = LoopPass(self._context(barrier, cut), self._batches, self._computation(epoch, cut))
+        try:
+            self._coordinator.engine.run_batch(epoch, runner)
+        except BaseException:
+            for state in self._program.states:
+                state.abandon()
+            raise
+
+    def _computation(self, epoch: int, cut: Cut) -> Callable[[], list[tuple[int, object]]]:
+        program = self._program
+
+        def compute() -> list[tuple[int, object]]:
+            timed = {each.name for each in program.inputs if each.time is not None}
+            time_ms = watermark_ms([source.start_ms for source in cut.sources if source.name in timed])
+            for state in program.states:
+                state.begin(epoch, time_ms)
+            users = len(program.writings) - len(program.states)
+            out = Emitted(program.writings[:users], epoch)
+            run_functions(program.functions, cut.events, program.states, out)
+            changed = [(users + number, state.changes()) for number, state in enumerate(program.states)]
+            return [*out.batches(), *((number, batch) for number, batch in changed if batch.num_rows)]
+
+        return compute
+
+    def _context(self, barrier: Barrier, cut: Cut) -> PassContext:
+        engine, participants = self._coordinator.engine, self._coordinator.participants
+        return PassContext(
+            pipeline=participants.pipeline,
+            barrier=barrier,
+            sinks=participants.sinks,
+            committers=participants.committers,
+            identities=engine.claim["sinks"],
+            previous_epochs={name: engine.journal.history.last_epoch_of(name) for name in participants.sinks},
+            offsets_sink=self._program.offsets_sink,
+            unrouted_is_error=self._program.unrouted_is_error,
+            batch_counts=lambda: {"rows": cut.rows},
+            end_phase=engine.clock_phase,
+        )
+
+    # Between epochs --------------------------------------------------------------------------------------------
+
+    def _is_stopped(self) -> bool:
+        return self._stop_asked
+
+    def _keep_up(self) -> None:
+        """In quiet hours: sweep if it is time to, begin a new term, and look for the word of another process."""
+        now = time.monotonic()
+        if now - self._kept_at >= _UPKEEP_INTERVAL_S:
+            self._kept_at = now
+            self._coordinator.engine.upkeep()
+            if self._stop_word.is_left():
+                logger.info("the service is asked to stop after its current epoch")
+                self._stop_asked = True

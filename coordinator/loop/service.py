@@ -1,0 +1,242 @@
+"""The user's entry without Spark: a service reads, computes and writes in one plain process, exactly once.
+
+Collects what the user says, checks it, and runs it: `tpc.service(...)`, `.read`, `.each`, `.write().to()`, `.run`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tpc.coordinator.callbacks import OnComplete, OnDecisionNeeded
+from tpc.coordinator.checkpoint_places import log_beside
+from tpc.coordinator.coordinator import Coordinator
+from tpc.coordinator.engine import EngineSettings
+from tpc.coordinator.health_server import HealthPlace
+from tpc.coordinator.listeners import observing
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.loop.cutting import Cutter
+from tpc.coordinator.loop.every import DEFAULT_EVERY, Every, Seconds
+from tpc.coordinator.loop.functions import EventTime, Function, Input, KeyedState
+from tpc.coordinator.loop.no_query import NoQueryLog
+from tpc.coordinator.loop.routes import LoopWriting
+from tpc.coordinator.loop.running import Program, Running
+from tpc.coordinator.loop.sink_rows import changes_of, columns_of, contexts_of
+from tpc.coordinator.loop.stopping import stopping
+from tpc.coordinator.metrics_server import MetricsPlace
+from tpc.coordinator.sink_contexts import check_takes_offsets, distinct
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.stop_word import StopWord
+from tpc.coordinator.ui_server import PagePlace
+from tpc.errors import ConfigurationError
+from tpc.handles import PipelineId
+from tpc.safety import holds, stated
+from tpc.schemas import Columns
+from tpc.sink import Sink
+from tpc.source import Source
+from tpc.states import State
+
+if TYPE_CHECKING:
+    from tpc.coordinator.loop.routes import Schema
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+STATE_FOLDER = "state"
+
+
+class Service:
+    """One process with its sources, its states and its sinks. See `service()`."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        *,
+        incarnation: int,
+        log: Log | None,
+        unrouted: str,
+        settings: EngineSettings,
+    ) -> None:
+        if unrouted not in ("count", "error"):
+            raise ConfigurationError(f"unrouted={unrouted!r}", remedy="use 'count' or 'error'.")
+        self.id = PipelineId(name, incarnation)
+        self.checkpoint: CheckpointFiles = LocalFiles(directory)
+        self.settings = settings
+        self.log = log or log_beside(self.checkpoint)
+        self._unrouted_is_error = unrouted == "error"
+        self._inputs: list[Input] = []
+        self._functions: list[Function] = []
+        self._states: list[tuple[Sink, KeyedState]] = []
+        self._writings: list[LoopWriting] = []
+        self._offsets_sink: Sink | None = None
+        self._on_complete: list[OnComplete] = []
+        self._on_decision_needed: list[OnDecisionNeeded] = []
+
+    # What the user says ----------------------------------------------------------------------------------------
+
+    def read(self, source: Source, *, time: EventTime | None = None) -> Input:
+        """Read from `source`; any number of them, one cut. `time` gives the time of an event in ms since 1970."""
+        if any(each.name == source.name for each in self._inputs):
+            raise ConfigurationError(
+                f"two sources have the name {source.name!r}",
+                pipeline=str(self.id),
+                remedy="give one of them another name (name=...); a name is what its position is found by.",
+            )
+        self._inputs.append(Input(source, time))
+        return self._inputs[-1]
+
+    def each(self, *inputs: Input) -> Callable[[Call], Call]:
+        """Decorates `function(event, out)`, called for every event of `inputs`."""
+        return self._function(inputs, is_batch=False)
+
+    def each_batch(self, *inputs: Input) -> Callable[[Call], Call]:
+        """Decorates `function(events, out)`, called with all events of an epoch, once for each of `inputs`."""
+        return self._function(inputs, is_batch=True)
+
+    def at_cut(self, function: Call) -> Call:
+        """Decorates `function(out)`, called once in each epoch, after the functions that stand before it."""
+        self._functions.append(Function(function))
+        return function
+
+    def _function(self, inputs: tuple[Input, ...], *, is_batch: bool) -> Callable[[Call], Call]:
+        if not inputs or not all(each in self._inputs for each in inputs):
+            raise ConfigurationError(
+                "a function needs inputs of this service", remedy="pass what service.read(...) has returned."
+            )
+
+        def taken(function: Call) -> Call:
+            self._functions.append(Function(function, inputs, is_batch))
+            return function
+
+        return taken
+
+    def write(self, name: str, schema: Schema) -> LoopWriting:
+        """Begin the routes of the rows that functions make with `out.row(name, {...})`.
+
+        `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (in UTC)
+        and date, or to types of pyarrow.
+        """
+        if any(writing.name == name for writing in self._writings):
+            raise ConfigurationError(f"rows {name!r} are written twice", remedy="add to() to the first write().")
+        self._writings.append(LoopWriting(name, schema))
+        return self._writings[-1]
+
+    def offsets_to(self, sink: Sink) -> Service:
+        """Commit the positions of every epoch's Kafka sources with it, to the group of a `KafkaOffsetsSink`."""
+        check_takes_offsets(sink, self.id)
+        self._offsets_sink = sink
+        return self
+
+    def on_complete(self, callback: OnComplete) -> Service:
+        """As `Pipeline.on_complete`."""
+        self._on_complete.append(callback)
+        return self
+
+    def on_decision_needed(self, callback: OnDecisionNeeded) -> Service:
+        """As `Pipeline.on_decision_needed`."""
+        self._on_decision_needed.append(callback)
+        return self
+
+    # What follows from it --------------------------------------------------------------------------------------
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """Every sink once, the states among them. Raises `ConfigurationError` for two of one name."""
+        routed = [route.sink for writing in self._all_writings() for route in writing.routes]
+        return distinct([*routed, *([] if self._offsets_sink is None else [self._offsets_sink])], self.id)
+
+    def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
+        """Log, sinks and engine, for recovery and inspection as much as for a run."""
+        settings = replace(self.settings, keep_epochs=max(keep_epochs, self.settings.keep_epochs))
+        no_query = NoQueryLog(self.checkpoint)
+        return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings, spark_log=no_query)
+
+    def columns(self) -> Mapping[str, Columns]:
+        """Name and type of the columns that each sink's rows have."""
+        return columns_of(self._all_writings())
+
+    def _all_writings(self) -> list[LoopWriting]:
+        return [*self._writings, *(changes_of(sink) for sink, _ in self._states)]
+
+    # Running ---------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        every: Seconds | int = DEFAULT_EVERY,
+        until_end: bool = False,
+        takeover: bool = False,
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
+        health_port: int | None = None,
+        health_host: str = "127.0.0.1",
+        silent_after_s: float = 1800.0,
+        ui_port: int | None = None,
+        ui_host: str = "127.0.0.1",
+    ) -> None:
+        """Recover what an earlier run left, then run epoch after epoch until SIGTERM, or until the sources' end.
+
+        `every` cuts an epoch: `tpc.seconds(0.05)` after the last cut, or at so many events; with `until_end` it ends
+        when the sources have given all that was there. The ports, and `takeover`, are those of `Pipeline.start`.
+        SIGTERM ends it after the current epoch. Raises what ended it otherwise.
+        """
+        metrics = MetricsPlace(metrics_port, metrics_host, None)
+        health = HealthPlace(health_port, health_host, silent_after_s)
+        page = PagePlace(ui_port, ui_host, self.log, self.checkpoint, self.id, self.sinks)
+        with stated(lambda error: holds(State(self.id), error)):
+            program = self._program()
+            coordinator = self.coordinator()
+            names, directory = [sink.name for sink in self.sinks], self.checkpoint.notes
+            callbacks = self._on_complete, self._on_decision_needed
+            coordinator.observed_by(observing(self.id.name, names, directory, *callbacks, metrics, health, page))
+        cutter = Cutter(self._inputs, Every.of(every))
+        running = Running(coordinator, program, cutter, StopWord(directory))
+        try:
+            with stopping(running.stop):
+                coordinator.lock(takeover=takeover)
+                contexts = contexts_of(self.id, self._all_writings(), self.sinks)
+                coordinator.take_over(contexts, self.columns())
+                running.begin()
+                running.run(until_end=until_end)
+        finally:
+            cutter.close()
+            coordinator.close()
+
+    def _program(self) -> Program:
+        """Raises `ConfigurationError` for a service that has nothing to do."""
+        self.log.require_lasting()
+        if not self._inputs or not self._functions:
+            raise ConfigurationError("the service reads nothing", remedy="@service.each(service.read(source))")
+        for writing in self._writings:
+            if not writing.routes:
+                raise ConfigurationError(f"rows {writing.name!r} go to no sink", remedy="service.write(...).to(sink)")
+        return Program(
+            self._inputs,
+            self._functions,
+            [state for _, state in self._states],
+            self._all_writings(),
+            None if self._offsets_sink is None else self._offsets_sink.name,
+            self._unrouted_is_error,
+        )
+
+
+def service(
+    name: str,
+    *,
+    directory: str | os.PathLike[str],
+    incarnation: int = 1,
+    log: Log | None = None,
+    unrouted: str = "count",
+    settings: EngineSettings | None = None,
+) -> Service:
+    """A service named `name` in one plain process, whose intent log and states lie in `directory`.
+
+    `incarnation`, `log`, `unrouted` and `settings` are those of `tpc.pipeline`.
+    """
+    place = Path(directory).absolute()
+    made = settings or EngineSettings()
+    return Service(name, place, incarnation=incarnation, log=log, unrouted=unrouted, settings=made)

@@ -1,0 +1,1 @@
+"""Sources that need no server: Python's own values, and the lines of a file."""

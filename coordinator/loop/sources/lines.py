@@ -1,0 +1,98 @@
+"""The lines of a file that others append to. A position is the number of its bytes that have been read."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tpc.errors import StateLostError, TransientError
+from tpc.source import Source, SourceReader
+
+
+class LinesSource(Source):
+    """Each whole line of `path` as text (UTF-8) without its end; a line that has no end yet is waited for."""
+
+    def __init__(self, path: str | os.PathLike[str], *, name: str | None = None) -> None:
+        super().__init__(Path(path).stem if name is None else name)
+        self.path = Path(path)
+
+    def reader(self) -> SourceReader:
+        """See `Source`."""
+        return _LinesReader(self.path)
+
+
+class _LinesReader(SourceReader):
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._polled: list[Any] = []
+        self._position = 0
+        self._read_to = 0
+        self._is_exhausted = False
+
+    def seek(self, position: str | None) -> None:
+        self._position = self._read_to = 0 if position is None else int(position)
+        self._polled = []
+        try:
+            size = self._opened().seek(0, os.SEEK_END)
+        except OSError as error:
+            raise TransientError(f"{self._path} cannot be read: {error.strerror}") from error
+        if size < self._position:
+            raise StateLostError(
+                f"{self._path} has {size} bytes, and {self._position} of it were read before",
+                remedy="put the file back as it was; lines may only come at its end.",
+            )
+
+    def _opened(self) -> BinaryIO:
+        if self._file is None:
+            self._file = self._path.open("rb")
+        return self._file
+
+    def position(self) -> str:
+        return str(self._position)
+
+    def poll(self, rows: int, timeout_s: float) -> int:
+        was_exhausted = self._is_exhausted
+        came = self._take(rows, None)
+        if not came and was_exhausted:
+            time.sleep(timeout_s)  # nobody tells when there is more
+        return came
+
+    def _take(self, rows: int | None, end: int | None) -> int:
+        taken = 0
+        try:
+            file = self._opened()
+            file.seek(self._read_to)
+            self._is_exhausted = False
+            while (rows is None or taken < rows) and (end is None or self._read_to < end):
+                line = file.readline()
+                if not line.endswith(b"\n"):
+                    self._is_exhausted = True
+                    break
+                self._polled.append(line[:-1].decode())
+                self._read_to += len(line)
+                taken += 1
+        except OSError as error:
+            raise TransientError(f"{self._path} cannot be read: {error.strerror}") from error
+        return taken
+
+    def cut(self) -> list[Any]:
+        taken, self._polled = self._polled, []
+        self._position = self._read_to
+        return taken
+
+    def read_to(self, end: str, timeout_s: float) -> list[Any]:
+        self._take(None, int(end))
+        if self._read_to != int(end):
+            raise StateLostError(f"{self._path} has no line that ends at byte {end}, to which it was read before")
+        return self.cut()
+
+    def is_exhausted(self) -> bool:
+        return self._is_exhausted
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

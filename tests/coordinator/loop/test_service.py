@@ -1,0 +1,245 @@
+"""A service without Spark: what it writes, what it records, and what becomes of it when it dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tpc
+from tests.coordinator.loop.program import Die, Numbers, die
+from tests.core.builders import generation_body
+from tpc.coordinator.log.journal import Journal
+from tpc.errors import (
+    ConfigurationError,
+    DataError,
+    DeterminismError,
+    FencedError,
+    HistoryMismatchError,
+    StateLostError,
+)
+from tpc.records import RecordKind
+from tpc.sources import IterableSource, LinesSource
+
+ROOT = Path(__file__).parents[3]
+STEPS = (
+    "epoch.planned",
+    "pass.write",
+    "pass.prepared",
+    "epoch.collected",
+    "epoch.prepared",
+    "log.stored",
+    "epoch.decided",
+    "sink.commit",
+    "sink.committed",
+    "epoch.committed",
+    "epoch.completed",
+)
+
+
+def printed_by(code: str, *arguments: str) -> str:
+    """What a process of its own prints."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def test_a_service_is_there_without_spark() -> None:
+    code = "import sys, tpc, tpc.sources; tpc.service, tpc.sources.LinesSource; print('pyspark' in sys.modules)"
+    assert printed_by(code) == "False\n"
+
+
+def test_a_service_runs_without_loading_spark(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from tests.coordinator.loop.program import Numbers; "
+        "Numbers(Path(sys.argv[1]), 10).run(); print('pyspark' in sys.modules)"
+    )
+    assert printed_by(code, str(tmp_path)) == "False\n"
+
+
+def test_rows_go_where_the_condition_says_and_otherwise_elsewhere(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 250)
+    numbers.run()
+    assert numbers.is_right()
+    assert [row["rows"] for row in numbers.history()] == [100, 100, 50]
+
+
+def test_the_next_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 130)
+    numbers.run()
+    numbers.values += range(130, 200)
+    numbers.run()
+    assert numbers.is_right()
+    assert tpc.positions(tmp_path / "service").offsets == ("200",)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_death_at_any_step_loses_and_doubles_nothing(step: str, tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 300)
+    numbers.run()
+    numbers.values += range(300, 600)
+    with pytest.raises(Die):
+        numbers.run_with({step: die})
+    numbers.run(every=70)  # what was not decided is cut otherwise
+    assert numbers.is_right()
+    assert {row["status"] for row in numbers.history()} == {"complete"}
+    assert numbers.staged("even") == numbers.staged("odd") == []
+
+
+def lose(numbers: Numbers, sink: str) -> Any:
+    """An action: of a sink everything that is prepared disappears, and the process with it."""
+
+    def action(step: str, where: Mapping[str, Any]) -> None:
+        staged = numbers.staged(sink)
+        assert staged
+        for path in staged:
+            path.unlink()
+        raise Die(step)
+
+    return action
+
+
+def test_a_lost_branch_is_written_again_from_the_recorded_positions(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 150)
+    with pytest.raises(Die):
+        numbers.run_with({"epoch.decided": lose(numbers, "odd")})
+    numbers.values += range(150, 400)
+    numbers.run(every=33)
+    assert numbers.is_right()
+    assert numbers.history()[0]["rows"] == 100
+    assert b'"repair"' in b"".join(numbers.service().log.read(slot) for slot in numbers.service().log.slots())
+
+
+def test_a_repair_with_other_rows_is_refused(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 100)
+    with pytest.raises(Die):
+        numbers.run_with({"epoch.decided": lose(numbers, "odd")})
+    numbers.text_of = lambda number: f"another {number}"
+    with pytest.raises(DeterminismError, match="other rows than the ones decided"):
+        numbers.run()
+    assert numbers.written("odd") == []
+
+
+def test_what_a_function_raises_undoes_the_epoch_everywhere(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 150)
+
+    def text_of(number: int) -> str:
+        if number == 140:
+            raise ZeroDivisionError("the function's own")
+        return str(number)
+
+    numbers.text_of = text_of
+    with pytest.raises(ZeroDivisionError):
+        numbers.run()
+    assert len(numbers.history()) == 1
+    numbers.text_of = str
+    numbers.run()
+    assert numbers.is_right()
+
+
+def test_a_value_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 10)
+    mistaken: Any = lambda number: number if number == 7 else str(number)  # noqa: E731
+    numbers.text_of = mistaken
+    with pytest.raises(DataError, match=r"column 'text' of rows 'rows' is string.*'n': 7"):
+        numbers.run()
+
+
+def test_a_source_that_has_lost_what_was_read_is_refused(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 100)
+    numbers.run()
+    del numbers.values[50:]
+    with pytest.raises(StateLostError, match="has 50 values, and 100 of it were read"):
+        numbers.run()
+
+
+def test_a_source_that_is_left_out_is_refused(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 100)
+    numbers.run()
+    service = tpc.service("numbers", directory=tmp_path / "service")
+    service.each(service.read(IterableSource([], name="others")))(lambda event, out: None)
+    service.write("rows", {"n": int, "text": str}).to(numbers.sink("even")).to(numbers.sink("odd"))
+    with pytest.raises(ConfigurationError, match="has read from source 'numbers' before"):
+        service.run(until_end=True)
+
+
+def test_lines_of_a_file_are_read_when_they_are_whole(tmp_path: Path) -> None:
+    file, numbers = tmp_path / "lines.txt", Numbers(tmp_path)
+
+    def run() -> None:
+        service = tpc.service("lines", directory=tmp_path / "service")
+
+        @service.each_batch(service.read(LinesSource(file)))
+        def all_of_them(lines: list[str], out: Any) -> None:
+            out.rows("rows", [{"n": int(line)} for line in lines])
+
+        service.write("rows", {"n": int}).to(numbers.sink("even"))
+        service.run(until_end=True)
+
+    file.write_text("1\n2\n3")
+    run()
+    assert numbers.written("even") == [1, 2]
+    file.write_text("1\n2\n34\n")
+    run()
+    assert numbers.written("even") == [1, 2, 34]
+    assert tpc.positions(tmp_path / "service").offsets == ("7",)
+
+
+def test_a_second_process_takes_over_and_the_first_ends_fenced(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 50)
+    ended: list[BaseException] = []
+
+    def first() -> None:
+        try:
+            numbers.service().run(every=10)
+        except FencedError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    while len(numbers.history()) < 5:
+        time.sleep(0.02)
+    numbers.run(takeover=True)
+    numbers.values += range(50, 100)  # the first one reads them, and may not decide them
+    thread.join(60)
+    assert len(ended) == 1
+    numbers.run(takeover=True)
+    assert numbers.is_right()
+
+
+def test_sigterm_ends_a_service_after_its_epoch(tmp_path: Path) -> None:
+    code = (
+        "import sys, tpc; from pathlib import Path; from tests.coordinator.loop.program import Numbers; "
+        "numbers = Numbers(Path(sys.argv[1]), 100); "
+        "numbers.service().on_complete(lambda row: print('complete', flush=True)).run(every=tpc.seconds(0.01))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "complete\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    numbers = Numbers(tmp_path, 100)
+    assert numbers.is_right()
+    numbers.run()
+    assert numbers.is_right()
+
+
+def test_a_spark_query_s_checkpoint_is_refused(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 10)
+    journal = Journal(numbers.service().log)
+    journal.open()
+    journal.append(RecordKind.GENERATION, generation_body(1, pipeline="numbers", sinks={}, query_id="of a Spark query"))
+    with pytest.raises(HistoryMismatchError, match="query of a Spark query"):
+        numbers.run()
+    assert numbers.written("even") == []

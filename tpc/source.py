@@ -1,0 +1,72 @@
+"""The contract between a loop (`tpc.service`) and a system that it reads from.
+
+A `Source` is a picklable description and opens nothing; its `SourceReader` reads. What a source must promise:
+
+1. *A position names a point.* `position()` is a JSON text; everything before it was handed out by a cut, nothing after
+   it was. It stands in the intent, and any process that seeks it goes on there.
+2. *The same cut is the same events, in the same order.* `read_to(end)` from a position gives what `cut` gave when it
+   moved from there to `end`: a function of both positions, not of how the events came in. A source with partitions
+   hands out one after the other.
+3. *Nothing is skipped unsaid.* A position that the system has lost (retention, a topic made anew, a file that became
+   shorter) is refused by `StateLostError`, never replaced by another.
+4. Every call has a deadline and ends in an error of `tpc.errors`. Secrets are in no repr, position or error.
+
+Kafka's positions are `{"topic": {"0": 5}}`, the next offset to read, as Spark writes them: what reads manifests need
+not know which runtime has made them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from tpc.handles import checked_name
+
+
+class Source(ABC):
+    """A description of something to read. `name` is what recovery finds its position by."""
+
+    def __init__(self, name: str) -> None:
+        self.name = checked_name(name, "source")
+
+    @abstractmethod
+    def reader(self) -> SourceReader:
+        """A reader that stands nowhere yet."""
+
+
+class SourceReader(ABC):
+    """Reads one source. Calls come from one thread."""
+
+    @abstractmethod
+    def seek(self, position: str | None) -> None:
+        """Stand at a position of before, with nothing polled; None: where a first start begins.
+
+        Raises `StateLostError` where the system no longer has what comes after it, and `TransientError`.
+        """
+
+    @abstractmethod
+    def position(self) -> str:
+        """Where the last cut ended, or where `seek` has put it."""
+
+    @abstractmethod
+    def poll(self, rows: int, timeout_s: float) -> int:
+        """Take in at most `rows` events, and wait for at most so long; how many came. Raises `TransientError`."""
+
+    @abstractmethod
+    def cut(self) -> list[Any]:
+        """What was polled since the last cut, in the order in which it is always handed out; moves the position."""
+
+    @abstractmethod
+    def read_to(self, end: str, timeout_s: float) -> list[Any]:
+        """The events from the position to `end`, which a cut has had; moves the position.
+
+        Raises `StateLostError` where they are gone, `TransientError` when they do not come in time.
+        """
+
+    @abstractmethod
+    def is_exhausted(self) -> bool:
+        """Whether all is polled that was there when it was last asked for more."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of connections."""

@@ -1,0 +1,23 @@
+"""The sources of a loop (`tpc.service`): Kafka, the lines of a file, Python values. Loaded when asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tpc.coordinator.loop.sources.iterable import IterableSource
+    from tpc.coordinator.loop.sources.lines import LinesSource
+
+__all__ = ["IterableSource", "LinesSource"]
+
+_MODULES = {
+    "IterableSource": "tpc.coordinator.loop.sources.iterable",
+    "LinesSource": "tpc.coordinator.loop.sources.lines",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
