@@ -18,7 +18,7 @@ import pytest
 import typer
 
 import tpc
-from tpc import coordinator, errors, sinks
+from tpc import coordinator, errors, sinks, sources
 from tpc.__main__ import app
 from tpc.coordinator.passes.routes import Writing
 from tpc.coordinator.pipeline import Pipeline
@@ -33,6 +33,7 @@ DOCUMENTED: dict[str, Callable[..., Any]] = {
     "tpc.pipeline": tpc.pipeline,
     "tpc.positions": tpc.positions,
     "tpc.service": tpc.service,
+    "KafkaSource": sources.KafkaSource,
     "Service.read": tpc.Service.read,
     "Service.each": tpc.Service.each,
     "Service.write": tpc.Service.write,

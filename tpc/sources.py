@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tpc.coordinator.loop.sources.iterable import IterableSource
     from tpc.coordinator.loop.sources.lines import LinesSource
+    from tpc.sinks.kafka.source.source import KafkaSource
 
-__all__ = ["IterableSource", "LinesSource"]
+__all__ = ["IterableSource", "KafkaSource", "LinesSource"]
 
 _MODULES = {
     "IterableSource": "tpc.coordinator.loop.sources.iterable",
+    "KafkaSource": "tpc.sinks.kafka.source.source",
     "LinesSource": "tpc.coordinator.loop.sources.lines",
 }
 

@@ -71,14 +71,14 @@ ROOMS: dict[str, set[str]] = {
 TIERS: dict[str, tuple[set[str], ...]] = {
     "tpc.sinks.kafka": (
         {"sink"},
-        {"offsets"},
+        {"offsets", "source"},
         {"driver"},
         {"check"},
         {"worker"},
         {"cluster"},
         {"transactional_sink", "connection_settings", "librdkafka", "kafka_python"},
     ),
-    "tpc.coordinator": ({"*"}, {"loop"}, {"passes"}, {"spark"}, {"feeding"}, {"log"}),
+    "tpc.coordinator": ({"loop"}, {"*"}, {"passes"}, {"spark"}, {"feeding"}, {"log"}),
     "tpc.chaos": (
         {"cli"},
         {"authoring"},

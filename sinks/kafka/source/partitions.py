@@ -1,0 +1,111 @@
+"""Where a reader of Kafka begins in each partition, and what it means that a position is not there any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TransientError
+from tpc.json import canonical, parse
+from tpc.sinks.kafka.librdkafka import lacks_right, reason_of
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer
+
+Partition: TypeAlias = "tuple[str, int]"
+Offsets: TypeAlias = "dict[Partition, int]"
+"""Topic and partition -> the next offset to read."""
+
+
+def position_of(offsets: Mapping[Partition, int]) -> str:
+    """The text that stands in manifests."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(partition)] = offset
+    return canonical(topics).decode()
+
+
+def offsets_of(position: str) -> Offsets:
+    """The inverse."""
+    topics = parse(position)
+    return {(topic, int(partition)): at for topic, partitions in topics.items() for partition, at in partitions.items()}
+
+
+class Cluster:
+    """Questions to the cluster through a consumer, each with a deadline. Raises `TransientError`."""
+
+    def __init__(self, consumer: Consumer, timeout_s: float) -> None:
+        self._consumer = consumer
+        self._timeout_s = timeout_s
+
+    def partitions(self, topics: Iterable[str]) -> list[Partition]:
+        """All of them, in order. Raises `ConfigurationError` for a topic that is not there, or not to be seen."""
+        from confluent_kafka import KafkaException
+
+        found: list[Partition] = []
+        for topic in topics:
+            try:
+                described = self._consumer.list_topics(topic, timeout=self._timeout_s).topics[topic]
+            except KafkaException as error:
+                raise _refused(error, f"topic {topic!r} cannot be asked for") from error
+            if described.error is not None or not described.partitions:
+                raise ConfigurationError(
+                    f"topic {topic!r} cannot be read: {described.error or 'it has no partitions'}",
+                    remedy="create it, or let this user describe and read it.",
+                )
+            found += [(topic, number) for number in sorted(described.partitions)]
+        return found
+
+    def bounds(self, partition: Partition) -> tuple[int, int]:
+        """The first offset that is there, and that after the last."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        try:
+            bounds = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=self._timeout_s)
+        except KafkaException as error:
+            raise _refused(error, f"the offsets of {in_words(partition)} cannot be asked for") from error
+        if bounds is None:
+            raise TransientError(f"the offsets of {in_words(partition)} were not told within {self._timeout_s:g} s")
+        low, high = bounds
+        return low, high
+
+    def beginnings(self, topics: Iterable[str], known: Offsets, first: str) -> Offsets:
+        """Where to begin in each partition of `topics`, given where one stood before.
+
+        A partition that is new in a known topic begins at its beginning: what is in it came after all that was read.
+        Raises `StateLostError` where the cluster no longer has what comes next.
+        """
+        found = self.partitions(topics)
+        for partition in known:
+            if partition not in found:
+                raise lost(partition, known[partition], "it is not there, or not read any more")
+        known_topics = {topic for topic, _ in known}
+        begin: Offsets = {}
+        for partition in found:
+            low, high = self.bounds(partition)
+            if partition in known:
+                if not low <= known[partition] <= high:
+                    raise lost(partition, known[partition], f"it holds {low} to {high}")
+                begin[partition] = known[partition]
+            else:
+                begin[partition] = high if first == "latest" and partition[0] not in known_topics else low
+        return begin
+
+
+def in_words(partition: Partition) -> str:
+    """A partition, for people."""
+    return f"partition {partition[1]} of topic {partition[0]!r}"
+
+
+def lost(partition: Partition, offset: int, why: str) -> StateLostError:
+    """What comes next is gone: by retention, or because the topic was made anew."""
+    return StateLostError(
+        f"{in_words(partition)} is to be read from offset {offset} on: {why}",
+        remedy=f"nothing was skipped. Bring the messages back, or {START_ANEW}.",
+    )
+
+
+def _refused(error: Exception, what: str) -> TransientError | ConfigurationError:
+    if lacks_right(error):
+        return ConfigurationError(f"{what}: {reason_of(error)}", remedy="let this user describe and read the topic.")
+    return TransientError(f"{what}: {reason_of(error)}")

@@ -1,0 +1,168 @@
+"""Reads Kafka topics for a loop: all partitions, assigned by hand, from positions that the log keeps."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from tpc.errors import ConfigurationError, TransientError
+from tpc.sinks.kafka.source.partitions import Cluster, Offsets, Partition, in_words, lost, offsets_of, position_of
+from tpc.source import SourceReader
+from tpc.support.deadlines import Deadline
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message
+
+    from tpc.sinks.kafka.source.source import KafkaSource
+
+logger = logging.getLogger(__name__)
+
+_WAIT_S = 0.2
+
+
+class KafkaReader(SourceReader):
+    """One consumer, which joins no group and commits nothing."""
+
+    def __init__(self, source: KafkaSource) -> None:
+        self._source = source
+        self._made: Consumer | None = None
+        self._position: Offsets = {}
+        self._next: Offsets = {}
+        """Where each partition goes on after what is polled."""
+        self._polled: dict[Partition, list[Message]] = {}
+        self._waits = False
+        """Whether anything is polled and not cut."""
+        self._ended: set[Partition] = set()
+        self._looked_at = 0.0
+
+    def seek(self, position: str | None) -> None:
+        """See `SourceReader`."""
+        known = {} if position is None else offsets_of(position)
+        begin = self._cluster().beginnings(self._source.topics, known, self._source.first)
+        self._position, self._next = dict(begin), dict(begin)
+        self._polled = {partition: [] for partition in sorted(begin)}
+        self._ended, self._waits = set(), False
+        self._consumer().assign(_assignment(begin))
+        self._looked_at = time.monotonic()
+
+    def position(self) -> str:
+        """See `SourceReader`."""
+        return position_of(self._position)
+
+    def poll(self, rows: int, timeout_s: float) -> int:
+        """See `SourceReader`."""
+        consumer = self._consumer()
+        if time.monotonic() - self._looked_at >= self._source.look_again_s:
+            self._look_for_partitions()
+        # `consume` waits for all that it is asked for. Who has nothing yet wants to know of the first at once.
+        messages = consumer.consume(rows if self._waits else 1, timeout_s)
+        if messages and not self._waits and rows > 1:
+            messages += consumer.consume(rows - 1, 0)
+        return self._take(messages)
+
+    def _take(self, messages: list[Message]) -> int:
+        taken, ended = 0, self._ended
+        for message in messages:
+            partition: Any = (message.topic(), message.partition())
+            if (error := message.error()) is not None:
+                self._met(error, partition)
+                continue
+            self._polled[partition].append(message)
+            self._next[partition] = message.offset() + 1  # type: ignore[operator]  # what was read has one
+            taken += 1
+            if ended:
+                ended.discard(partition)
+        self._waits = self._waits or taken > 0
+        return taken
+
+    def _met(self, error: KafkaError, partition: Partition) -> None:
+        """Something else than a message: the end of a partition, or an error."""
+        from confluent_kafka import KafkaError
+
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            self._ended.add(partition)
+        elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise lost(partition, self._next.get(partition, -1), error.str())
+        elif error.name().endswith("_AUTHORIZATION_FAILED"):
+            raise ConfigurationError(
+                f"{in_words(partition)} may not be read: {error.str()}", remedy="grant READ on it."
+            )
+        elif code in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE):
+            logger.warning("source %s: %s. The client goes on trying.", self._source.name, error.str())
+        else:
+            raise TransientError(f"{in_words(partition)} cannot be read: {error.str()}")
+
+    def cut(self) -> list[Any]:
+        """See `SourceReader`."""
+        decode = self._source.decode
+        messages = [message for came in self._polled.values() for message in came]
+        self._polled = {partition: [] for partition in self._polled}
+        self._position, self._waits = dict(self._next), False
+        return messages if decode is None else [decode(message) for message in messages]
+
+    def read_to(self, end: str, timeout_s: float) -> list[Any]:
+        """See `SourceReader`."""
+        ends, deadline = offsets_of(end), Deadline(timeout_s)
+        while any(self._next[p] < at and p not in self._ended for p, at in ends.items()):
+            if deadline.passed:
+                raise TransientError(f"source {self._source.name!r} gave no more within {timeout_s:g} s, up to {end}")
+            self._take(self._consumer().consume(10_000, _WAIT_S))
+        for partition, came in self._polled.items():
+            at = ends.get(partition, self._position[partition])
+            self._polled[partition] = [m for m in came if (m.offset() or 0) < at]
+            self._next[partition] = at
+        return self.cut()
+
+    def is_exhausted(self) -> bool:
+        """See `SourceReader`."""
+        return self._ended >= self._next.keys()
+
+    def close(self) -> None:
+        """See `SourceReader`."""
+        if self._made is not None:
+            self._made.close()
+            self._made = None
+
+    def _look_for_partitions(self) -> None:
+        """Take in partitions that were added; they are read from their beginning."""
+        self._looked_at = time.monotonic()
+        try:
+            cluster = self._cluster()
+            found = cluster.partitions(self._source.topics)
+            new = {partition: cluster.bounds(partition)[0] for partition in found if partition not in self._next}
+        except TransientError as error:
+            logger.warning("source %s cannot look for new partitions: %s", self._source.name, error.what)
+            return
+        if new:
+            logger.info("source %s: %d partitions are new", self._source.name, len(new))
+            self._consumer().incremental_assign(_assignment(new))
+            self._position |= new
+            self._next |= new
+            self._polled = {p: self._polled.get(p, []) for p in sorted(self._next)}
+
+    def _cluster(self) -> Cluster:
+        return Cluster(self._consumer(), self._source.timeout_s)
+
+    def _consumer(self) -> Consumer:
+        if self._made is None:
+            from confluent_kafka import Consumer
+
+            ours = {
+                "group.id": f"tpc-{self._source.name}",  # asked for by the client, and not used
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "allow.auto.create.topics": False,
+            }
+            self._made = Consumer({**ours, **self._source.connection.librdkafka()})
+        return self._made
+
+
+def _assignment(offsets: Offsets) -> list[Any]:
+    from confluent_kafka import TopicPartition
+
+    return [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]

@@ -1,0 +1,62 @@
+"""The description of Kafka topics to read from. Opens nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tpc.errors import ConfigurationError
+from tpc.handles import default_name
+from tpc.settings import Elsewhere
+from tpc.sinks.kafka.connection_settings import ConnectionSettings
+from tpc.source import Source, SourceReader
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+
+class KafkaSource(Source):
+    """Every message of these topics once. Events are messages of confluent-kafka, or what `decode` makes of each.
+
+    - `topics`: read with all their partitions; partitions that are added later are read from their beginning.
+    - `servers`, `client`: as for `KafkaSink`; secrets have to be `tpc.env(...)`.
+    - `first`: where the very first start begins, "earliest" or "latest".
+    - `look_again_s`: how often it is looked for new partitions.
+    - `timeout_s`: deadline of every question to the cluster.
+
+    Reads what is committed; the consumer group is not used (`Service.offsets_to` moves one). In an epoch the partitions
+    follow each other in the order of their numbers, and each is in its order.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        servers: str | Elsewhere,
+        name: str | None = None,
+        client: Mapping[str, str | Elsewhere] | None = None,
+        decode: Callable[[Message], Any] | None = None,
+        first: str = "earliest",
+        look_again_s: float = 30.0,
+        timeout_s: float = 30.0,
+    ) -> None:
+        super().__init__(name if name is not None else default_name("kafka", "-".join(topics)))
+        if not topics or first not in ("earliest", "latest"):
+            raise ConfigurationError(
+                f"a source of topics {list(topics)} that begins at {first!r} cannot be",
+                remedy="name one topic or more; first='earliest' or 'latest'.",
+            )
+        self.topics = tuple(dict.fromkeys(topics))
+        self.connection = ConnectionSettings(servers, dict(client or {}))
+        self.decode = decode
+        self.first = first
+        self.look_again_s = look_again_s
+        self.timeout_s = timeout_s
+
+    def __repr__(self) -> str:
+        return f"KafkaSource({', '.join(map(repr, self.topics))}, name={self.name!r}, {self.connection!r})"
+
+    def reader(self) -> SourceReader:
+        """See `Source`."""
+        from tpc.sinks.kafka.source.reader import KafkaReader
+
+        return KafkaReader(self)

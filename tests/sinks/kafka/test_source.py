@@ -1,0 +1,176 @@
+"""Kafka as a source of a loop: positions, the order of a cut, and what a reader refuses."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
+
+from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
+from tpc.errors import ConfigurationError, StateLostError, TransientError
+from tpc.source import SourceReader
+from tpc.sources import KafkaSource
+
+
+@contextmanager
+def reader_of(kafka: KafkaTopics, *topics: str, **options: Any) -> Iterator[SourceReader]:
+    source = KafkaSource(
+        *topics, servers=kafka.bootstrap, decode=lambda message: (message.value() or b"").decode(), **options
+    )
+    reader = source.reader()
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def text(message: Message) -> str:
+    return (message.value() or b"").decode()
+
+
+def read(reader: SourceReader, rows: int) -> list[Any]:
+    """One cut of so many events."""
+    deadline, came = time.monotonic() + DEADLINE_S, 0
+    while came < rows:
+        assert time.monotonic() < deadline, f"{came} of {rows} events came"
+        came += reader.poll(rows - came, 0.1)
+    return reader.cut()
+
+
+def exhausted(reader: SourceReader) -> list[Any]:
+    """All that is there, as one cut."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not reader.is_exhausted():
+        assert time.monotonic() < deadline, "the end was not reached"
+        reader.poll(10_000, 0.1)
+    return reader.cut()
+
+
+def test_a_cut_has_the_partitions_one_after_the_other_each_in_its_order(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, [(None, f"{n % 2}-{n:02}", n % 2) for n in range(20)])
+    with reader_of(kafka, topic) as reader:
+        reader.seek(None)
+        assert exhausted(reader) == [f"{p}-{n:02}" for p in (0, 1) for n in range(p, 20, 2)]
+        assert json.loads(reader.position()) == {topic: {"0": 10, "1": 10}}
+
+
+def test_the_same_positions_give_the_same_events_again(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, [(None, str(n), n % 2) for n in range(40)])
+    with reader_of(kafka, topic) as reader:
+        reader.seek(None)
+        read(reader, 7)
+        start, events, end = reader.position(), read(reader, 13), reader.position()
+        exhausted(reader)
+        reader.seek(start)
+        assert reader.read_to(end, DEADLINE_S) == events
+        assert reader.position() == end
+
+
+def test_what_is_not_committed_is_not_read(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": kafka.name("writer")}, logger=SILENT)
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(topic, "open")
+    producer.flush(DEADLINE_S)
+    with reader_of(kafka, topic) as reader:
+        reader.seek(None)
+        assert exhausted(reader) == []
+        producer.commit_transaction(DEADLINE_S)
+        assert read(reader, 1) == ["open"]
+
+
+def test_a_first_start_at_the_latest_leaves_out_what_was_there(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    kafka.produce(topic, [(None, "before")])
+    with reader_of(kafka, topic, first="latest") as reader:
+        reader.seek(None)
+        kafka.produce(topic, [(None, "after")])
+        assert read(reader, 1) == ["after"]
+
+
+def test_messages_that_retention_has_taken_are_refused_by_name(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    kafka.produce(topic, [(None, str(n)) for n in range(10)])
+    deleted = kafka.admin.delete_records([TopicPartition(topic, 0, 6)])
+    for done in deleted.values():
+        done.result(DEADLINE_S)
+    with reader_of(kafka, topic) as reader:
+        with pytest.raises(StateLostError, match=r"partition 0 of topic .* from offset 3 on: it holds 6 to 10"):
+            reader.seek(json.dumps({topic: {"0": 3}}))
+        reader.seek(json.dumps({topic: {"0": 6}}))
+        assert exhausted(reader) == ["6", "7", "8", "9"]
+
+
+def test_messages_that_go_while_it_reads_are_refused_and_not_skipped(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    kafka.produce(topic, [(None, "0")])
+    # Nothing is fetched ahead of what is asked for.
+    with reader_of(kafka, topic, client={"queued.min.messages": "1", "fetch.message.max.bytes": "1000"}) as reader:
+        reader.seek(json.dumps({topic: {"0": 0}}))
+        read(reader, 1)
+        reader.seek(reader.position())
+        kafka.produce(topic, [(None, "x" * 900) for _ in range(200)])
+        for done in kafka.admin.delete_records([TopicPartition(topic, 0, 190)]).values():
+            done.result(DEADLINE_S)
+        with pytest.raises(StateLostError, match="partition 0 of topic"):
+            read(reader, 200)
+
+
+def test_a_topic_made_anew_is_refused(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    kafka.produce(topic, [(None, "new")])
+    with reader_of(kafka, topic) as reader, pytest.raises(StateLostError, match="it holds 0 to 1"):
+        reader.seek(json.dumps({topic: {"0": 100}}))
+
+
+def test_partitions_that_are_gone_are_refused(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    with reader_of(kafka, topic) as reader, pytest.raises(StateLostError, match="it is not there"):
+        reader.seek(json.dumps({topic: {"0": 0, "1": 0}}))
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    with reader_of(kafka, topic, first="latest", look_again_s=0.1) as reader:
+        reader.seek(None)
+        for done in kafka.admin.create_partitions([NewPartitions(topic, 2)]).values():
+            done.result(DEADLINE_S)
+        kafka.produce(topic, [(None, "there", 1)])
+        assert read(reader, 1) == ["there"]
+        assert json.loads(reader.position()) == {topic: {"0": 0, "1": 1}}
+
+
+def test_partitions_that_were_added_while_it_was_away_are_read_from_their_beginning(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, [(None, "there", 1)])
+    with reader_of(kafka, topic, first="latest") as reader:
+        reader.seek(json.dumps({topic: {"0": 0}}))
+        assert read(reader, 1) == ["there"]
+
+
+def test_a_topic_that_is_not_there_is_refused_and_not_made(kafka: KafkaTopics) -> None:
+    topic = kafka.name()
+    with reader_of(kafka, topic) as reader, pytest.raises(ConfigurationError, match=topic):
+        reader.seek(None)
+    assert topic not in kafka.admin.list_topics(timeout=DEADLINE_S).topics
+
+
+def test_a_cluster_that_does_not_answer_is_a_named_error() -> None:
+    reader = KafkaSource("topic", servers="127.0.0.1:1", timeout_s=0.5).reader()
+    with pytest.raises(TransientError, match="topic 'topic' cannot be asked for"):
+        reader.seek(None)
+    reader.close()
+
+
+def test_a_secret_of_the_source_shows_nowhere() -> None:
+    with pytest.raises(ConfigurationError, match="is a secret"):
+        KafkaSource("topic", servers="x", client={"sasl.password": "hunter2"})
