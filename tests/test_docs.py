@@ -34,6 +34,7 @@ DOCUMENTED: dict[str, Callable[..., Any]] = {
     "tpc.positions": tpc.positions,
     "tpc.service": tpc.service,
     "KafkaSource": sources.KafkaSource,
+    "Service.state": tpc.Service.state,
     "Service.read": tpc.Service.read,
     "Service.each": tpc.Service.each,
     "Service.write": tpc.Service.write,

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
@@ -19,9 +18,9 @@ from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, watermark_ms
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.emitted import Emitted
-from tpc.coordinator.loop.functions import Function, Input, KeyedState, run_functions
+from tpc.coordinator.loop.functions import run_functions
 from tpc.coordinator.loop.loop_pass import LoopPass
-from tpc.coordinator.loop.routes import LoopWriting
+from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.stop_word import StopWord
 from tpc.errors import HistoryMismatchError
@@ -30,21 +29,6 @@ from tpc.manifest import Barrier, Manifest
 logger = logging.getLogger(__name__)
 
 _UPKEEP_INTERVAL_S = 1.0
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a service computes: its sources, its functions, its states, and where its rows go.
-
-    The first writings are the user's; one for each state follows, in their order.
-    """
-
-    inputs: Sequence[Input]
-    functions: Sequence[Function]
-    states: Sequence[KeyedState]
-    writings: Sequence[LoopWriting]
-    offsets_sink: str | None
-    unrouted_is_error: bool
 
 
 class Running:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tpc.coordinator.callbacks import OnComplete, OnDecisionNeeded
 from tpc.coordinator.checkpoint_places import log_beside
@@ -20,11 +20,13 @@ from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.loop.cutting import Cutter
 from tpc.coordinator.loop.every import DEFAULT_EVERY, Every, Seconds
-from tpc.coordinator.loop.functions import EventTime, Function, Input, KeyedState
+from tpc.coordinator.loop.functions import EventTime, Function, Input
 from tpc.coordinator.loop.no_query import NoQueryLog
+from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.routes import LoopWriting
-from tpc.coordinator.loop.running import Program, Running
+from tpc.coordinator.loop.running import Running
 from tpc.coordinator.loop.sink_rows import changes_of, columns_of, contexts_of
+from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.loop.stopping import stopping
 from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.sink_contexts import check_takes_offsets, distinct
@@ -38,14 +40,13 @@ from tpc.safety import holds, stated
 from tpc.schemas import Columns
 from tpc.sink import Sink
 from tpc.source import Source
-from tpc.states import State
+from tpc.states import State as Coordinating
 
 if TYPE_CHECKING:
     from tpc.coordinator.loop.routes import Schema
+    from tpc.coordinator.loop.state.state import State
 
 Call = TypeVar("Call", bound=Callable[..., Any])
-
-STATE_FOLDER = "state"
 
 
 class Service:
@@ -64,13 +65,14 @@ class Service:
         if unrouted not in ("count", "error"):
             raise ConfigurationError(f"unrouted={unrouted!r}", remedy="use 'count' or 'error'.")
         self.id = PipelineId(name, incarnation)
+        self._directory = directory
         self.checkpoint: CheckpointFiles = LocalFiles(directory)
         self.settings = settings
         self.log = log or log_beside(self.checkpoint)
         self._unrouted_is_error = unrouted == "error"
         self._inputs: list[Input] = []
         self._functions: list[Function] = []
-        self._states: list[tuple[Sink, KeyedState]] = []
+        self._states: list[tuple[Sink, State]] = []
         self._writings: list[LoopWriting] = []
         self._offsets_sink: Sink | None = None
         self._on_complete: list[OnComplete] = []
@@ -104,9 +106,7 @@ class Service:
 
     def _function(self, inputs: tuple[Input, ...], *, is_batch: bool) -> Callable[[Call], Call]:
         if not inputs or not all(each in self._inputs for each in inputs):
-            raise ConfigurationError(
-                "a function needs inputs of this service", remedy="pass what service.read(...) has returned."
-            )
+            raise ConfigurationError("a function needs inputs", remedy="pass what service.read(...) has returned.")
 
         def taken(function: Call) -> Call:
             self._functions.append(Function(function, inputs, is_batch))
@@ -125,6 +125,22 @@ class Service:
         self._writings.append(LoopWriting(name, schema))
         return self._writings[-1]
 
+    def state(
+        self,
+        name: str,
+        kind: type[dict[object, object]] | Literal["disk"] = dict,
+        *,
+        ttl: Seconds | None = None,
+    ) -> State:
+        """What functions keep between events: a mapping of plain values, decided with each epoch like any sink.
+
+        `dict` keeps all of it in memory, "disk" a part of it. With `ttl` a key that no event has changed for so long,
+        by the time of the events, is gone.
+        """
+        sink = StateSink(name, self._directory / "state")
+        self._states.append((sink, sink.state(self.id, kind, ttl_s=ttl)))
+        return self._states[-1][1]
+
     def offsets_to(self, sink: Sink) -> Service:
         """Commit the positions of every epoch's Kafka sources with it, to the group of a `KafkaOffsetsSink`."""
         check_takes_offsets(sink, self.id)
@@ -140,8 +156,6 @@ class Service:
         """As `Pipeline.on_decision_needed`."""
         self._on_decision_needed.append(callback)
         return self
-
-    # What follows from it --------------------------------------------------------------------------------------
 
     @property
     def sinks(self) -> tuple[Sink, ...]:
@@ -187,7 +201,8 @@ class Service:
         metrics = MetricsPlace(metrics_port, metrics_host, None)
         health = HealthPlace(health_port, health_host, silent_after_s)
         page = PagePlace(ui_port, ui_host, self.log, self.checkpoint, self.id, self.sinks)
-        with stated(lambda error: holds(State(self.id), error)):
+        with stated(lambda error: holds(Coordinating(self.id), error)):
+            self.log.require_lasting()
             program = self._program()
             coordinator = self.coordinator()
             names, directory = [sink.name for sink in self.sinks], self.checkpoint.notes
@@ -207,13 +222,6 @@ class Service:
             coordinator.close()
 
     def _program(self) -> Program:
-        """Raises `ConfigurationError` for a service that has nothing to do."""
-        self.log.require_lasting()
-        if not self._inputs or not self._functions:
-            raise ConfigurationError("the service reads nothing", remedy="@service.each(service.read(source))")
-        for writing in self._writings:
-            if not writing.routes:
-                raise ConfigurationError(f"rows {writing.name!r} go to no sink", remedy="service.write(...).to(sink)")
         return Program(
             self._inputs,
             self._functions,
@@ -237,6 +245,6 @@ def service(
 
     `incarnation`, `log`, `unrouted` and `settings` are those of `tpc.pipeline`.
     """
+    settings = settings or EngineSettings()
     place = Path(directory).absolute()
-    made = settings or EngineSettings()
-    return Service(name, place, incarnation=incarnation, log=log, unrouted=unrouted, settings=made)
+    return Service(name, place, incarnation=incarnation, log=log, unrouted=unrouted, settings=settings)

@@ -1,0 +1,32 @@
+"""What a service computes, as plain data: checked when it is about to run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tpc.coordinator.loop.functions import Function, Input, KeyedState
+from tpc.coordinator.loop.routes import LoopWriting
+from tpc.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Program:
+    """Sources, functions, states, and where rows go. Raises `ConfigurationError` where there is nothing to do.
+
+    The first writings are the user's; one for each state follows, in their order.
+    """
+
+    inputs: Sequence[Input]
+    functions: Sequence[Function]
+    states: Sequence[KeyedState]
+    writings: Sequence[LoopWriting]
+    offsets_sink: str | None
+    unrouted_is_error: bool
+
+    def __post_init__(self) -> None:
+        if not self.inputs or not self.functions:
+            raise ConfigurationError("the service reads nothing", remedy="@service.each(service.read(source))")
+        for writing in self.writings:
+            if not writing.routes:
+                raise ConfigurationError(f"rows {writing.name!r} go to no sink", remedy="service.write(...).to(sink)")

@@ -1,0 +1,147 @@
+"""State of a service: what functions keep between events is decided, lost and repaired with the epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import tpc
+from tests.coordinator.loop.program import Die, die
+from tpc import failpoints
+from tpc.errors import DeterminismError
+from tpc.sinks import FileSink
+from tpc.sources import IterableSource
+
+KEYS = 7
+STEPS = (
+    "pass.write",
+    "pass.flushed",
+    "pass.prepared",
+    "epoch.prepared",
+    "log.stored",
+    "epoch.decided",
+    "sink.commit",
+    "sink.committed",
+    "epoch.committed",
+    "epoch.completed",
+    "recovery.claimed",
+)
+
+
+class Sums:
+    """A running sum for each of seven keys, in a state of this kind; every event's new sum is written."""
+
+    def __init__(self, directory: Path, kind: Any = dict, numbers: int = 0) -> None:
+        self.directory = directory
+        self.kind = kind
+        self.values: list[int] = list(range(numbers))
+        self.added: Callable[[int], int] = lambda number: number
+        self.seen: dict[str, int] = {}
+
+    def run(self, every: int = 50, actions: Mapping[str, failpoints.Action] | None = None) -> None:
+        service = tpc.service("sums", directory=self.directory / "service")
+        numbers = service.read(IterableSource(lambda: self.values, name="numbers"))
+        sums: Any = service.state("sums", self.kind)
+
+        @service.each(numbers)
+        def add(number: int, out: Any) -> None:
+            key = f"k{number % KEYS}"
+            sums[key] = sums.get(key, 0) + self.added(number)
+            out.row("sums", {"n": number, "sum": sums[key]})
+
+        @service.at_cut
+        def look(out: Any) -> None:
+            self.seen = dict(sums)
+
+        service.write("sums", {"n": int, "sum": int}).to(FileSink(self.directory / "out", name="out"))
+        failpoints.install(actions or {})
+        try:
+            service.run(every=every, until_end=True)
+        finally:
+            failpoints.install({})
+
+    def written(self) -> list[tuple[int, int]]:
+        rows = [row for path in (self.directory / "out").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+        return sorted((row["n"], row["sum"]) for row in rows)
+
+    def expected(self) -> list[tuple[int, int]]:
+        sums = dict.fromkeys(range(KEYS), 0)
+        made = []
+        for number in self.values:
+            sums[number % KEYS] += number
+            made.append((number, sums[number % KEYS]))
+        return made
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_death_at_any_step_leaves_state_and_rows_at_one_epoch(step: str, tmp_path: Path) -> None:
+    sums = Sums(tmp_path, numbers=100)
+    sums.run()
+    sums.values += range(100, 300)
+    with pytest.raises(Die):
+        sums.run(actions={step: die})
+    sums.run(every=33)
+    assert sums.written() == sums.expected()
+
+
+@pytest.mark.parametrize("kind", [dict, "disk"])
+def test_a_lost_branch_is_written_again_with_the_state_before_its_epoch(kind: Any, tmp_path: Path) -> None:
+    sums = Sums(tmp_path, kind, numbers=120)
+
+    def lose(step: str, where: Mapping[str, Any]) -> None:
+        """The state's branch is committed, the files' are lost."""
+        if where["sink"] != "sums" or where["epoch"] != 1:
+            return
+        for path in (tmp_path / "out").rglob("*.parquet"):
+            if path.parent != tmp_path / "out":
+                path.unlink()
+        raise Die(step)
+
+    with pytest.raises((Die, tpc.errors.RepairNeededError)):
+        sums.run(actions={"sink.committed": lose})
+    sums.values += range(120, 200)
+    sums.run(every=9)
+    assert sums.written() == sums.expected()
+
+
+def test_a_repair_that_computes_another_state_is_refused(tmp_path: Path) -> None:
+    sums = Sums(tmp_path, numbers=50)
+
+    def lose(step: str, where: Mapping[str, Any]) -> None:
+        for path in (tmp_path / "out").rglob("*.parquet"):
+            path.unlink()
+        raise Die(step)
+
+    with pytest.raises(Die):
+        sums.run(actions={"epoch.decided": lose})
+    sums.added = lambda number: number + 1
+    with pytest.raises(DeterminismError):
+        sums.run()
+
+
+def test_a_state_expires_by_the_time_of_the_events(tmp_path: Path) -> None:
+    events = [{"key": "early", "ms": 0}, {"key": "late", "ms": 9_000}, {"key": "later", "ms": 20_000}]
+    found: list[list[str]] = []
+
+    def run() -> None:
+        service = tpc.service("expiring", directory=tmp_path / "service")
+        source = service.read(IterableSource(lambda: events), time=lambda event: int(event["ms"]))
+        kept: Any = service.state("kept", ttl=tpc.seconds(10))
+
+        @service.each(source)
+        def keep(event: Any, out: Any) -> None:
+            found.append(sorted(kept))
+            kept[event["key"]] = 1
+            out.row("rows", {"key": event["key"]})
+
+        service.write("rows", {"key": str}).to(FileSink(tmp_path / "out", name="out"))
+        service.run(every=1, until_end=True)
+
+    run()
+    events += [{"key": "last", "ms": 21_000}]
+    run()  # the watermark, too, is what it was when the last epoch ended
+    assert found == [[], ["early"], ["early", "late"], ["later"]]
