@@ -30,10 +30,12 @@ def adopt(
     Copies its checkpoint and begins a log. Changes nothing of the old one; asks no sink.
     """
     from tpc.coordinator.adoption import adopt as adopted_from
+    from tpc.coordinator.checkpoint_places import require_local
     from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
     from tpc.coordinator.log.places import open_log
     from tpc.handles import PipelineId
 
+    require_local(checkpoint)
     place = LocalLog(checkpoint / LOG_FOLDER) if log is None else open_log(log)
     adopted = adopted_from(old, PipelineId(name, incarnation), checkpoint, place)
     if as_json:

@@ -35,10 +35,11 @@ class _Takeover:
 
 
 class CheckpointLock:
-    """Held from `acquire` until `release` or the end of the process."""
+    """Held from `acquire` until `release` or the end of the process. `of` is the checkpoint, for people."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, of: str | None = None) -> None:
         self.path = directory / "lock"
+        self._of = of or str(directory.parent)
         self._word = directory / "takeover"
         self._descriptor: int | None = None
         self._found: _Takeover | None = None
@@ -100,7 +101,7 @@ class CheckpointLock:
         )
 
     def _where(self) -> str:
-        return f"the checkpoint {self.path.parent.parent}"
+        return f"the checkpoint {self._of}"
 
     def _leave_word(self) -> None:
         """Whole or not at all. Not durable: a power cut ends everybody whom it fences."""

@@ -74,7 +74,7 @@ class Coordinator:
         self.participants = Participants(pipeline, sinks, pool)
         clock = clock or SystemClock()
         self.engine = Engine(self.journal, self.participants, clock, settings, ParkedNote(checkpoint.notes))
-        self._lock = CheckpointLock(checkpoint.notes)
+        self._lock = CheckpointLock(checkpoint.notes, of=str(checkpoint))
         self.observing = Observing(clock, ())
         self._schemas: Mapping[str, Columns] | None = None
         """The columns that this start wants; None: it writes no rows, and what is on record stays there."""

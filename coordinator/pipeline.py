@@ -91,9 +91,8 @@ class Pipeline:
         refuse_connect(frame.sparkSession)
         if not frame.isStreaming:
             raise ConfigurationError("the DataFrame is not a streaming one", remedy="read it with spark.readStream.")
-        writing = Writing(frame, names_of(partition_by), names_of(order_by))
-        self._writings.append(writing)
-        return writing
+        self._writings.append(Writing(frame, names_of(partition_by), names_of(order_by)))
+        return self._writings[-1]
 
     def offsets_to(self, sink: Sink) -> Pipeline:
         """Commit the source offsets of every epoch with it, to the Kafka consumer group of a `KafkaOffsetsSink`.
@@ -133,11 +132,12 @@ class Pipeline:
         """Spark's checkpoint. Raises `ConfigurationError` when it is missing or cannot be used."""
         if self._checkpoint is None:
             raise ConfigurationError("the pipeline has no checkpoint", pipeline=str(self.id), remedy="checkpoint=...")
-        return files_at(self._checkpoint, explicit_log=self._log is not None)
+        session = self._writings[0].frame.sparkSession if self._writings else None
+        return files_at(self._checkpoint, explicit_log=self._log is not None, session=session)
 
     @property
     def log(self) -> Log:
-        """The intent log: the user's, or the local directory under the checkpoint."""
+        """The intent log: the user's, or the one beside the checkpoint."""
         return self._log or log_beside(self.checkpoint)
 
     @property
@@ -235,7 +235,7 @@ def pipeline(
     unrouted: str = "count",
     settings: EngineSettings | None = None,
 ) -> Pipeline:
-    """A pipeline named `name`, whose Spark checkpoint and intent log lie in `checkpoint`.
+    """A pipeline named `name`, whose Spark checkpoint and intent log lie in `checkpoint`, a directory or a URL.
 
     `incarnation` grows when the name deliberately starts a new history on a new checkpoint. `log` puts the intent
     log elsewhere. `unrouted` says what happens to rows that no sink takes: "count" them in the history, or "error".

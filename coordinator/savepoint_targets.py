@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tpc.belonging import check_owners
-from tpc.coordinator.checkpoint_places import local_root
+from tpc.coordinator.checkpoint_places import local_root, require_local
 from tpc.coordinator.log import object_store
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.places import open_log
@@ -121,6 +121,7 @@ def restore(
     partitions: int | None,
 ) -> Restored:
     """Restore a savepoint as a command asks. With `job` its sinks must show exactly the savepoint's epoch before."""
+    require_local(checkpoint)
     checkpoint = checkpoint.absolute()
     place = LocalLog(checkpoint / LOG_FOLDER) if log is None else open_log(log)
     with ExitStack() as stack:

@@ -46,11 +46,12 @@ def names_job(target: str) -> bool:
 def place_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles | None]:
     """The log that `target` names, whether it holds anything or not, and its checkpoint where that is known.
 
-    `target` is a `module:function`, a checkpoint directory, the directory of a log, or a log's URL (`open_log`); with
-    `log`, the place of the log, it names the checkpoint alone. Opens nothing but the pipeline of a `module:function`.
+    `target` is a `module:function`, a checkpoint's directory or URL, the directory of a log, or a log's URL
+    (`open_log`); with `log`, the place of the log, it names the checkpoint alone. Opens nothing but the pipeline of a
+    `module:function`, and a log beside a checkpoint that is a URL.
     Raises `ConfigurationError` for a text that names no log.
     """
-    from tpc.coordinator.checkpoint_places import log_beside
+    from tpc.coordinator.checkpoint_places import files_at, is_elsewhere, log_beside
     from tpc.coordinator.log.local import LOG_FOLDER
     from tpc.coordinator.log.places import open_log
     from tpc.coordinator.spark.local_files import LocalFiles
@@ -60,10 +61,25 @@ def place_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFil
         return pipeline.log if log is None else open_log(log), pipeline.checkpoint
     folder = Path(target)
     if log is not None:
-        return open_log(log), LocalFiles(folder)
+        return open_log(log), files_at(target, explicit_log=True) if is_elsewhere(target) else LocalFiles(folder)
+    if is_elsewhere(target):
+        return _elsewhere(target)
     if (folder / LOG_FOLDER).is_dir():
         return log_beside(LocalFiles(folder)), LocalFiles(folder)
     return open_log(target), None
+
+
+def _elsewhere(target: str) -> tuple[Log, CheckpointFiles | None]:
+    """A URL names a checkpoint where a log lies beside it, else a log."""
+    from tpc.coordinator.checkpoint_places import files_at, log_beside
+    from tpc.coordinator.log.object_store import SCHEMES
+    from tpc.coordinator.log.places import open_log
+
+    if target.partition(":")[0].lower() not in SCHEMES:
+        return open_log(target), None
+    checkpoint = files_at(target, explicit_log=False)
+    beside = log_beside(checkpoint)
+    return (beside, checkpoint) if beside.slots() else (open_log(target), None)
 
 
 def log_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles | None]:

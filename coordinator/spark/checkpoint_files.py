@@ -1,7 +1,8 @@
 """The files of a checkpoint, wherever Spark keeps it: read, listed, written whole or not at all, made durable.
 
-Names are those below the checkpoint: `offsets/3`. A directory of this machine is `local_files.py`. What is in a file is
-the affair of those who ask: `query_log.py`, `state.py`, `sources.py`.
+Names are those below the checkpoint: `offsets/3`. A directory of this machine is `local_files.py`, everything
+else that Spark can use `spark_files.py`. What is in a file is the affair of those who ask: `query_log.py`, `state.py`,
+`sources.py`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class CheckpointFiles(ABC):
 
     notes: Path
     """A directory of this machine for what no decision rests on: the lock, the stop word, notes for people."""
+    can_tear: bool = True
+    """Whether a file may be there in part after a crash; False where it is there whole or not at all."""
 
     @abstractmethod
     def __str__(self) -> str: ...

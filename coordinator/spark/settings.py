@@ -90,14 +90,11 @@ def refuse_speculation(session: SparkSession, sinks: Mapping[str, Sink]) -> None
 
 
 def local_checkpoint(path: str, *, explicit_log: bool) -> Path:
-    """The checkpoint as a local path. Raises for remote file systems, whose links and fsync cannot be relied on."""
-    scheme, separator, rest = path.partition("://")
-    if separator and scheme != "file":
-        raise ConfigurationError(
-            f"the checkpoint {path} is on a remote file system ({scheme})",
-            remedy="use a local directory, or a mounted one together with log=LocalLog('/a/local/directory').",
-        )
-    local = Path(rest if separator else path.removeprefix("file:")).absolute()
+    """The checkpoint, a path or a `file:` URL, as a local path.
+
+    Raises for mounts of remote file systems, whose links and fsync cannot be relied on.
+    """
+    local = Path(path.removeprefix("file://").removeprefix("file:")).absolute()
     kind = _file_system(local)
     if kind in _REMOTE_FILE_SYSTEMS and not explicit_log:
         raise ConfigurationError(

@@ -58,6 +58,8 @@ class StateFiles:
 
         Snapshots beside the changelogs of the same versions, and descriptions that it writes anew.
         """
+        if not self._files.can_tear:
+            return []
         snapshots = [name for name in self._names if name.endswith(".zip") and not is_whole_snapshot(self._files, name)]
         return [*snapshots, *self._torn_descriptions]
 
@@ -99,6 +101,8 @@ class StateFiles:
 
     @cached_property
     def _torn_descriptions(self) -> list[str]:
+        if not self._files.can_tear:
+            return []
         found = (name for name in self._names if _is_description(name) and not name.rpartition("/")[2].startswith("."))
         return [name for name in found if not is_whole(self._files, name)]
 

@@ -75,12 +75,6 @@ def test_spark_connect_is_refused() -> None:
         refuse_connect(session)
 
 
-@pytest.mark.parametrize("path", ["hdfs://host/c", "s3a://bucket/c"])
-def test_a_checkpoint_on_an_object_store_is_refused(path: str) -> None:
-    with pytest.raises(ConfigurationError, match="is on a remote file system"):
-        local_checkpoint(path, explicit_log=True)
-
-
 def test_a_local_checkpoint_may_be_a_path_or_a_file_uri(tmp_path: Path) -> None:
     for path in (str(tmp_path), f"file://{tmp_path}", f"file:{tmp_path}"):
         assert local_checkpoint(path, explicit_log=False) == tmp_path
