@@ -31,9 +31,9 @@ class Certificate:
 
 
 class CertificateAuthority:
-    """Signs certificates. Clients trust the file `path`. Raises `NotInstalledError` without `cryptography`."""
+    """Signs as `name`; clients trust the file `path`. Raises `NotInstalledError` without `cryptography`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = "test authority") -> None:
         try:
             from cryptography.hazmat.primitives.asymmetric import ec
         except ImportError:
@@ -43,9 +43,10 @@ class CertificateAuthority:
 
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
+        self.name = name
         self.path = directory / "ca.pem"
         self._key: EllipticCurvePrivateKey = ec.generate_private_key(ec.SECP256R1())
-        self.path.write_bytes(self._signed("test authority", self._key, (), days_valid=DAYS_VALID, is_authority=True))
+        self.path.write_bytes(self._signed(name, self._key, (), days_valid=DAYS_VALID, is_authority=True))
 
     def issue(self, name: str, *, hosts: tuple[str, ...] = HOSTS, days_valid: int = DAYS_VALID) -> Certificate:
         """A server's certificate for `hosts`, in files that begin with `name`; expired if `days_valid` is negative."""
@@ -89,7 +90,7 @@ class CertificateAuthority:
         builder = (
             x509.CertificateBuilder()
             .subject_name(named(name))
-            .issuer_name(named("test authority"))
+            .issuer_name(named(self.name))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(days=2 * DAYS_VALID))

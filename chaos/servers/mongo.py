@@ -151,6 +151,7 @@ class MongoJavaServer(LocalServer):
         try:
             backend = java.de.bwaldvogel.mongo.backend.h2.H2Backend(str(self.directory / "mongo.h2"))
             server = java.de.bwaldvogel.mongo.MongoServer(backend)
+            self._prepare(gateway, server)
             server.bind("127.0.0.1", self.port)
             runnable = java.java.lang.Class.forName("java.lang.Runnable")
             at_exit = java.java.beans.EventHandler.create(runnable, server, "shutdownNow")
@@ -158,6 +159,9 @@ class MongoJavaServer(LocalServer):
         except Py4JError as error:
             raise LocalServerError(f"the mongo server did not come up: {error}") from error
         gateway.shutdown()
+
+    def _prepare(self, gateway: Any, server: Any) -> None:
+        """What is done to the server before it listens."""
 
     def _answers(self) -> bool:
         import pymongo

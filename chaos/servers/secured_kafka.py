@@ -1,5 +1,7 @@
 """A Kafka broker as it is run in production: clients speak TLS, log in by SCRAM, and may do what an ACL allows.
 
+Beside SCRAM it takes tokens (OAUTHBEARER) that nobody has signed, as Kafka does for trials.
+
 The listener that the broker talks to itself on is plain, on 127.0.0.1. Users and ACLs are the caller's to make, as the
 superuser `admin`.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.servers.certificates import CertificateAuthority
+from tpc.chaos.servers.certificates import Certificate, CertificateAuthority
 from tpc.chaos.servers.kafka import KafkaServer
 
 MECHANISM = "SCRAM-SHA-512"
@@ -21,7 +23,7 @@ listeners=SASL_SSL://127.0.0.1:{port},{internal}{bad}
 advertised.listeners=SASL_SSL://localhost:{port},{internal}{bad_advertised}
 inter.broker.listener.name=INTERNAL
 listener.security.protocol.map=CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,SASL_SSL:SASL_SSL{bad_protocols}
-sasl.enabled.mechanisms={mechanism}
+sasl.enabled.mechanisms={mechanism},OAUTHBEARER
 ssl.keystore.type=PEM
 ssl.keystore.location={keystore}
 ssl.truststore.type=PEM
@@ -31,8 +33,10 @@ super.users=User:{admin};User:ANONYMOUS
 allow.everyone.if.no.acl.found=false
 """
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 _OF_A_LISTENER = """\
 listener.name.{listener}.scram-sha-512.sasl.jaas.config={scram} required;
+listener.name.{listener}.oauthbearer.sasl.jaas.config={oauth} required;
 listener.name.{listener}.ssl.keystore.type=PEM
 listener.name.{listener}.ssl.keystore.location={keystore}
 """
@@ -64,6 +68,17 @@ class SecuredKafkaServer(KafkaServer):
     def bootstrap_of(self, listener: str) -> str:
         """The same of one of the `BAD` listeners."""
         return f"localhost:{self._ports[3 + BAD.index(listener)]}"
+
+    def show(self, certificate: Certificate) -> None:
+        """Show another certificate; a broker that runs is started anew."""
+        self._certificates[GOOD] = certificate
+        if self.alive:
+            self.restart()
+
+    @property
+    def internal_bootstrap(self) -> str:
+        """The plain listener, on which everybody is a superuser."""
+        return f"127.0.0.1:{self._ports[2]}"
 
     def client(self, user: str) -> dict[str, str]:
         """The settings of librdkafka for `user`, without the password."""
@@ -97,7 +112,7 @@ class SecuredKafkaServer(KafkaServer):
         )
         for listener, certificate in self._certificates.items():
             security += _OF_A_LISTENER.format(
-                listener=listener.lower(), scram=_SCRAM, keystore=certificate.key_and_certificate
+                listener=listener.lower(), scram=_SCRAM, oauth=_OAUTH, keystore=certificate.key_and_certificate
             )
         replaced = {line.partition("=")[0] for line in security.splitlines()}
         self._ports = (port, controller_port)

@@ -14,7 +14,9 @@ from typing import Any
 
 from tpc.errors import ConfigurationError
 from tpc.settings import Elsewhere, resolve
+from tpc.sinks.kafka import token_function
 from tpc.sinks.kafka.librdkafka import librdkafka_log
+from tpc.sinks.kafka.token_function import TokenFunction
 
 SECRETS = frozenset(
     {
@@ -57,6 +59,8 @@ _KAFKA_PYTHON: Mapping[str, str] = {
     "ssl.crl.location": "ssl_crlfile",
 }
 _HOST_CHECK = "ssl.endpoint.identification.algorithm"
+_TOKEN_ARGUMENT = "sasl.oauthbearer.config"
+_KNOWN = frozenset((*_KAFKA_PYTHON, _HOST_CHECK, _TOKEN_ARGUMENT))
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +68,7 @@ class ConnectionSettings:
     """Where a cluster is and how to log in. Raises `ConfigurationError` for what it can never use.
 
     `client` holds further settings of librdkafka (CONFIGURATION.md of librdkafka); those of TLS and SASL also
-    reach kafka-python. A secret has to be `tpc.env(...)`.
+    reach kafka-python. A secret has to be `tpc.env(...)`, and `oauth_cb` the name of a function.
     """
 
     servers: str | Elsewhere
@@ -79,11 +83,18 @@ class ConnectionSettings:
                     f"the Kafka setting {name!r} is a secret and would be pickled with the sink",
                     remedy=f"pass client={{{name!r}: tpc.env('VARIABLE')}} and export the variable.",
                 )
-            if name.startswith(("sasl.", "ssl.", "enable.ssl")) and name not in (*_KAFKA_PYTHON, _HOST_CHECK):
+            if name.startswith(("sasl.", "ssl.", "enable.ssl", "enable.sasl")) and name not in _KNOWN:
                 raise ConfigurationError(
                     f"the Kafka setting {name!r} has no counterpart in the client that ends transactions",
-                    remedy=f"use one of {', '.join(sorted((*_KAFKA_PYTHON, _HOST_CHECK)))}.",
+                    remedy=f"use one of {', '.join(sorted(_KNOWN))}; for tokens {token_function.SETTING}.",
                 )
+        if token_function.SETTING in self.client:
+            token_function.check_name(self.client[token_function.SETTING])
+        elif _TOKEN_ARGUMENT in self.client:
+            raise ConfigurationError(
+                f"the Kafka setting {_TOKEN_ARGUMENT!r} says what a function is called with, and none is named",
+                remedy=f"pass client={{{token_function.SETTING!r}: 'module:function'}} too.",
+            )
 
     def __repr__(self) -> str:
         return f"ConnectionSettings({self.servers!r}, client settings: {', '.join(sorted(self.client)) or 'none'})"
@@ -93,6 +104,8 @@ class ConnectionSettings:
         configuration: dict[str, Any] = {name: resolve(value) for name, value in self.client.items()}
         configuration["bootstrap.servers"] = resolve(self.servers)
         configuration["logger"] = librdkafka_log
+        if (function := self._token_function()) is not None:
+            configuration[token_function.SETTING] = function
         return configuration
 
     def addresses(self) -> list[tuple[str, int]]:
@@ -101,7 +114,7 @@ class ConnectionSettings:
         return [(host.strip("[]"), int(port)) for host, _, port in found if port.isdigit()]
 
     def kafka_python(self) -> dict[str, Any]:
-        """The same for a client of kafka-python."""
+        """The same for a client of kafka-python; a token's function under its own name."""
         servers = [server.strip() for server in resolve(self.servers).split(",")]
         configuration: dict[str, Any] = {"bootstrap_servers": servers}
         for name, theirs in _KAFKA_PYTHON.items():
@@ -112,4 +125,12 @@ class ConnectionSettings:
         for theirs in ("security_protocol", "sasl_mechanism"):
             if theirs in configuration:
                 configuration[theirs] = configuration[theirs].upper()
+        if (function := self._token_function()) is not None:
+            configuration[token_function.SETTING] = function
         return configuration
+
+    def _token_function(self) -> TokenFunction | None:
+        if token_function.SETTING not in self.client:
+            return None
+        argument = resolve(self.client.get(_TOKEN_ARGUMENT, ""))
+        return TokenFunction(resolve(self.client[token_function.SETTING]), argument)

@@ -42,7 +42,10 @@ _lock = threading.Lock()
 
 
 def connect(uri: str | Elsewhere, timeout_s: float) -> Client:
-    """A client; it connects when it is used. Raises `ConfigurationError` for a connection string that is none."""
+    """A client; it connects when it is used.
+
+    Raises `ConfigurationError` for a connection string that is none, or whose files are not there.
+    """
     from pymongo import MongoClient
     from pymongo.errors import PyMongoError
 
@@ -64,6 +67,12 @@ def connect(uri: str | Elsewhere, timeout_s: float) -> Client:
         )
     except (PyMongoError, ValueError):
         raise _bad_uri(uri) from None
+    except OSError as error:  # read when the client is made
+        raise ConfigurationError(
+            f"a file that the connection string names cannot be used: {error.strerror or type(error).__name__}",
+            remedy="see that tlsCAFile and tlsCertificateKeyFile name PEM files that are there, on the driver and on"
+            " every executor.",
+        ) from None
 
 
 def shared(uri: str | Elsewhere, timeout_s: float) -> Client:

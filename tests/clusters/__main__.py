@@ -23,6 +23,7 @@ CASES = (
     "tests/clusters",
     "tests/sinks/kafka/test_secured.py",
     "tests/sinks/postgres/test_secured.py",
+    "tests/sinks/mongo/test_secured.py",
     "--ignore=tests/clusters/test_records.py",
 )
 

@@ -76,7 +76,7 @@ TIERS: dict[str, tuple[set[str], ...]] = {
         {"check"},
         {"worker"},
         {"cluster"},
-        {"transactional_sink", "connection_settings", "librdkafka", "kafka_python"},
+        {"transactional_sink", "connection_settings", "librdkafka", "kafka_python", "token_function"},
     ),
     "tpc.coordinator": ({"loop"}, {"*"}, {"passes"}, {"spark"}, {"feeding"}, {"log"}),
     "tpc.chaos": (

@@ -18,6 +18,8 @@ LIBRDKAFKA_MAX_TIMEOUT_MS = 2**31 - 1
 LIBRDKAFKA_MESSAGE_MAX_BYTES = 1_000_000
 """librdkafka's own limits of a message and of a batch when nothing is set."""
 
+_UNCLEAN = "unclean.leader.election.enable"
+
 OLDEST_ENDTXN = 3
 """EndTxn 2 of Kafka 2.5 cannot name a fenced producer; 3 came with 2.7."""
 
@@ -82,4 +84,11 @@ def transaction_timeout_ms(broker: Mapping[str, str], asked_ms: int | None) -> i
 def _limit_of(cluster: KafkaCluster, topic: str) -> int | None:
     if cluster.partitions(topic) is None:
         return None
-    return int(cluster.topic_settings(topic)["max.message.bytes"])
+    settings = cluster.topic_settings(topic)
+    if settings[_UNCLEAN] != "false":
+        raise ConfigurationError(
+            f"topic {topic!r} allows unclean leader elections: a broker may take the lead without rows that were"
+            " acknowledged, and those of decided epochs would be gone without a sign",
+            remedy=f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {_UNCLEAN}=false",
+        )
+    return int(settings["max.message.bytes"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.librdkafka import reason_of
+from tpc.sinks.kafka.token_function import ask_first
 from tpc.support.tls import complaint
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def require_login(connection: ConnectionSettings, timeout_s: float) -> None:
     errors: list[KafkaError] = []
     configuration = connection.librdkafka()
     configuration["error_cb"] = errors.append
+    ask_first(configuration)
     try:
         client = AdminClient(configuration)
     except (KafkaException, TypeError) as error:

@@ -21,7 +21,9 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.cluster.answers import NONE, Reply
 from tpc.sinks.kafka.cluster.login import require_login
+from tpc.sinks.kafka.cluster.token_provider import TokenProvider
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
+from tpc.sinks.kafka.token_function import SETTING as TOKEN_FUNCTION
 
 T = TypeVar("T")
 
@@ -106,6 +108,8 @@ class RawClient:
 def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
     """A connected client. The admin client starts a thread before it can fail; a failure ends the thread."""
     _silence()
+    if (function := configuration.pop(TOKEN_FUNCTION, None)) is not None:
+        configuration["sasl_oauth_token_provider"] = TokenProvider(function)
     admin: Any = KafkaAdminClient.__new__(KafkaAdminClient)
     try:
         admin.__init__(

@@ -11,6 +11,7 @@ from tpc.sinks.kafka.cluster.facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.librdkafka import lacks_right, logger, reason_of
+from tpc.sinks.kafka.token_function import ask_first
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ def _make(settings: ProducerSettings, name: TransactionalId, reports: Initialise
         "stats_cb": reports.on_statistics,
         "error_cb": reports.on_error,
     }
+    ask_first(configuration)
     try:
         return Producer(configuration)
     except (KafkaException, TypeError, ValueError) as error:

@@ -130,6 +130,15 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
     patch.undo()
 
 
+def test_a_topic_whose_acknowledged_rows_may_be_lost_is_refused(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(unclean_leader_election_enable="true")
+
+    error = refused(KafkaSink(topic, servers=kafka.bootstrap, timeout_s=10))
+
+    assert "unclean leader elections" in error.what
+    assert f"--entity-name {topic} --add-config unclean.leader.election.enable=false" in error.remedy
+
+
 def with_login(server: KafkaServer, topic: str = "t") -> KafkaSink:
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "me"}
     client: dict[str, str | Env] = {**login, "sasl.password": env("TPC_TEST_PASSWORD")}

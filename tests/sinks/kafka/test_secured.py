@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 
 import tpc
 from tests.conftest import CANNOT_BE_HAD
+from tests.support import unsigned_tokens
 from tests.support.elsewhere import prepared_elsewhere
 from tests.support.kafka_branches import TEXT, Branches, texts
 from tests.support.kafka_topics import DEADLINE_S, SILENT
@@ -357,3 +358,88 @@ def test_a_certificate_that_must_not_be_trusted(cluster: Cluster, listener: str,
     )
     assert error.what.startswith("there is no TLS with the Kafka cluster")
     assert words in error.what
+
+
+# Tokens ------------------------------------------------------------------------------------------------------------
+
+
+def token_client(cluster: Cluster, function: str = "token") -> dict[str, str | Elsewhere]:
+    """OAUTHBEARER, with what `tests.support.unsigned_tokens` gives; who it is for is a secret, for the test's sake."""
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": f"tests.support.unsigned_tokens:{function}",
+        "sasl.oauthbearer.config": tpc.env("TPC_TEST_PRINCIPAL"),
+        "ssl.ca.location": str(cluster.server.authority.path),
+    }
+
+
+def test_a_pipeline_lives_on_tokens_that_a_function_gives(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPC_TEST_PRINCIPAL", "orders")
+    pipeline = LivingPipeline(cluster.sink(client=token_client(cluster)), "tokens")
+    pipeline.run(0, 1)
+    marker = pipeline.participants.committers["kafka-flights"].newest_marker()
+    assert marker is not None
+    assert marker.epoch == 1
+    pipeline.close()
+
+
+def test_an_executor_asks_the_function_itself_and_tells_no_token(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("TPC_TEST_PRINCIPAL", "orders")
+    sink = cluster.sink(client=token_client(cluster))
+    branches = Branches(sink, "token-executor")
+    branches.committer.check(branches.context())
+
+    theirs, told = prepared_elsewhere(
+        tmp_path,
+        sink,
+        branches.handle(1),
+        pa.RecordBatch.from_pylist(texts("z"), schema=TEXT),
+        branches.committer.hint(),
+        {"TPC_TEST_PRINCIPAL": "orders"},
+    )
+
+    assert branches.commit(theirs)[0].verdict is Verdict.COMMITTED
+    told += caplog.text + repr(sink) + str(sink.describe()) + str(theirs.to_json())
+    beginning = unsigned_tokens.token("orders")[0].partition(".")[0]
+    assert beginning not in told
+    assert b"principal" not in pickle.dumps(sink).lower().replace(b"tpc_test_principal", b"")
+    branches.committer.close()
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("ended_token", "refuses the login"),
+        ("no_token", "gave no token for Kafka"),
+        ("nothing", "which is not there"),
+    ],
+)
+def test_a_token_that_is_refused_and_a_function_that_gives_none(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, function: str, words: str
+) -> None:
+    monkeypatch.setenv("TPC_TEST_PRINCIPAL", "orders")
+    sink = KafkaSink("flights", servers=cluster.server.bootstrap, client=token_client(cluster, function), timeout_s=3)
+    assert words in refusal(sink).what
+
+
+def test_an_executor_that_gets_no_token_is_a_passing_trouble(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TPC_TEST_PRINCIPAL", "orders")
+    branches = Branches(cluster.sink(client=token_client(cluster)), "no-token")
+    hint = branches.committer.hint()
+    away = Branches(cluster.sink(client=token_client(cluster, "no_token")), "no-token")
+    with pytest.raises(tpc.errors.TransientError, match="gave no token"):
+        away.prepare(texts("a"), hint=hint)
+    branches.committer.close()
+
+
+def test_a_token_s_settings_that_cannot_be_used() -> None:
+    for client, words in (
+        ({"oauth_cb": "no function"}, "names no function"),
+        ({"sasl.oauthbearer.config": tpc.env("X")}, "none is named"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            KafkaSink("flights", servers="h:1", client=client)
