@@ -58,6 +58,14 @@ class Coordinates:
 
 
 JAR_SETS: Mapping[str, Coordinates] = {
+    "hadoop-aws": Coordinates((("org.apache.hadoop", "hadoop-aws", "3.4.1"),), transitive=False),
+    "aws-sdk": Coordinates(  # of the SDK what hadoop-aws uses, with what that depends on
+        (
+            ("software.amazon.awssdk", "s3-transfer-manager", "2.29.52"),
+            ("software.amazon.awssdk", "sts", "2.29.52"),
+        ),
+        transitive=True,
+    ),
     "kafka": Coordinates(
         (
             ("org.apache.kafka", "kafka_2.13", "4.3.1"),

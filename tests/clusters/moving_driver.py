@@ -1,0 +1,82 @@
+"""A driver in a process of its own, with a stateful query whose checkpoint is a URL: told everything by its argument.
+
+It comes to a step of an epoch and dies there, or stands still until it is woken; or runs on to its last epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import tpc
+from tpc import failpoints
+from tpc.chaos.servers.spark_session import spark_session
+from tpc.errors import FencedError
+from tpc.sinks import FileSink
+
+ROWS = 20
+"""Of an epoch."""
+NAME = "moving"
+FENCED = 86
+
+
+def at(step: str, epoch: int, what: int) -> None:
+    """Send this process the signal `what` when `epoch` comes to the step."""
+
+    def act(name: str, where: Mapping[str, Any]) -> None:
+        if where["epoch"] == epoch:
+            say(name)
+            os.kill(os.getpid(), what)
+
+    failpoints.install({step: act})
+
+
+def say(text: str) -> None:
+    """A line for who watches."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def pipeline(given: Mapping[str, Any]) -> tpc.Pipeline:
+    """Numbers that come once each, also by the word of a state store, into files.
+
+    Their time begins after 0, where the watermark does: what is no later than it is late.
+    """
+    spark = spark_session(NAME, extra=given["settings"])
+    source = spark.readStream.format("rate-micro-batch").options(
+        rowsPerBatch=ROWS, numPartitions=2, startTimestamp=1000, advanceMillisPerBatch=1000
+    )
+    numbers = source.load().withWatermark("timestamp", "1 hour").dropDuplicatesWithinWatermark(["value"])
+    made = tpc.pipeline(NAME, checkpoint=given["checkpoint"])
+    made.write(numbers).to(FileSink(given["files"], format="parquet"), select=["value"])
+    return made
+
+
+def main() -> int:
+    """Run as the argument says; 86 when fenced."""
+    given = json.loads(sys.argv[1])
+    made = pipeline(given)
+    if "step" in given:
+        at(given["step"], given["epoch"], signal.Signals[given["signal"]])
+    try:
+        query = made.start(trigger={"processingTime": "0 seconds"})
+        while not query.awaitTermination(0.2):
+            complete = [row["epoch"] for row in query.history() if row["status"] == "complete"]
+            if complete and complete[-1] >= given["last"]:
+                query.stop()
+                break
+    except FencedError as error:
+        say(f"fenced: {error.what}")
+        return FENCED
+    say(f"complete {complete[-1]}")
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # the JVM of a session that was stopped and woken up may not answer its end
