@@ -18,9 +18,20 @@ not know which runtime has made them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tpc.handles import checked_name
+
+
+@dataclass(frozen=True)
+class Part:
+    """The events of one partition in a cut, in their order; `is_ended`: the partition held no more when it was read."""
+
+    name: str
+    events: Sequence[Any]
+    is_ended: bool
 
 
 class Source(ABC):
@@ -53,11 +64,14 @@ class SourceReader(ABC):
         """Take in at most `rows` events, and wait for at most so long; how many came. Raises `TransientError`."""
 
     @abstractmethod
-    def cut(self) -> list[Any]:
-        """What was polled since the last cut, in the order in which it is always handed out; moves the position."""
+    def cut(self) -> list[Part]:
+        """What was polled since the last cut, in the order in which it is always handed out; moves the position.
+
+        Every partition is there, also without events.
+        """
 
     @abstractmethod
-    def read_to(self, end: str, timeout_s: float) -> list[Any]:
+    def read_to(self, end: str, timeout_s: float) -> list[Part]:
         """The events from the position to `end`, which a cut has had; moves the position.
 
         Raises `StateLostError` where they are gone, `TransientError` when they do not come in time.

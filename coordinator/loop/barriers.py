@@ -1,38 +1,64 @@
 """The cut of a loop's epoch as it stands in the manifest, in the place where Spark's does: where each source stood.
 
 What Spark's `offsets/N` is to a query is a text of the loop's own here: the names of the sources, in the order of the
-positions, and the greatest event time that each had seen at the end of the epoch.
+positions, and the event time to which each had come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from tpc.errors import ConfigurationError, HistoryMismatchError
 from tpc.json import canonical, parse
 from tpc.manifest import Barrier, Manifest
+from tpc.source import Part
 
 FORMAT = 1
+
+
+@dataclass(frozen=True)
+class SourceClock:
+    """The event time to which a source has come, and each of its partitions; None where nobody tells it."""
+
+    time_ms: int | None = None
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+    def after(self, parts: Sequence[Part], time: Callable[[Any], int]) -> SourceClock:
+        """Once these were read. A partition that holds more holds the time back: it may be read long after the others.
+
+        Where all has been read that there is, the newest event tells it.
+        """
+        came = dict(self.partitions)
+        for part in parts:
+            if part.events:
+                came[part.name] = max(came.get(part.name, time(part.events[0])), *map(time, part.events))
+        behind = [came.get(part.name) for part in parts if not part.is_ended] or [max(came.values(), default=None)]
+        known = [self.time_ms, None if None in behind else min(at for at in behind if at is not None)]
+        return SourceClock(max((at for at in known if at is not None), default=None), came)
+
+
+NO_TIME = SourceClock()
 
 
 @dataclass(frozen=True)
 class SourceCut:
     """One source's part of a cut.
 
-    `time_ms` is the greatest event time up to its end, `start_ms` that up to its start; None where nobody tells it.
+    `start_ms` is the event time up to which it had come at its start, `clock` what it has come to at its end.
     """
 
     name: str
     start: str
     end: str
     start_ms: int | None = None
-    time_ms: int | None = None
+    clock: SourceClock = NO_TIME
 
 
 def barrier_of(cuts: Sequence[SourceCut], *, stateful: bool) -> Barrier:
     """The cut of an epoch."""
-    sources = [{"name": cut.name, "start_ms": cut.start_ms, "time_ms": cut.time_ms} for cut in cuts]
+    sources = [{"name": cut.name, "start_ms": cut.start_ms, **asdict(cut.clock)} for cut in cuts]
     text = canonical({"loop": FORMAT, "sources": sources}).decode()
     starts, ends = tuple(cut.start for cut in cuts), tuple(cut.end for cut in cuts)
     return Barrier(text, starts, ends, stateful=stateful)
@@ -50,7 +76,7 @@ def cuts_of(manifest: Manifest) -> list[SourceCut]:
         )
     sources = parse(barrier.offsets_file.encode())["sources"]
     return [
-        SourceCut(source["name"], start, end, source["start_ms"], source["time_ms"])
+        SourceCut(source["name"], start, end, source["start_ms"], SourceClock(source["time_ms"], source["partitions"]))
         for source, start, end in zip(sources, barrier.start, barrier.end, strict=True)
     ]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tpc.coordinator.loop.barriers import SourceCut
+from tpc.coordinator.loop.barriers import NO_TIME, SourceCut
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
-from tpc.source import SourceReader
+from tpc.source import Part, SourceReader
 
 IDLE_S = 0.2
 """How long a source is waited for at once; between the waits it is looked whether the service is asked to stop."""
@@ -37,7 +37,7 @@ class Cutter:
         self._inputs = inputs
         self._readers: list[SourceReader] = [each.source.reader() for each in inputs]
         self._every = every
-        self._times: list[int | None] = [None] * len(inputs)
+        self._clocks = [NO_TIME] * len(inputs)
         self._cut_at = time.monotonic()
 
     def seek(self, cuts: Sequence[SourceCut]) -> None:
@@ -46,7 +46,7 @@ class Cutter:
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             known = ends.get(each.name)
             reader.seek(None if known is None else known.end)
-            self._times[number] = None if known is None else known.time_ms
+            self._clocks[number] = NO_TIME if known is None else known.clock
 
     def again(self, cuts: Sequence[SourceCut]) -> Cut:
         """The events of a decided epoch, read again from its start to its end."""
@@ -55,7 +55,7 @@ class Cutter:
         for each, reader in zip(self._inputs, self._readers, strict=True):
             if each.name in known:
                 reader.seek(known[each.name].start)
-                events[each.name] = reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S)
+                events[each.name] = _joined(reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S))
         return Cut(events, tuple(cuts))
 
     def next(self, is_stopped: Callable[[], bool], between: Callable[[], None], *, until_end: bool) -> Cut | None:
@@ -89,12 +89,12 @@ class Cutter:
         events: dict[str, Sequence[Any]] = {}
         cuts = []
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
-            start, start_ms = reader.position(), self._times[number]
-            came = events[each.name] = reader.cut()
-            if each.time is not None and came:
-                times = [each.time(event) for event in came]
-                self._times[number] = max(times if start_ms is None else [start_ms, *times])
-            cuts.append(SourceCut(each.name, start, reader.position(), start_ms, self._times[number]))
+            start, before = reader.position(), self._clocks[number]
+            parts = reader.cut()
+            events[each.name] = _joined(parts)
+            if each.time is not None:
+                self._clocks[number] = before.after(parts, each.time)
+            cuts.append(SourceCut(each.name, start, reader.position(), before.time_ms, self._clocks[number]))
         self._cut_at = time.monotonic()
         return Cut(events, tuple(cuts))
 
@@ -102,3 +102,8 @@ class Cutter:
         """Let go of the sources."""
         for reader in self._readers:
             reader.close()
+
+
+def _joined(parts: Sequence[Part]) -> Sequence[Any]:
+    """Their events, one partition after the other."""
+    return parts[0].events if len(parts) == 1 else [event for part in parts for event in part.events]

@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
 
 class Emitted:
-    """The `out` of a function. `epoch` is the number of the epoch that is being computed."""
+    """The `out` of a function.
 
-    def __init__(self, writings: Sequence[LoopWriting], epoch: int) -> None:
+    `epoch` is the number of the epoch that is being computed; `watermark_ms` the event time to which all sources that
+    tell it had come when it began, None as long as one of them has told none.
+    """
+
+    def __init__(self, writings: Sequence[LoopWriting], epoch: int, watermark_ms: int | None = None) -> None:
         self.epoch = epoch
+        self.watermark_ms = watermark_ms
         self._writings = {writing.name: writing for writing in writings}
         self._rows: dict[str, list[Mapping[str, Any]]] = {writing.name: [] for writing in writings}
         self._batches: dict[str, list[pyarrow.RecordBatch]] = {writing.name: [] for writing in writings}

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tpc.errors import StateLostError
-from tpc.source import Source, SourceReader
+from tpc.source import Part, Source, SourceReader
 
 
 class IterableSource(Source):
@@ -60,12 +60,12 @@ class _IterableReader(SourceReader):
         self._polled += new
         return len(new)
 
-    def cut(self) -> list[Any]:
+    def cut(self) -> list[Part]:
         taken, self._polled = self._polled, []
         self._position += len(taken)
-        return taken
+        return [Part("", taken, self._is_exhausted)]
 
-    def read_to(self, end: str, timeout_s: float) -> list[Any]:
+    def read_to(self, end: str, timeout_s: float) -> list[Part]:
         wanted = int(end) - self._position
         if self.poll(wanted, timeout_s) < wanted:
             raise StateLostError(f"source {self._name!r} ends before position {end}, to which it was read before")

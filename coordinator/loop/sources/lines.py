@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tpc.errors import StateLostError, TransientError
-from tpc.source import Source, SourceReader
+from tpc.source import Part, Source, SourceReader
 
 
 class LinesSource(Source):
@@ -78,12 +78,12 @@ class _LinesReader(SourceReader):
             raise TransientError(f"{self._path} cannot be read: {error.strerror}") from error
         return taken
 
-    def cut(self) -> list[Any]:
+    def cut(self) -> list[Part]:
         taken, self._polled = self._polled, []
         self._position = self._read_to
-        return taken
+        return [Part("", taken, self._is_exhausted)]
 
-    def read_to(self, end: str, timeout_s: float) -> list[Any]:
+    def read_to(self, end: str, timeout_s: float) -> list[Part]:
         self._take(None, int(end))
         if self._read_to != int(end):
             raise StateLostError(f"{self._path} has no line that ends at byte {end}, to which it was read before")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.source.partitions import Cluster, Offsets, Partition, in_words, lost, offsets_of, position_of
-from tpc.source import SourceReader
+from tpc.source import Part, SourceReader
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
@@ -94,15 +94,18 @@ class KafkaReader(SourceReader):
         else:
             raise TransientError(f"{in_words(partition)} cannot be read: {error.str()}")
 
-    def cut(self) -> list[Any]:
+    def cut(self) -> list[Part]:
         """See `SourceReader`."""
         decode = self._source.decode
-        messages = [message for came in self._polled.values() for message in came]
+        polled = self._polled
         self._polled = {partition: [] for partition in self._polled}
         self._position, self._waits = dict(self._next), False
-        return messages if decode is None else [decode(message) for message in messages]
+        return [
+            Part(f"{p[0]}-{p[1]}", came if decode is None else [decode(message) for message in came], p in self._ended)
+            for p, came in polled.items()
+        ]
 
-    def read_to(self, end: str, timeout_s: float) -> list[Any]:
+    def read_to(self, end: str, timeout_s: float) -> list[Part]:
         """See `SourceReader`."""
         ends, deadline = offsets_of(end), Deadline(timeout_s)
         while any(self._next[p] < at and p not in self._ended for p, at in ends.items()):
