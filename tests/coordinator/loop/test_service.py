@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import tpc
@@ -72,6 +74,42 @@ def test_rows_go_where_the_condition_says_and_otherwise_elsewhere(tmp_path: Path
     assert [row["rows"] for row in numbers.history()] == [100, 100, 50]
 
 
+def test_a_condition_is_computed_once_for_each_row(tmp_path: Path) -> None:
+    numbers, asked = Numbers(tmp_path), list[int]()
+
+    def at_random(row: Mapping[str, Any]) -> bool:
+        asked.append(row["n"])
+        return len(asked) % 3 == 0
+
+    service = tpc.service("numbers", directory=tmp_path / "service")
+    service.each(service.read(IterableSource(range(60))))(lambda number, out: out.row("rows", {"n": number}))
+    rows = service.write("rows", {"n": int})
+    rows.to(numbers.sink("one"), where=at_random).to(numbers.sink("two"), where=at_random).otherwise(
+        numbers.sink("rest")
+    )
+    service.run(until_end=True)
+    assert asked == list(range(60))
+    assert numbers.written("one") == numbers.written("two") == list(range(2, 60, 3))
+    assert sorted(numbers.written("one") + numbers.written("rest")) == asked
+
+
+def test_an_expression_of_arrow_is_a_condition_too(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path)
+    service = tpc.service("numbers", directory=tmp_path / "service")
+
+    @service.each_batch(service.read(IterableSource([4, None, 11])))
+    def taken(events: list[int | None], out: Any) -> None:
+        out.batch("rows", pa.RecordBatch.from_pydict({"n": pa.array(events, pa.int64())}))
+
+    rows = service.write("rows", {"n": int}).to(numbers.sink("large"), where=pc.field("n") > 10)
+    rows.otherwise(numbers.sink("rest"), select={"n": "n"})
+    service.run(until_end=True)
+    assert numbers.written("large") == [11]
+    assert len(list((tmp_path / "rest").glob("*.parquet"))) == 1
+    assert service.columns()["rest"] == (("n", "int64"),)
+    assert [row["sinks"]["rest"]["rows"] for row in numbers.history()] == [2]
+
+
 def test_the_next_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     numbers = Numbers(tmp_path, 130)
     numbers.run()
@@ -94,10 +132,12 @@ def test_a_death_at_any_step_loses_and_doubles_nothing(step: str, tmp_path: Path
     assert numbers.staged("even") == numbers.staged("odd") == []
 
 
-def lose(numbers: Numbers, sink: str) -> Any:
+def lose(numbers: Numbers, sink: str, epoch: int = 0) -> Any:
     """An action: of a sink everything that is prepared disappears, and the process with it."""
 
     def action(step: str, where: Mapping[str, Any]) -> None:
+        if where["epoch"] != epoch:
+            return
         staged = numbers.staged(sink)
         assert staged
         for path in staged:
@@ -108,13 +148,13 @@ def lose(numbers: Numbers, sink: str) -> Any:
 
 
 def test_a_lost_branch_is_written_again_from_the_recorded_positions(tmp_path: Path) -> None:
-    numbers = Numbers(tmp_path, 150)
+    numbers = Numbers(tmp_path, 250)
     with pytest.raises(Die):
-        numbers.run_with({"epoch.decided": lose(numbers, "odd")})
-    numbers.values += range(150, 400)
+        numbers.run_with({"epoch.decided": lose(numbers, "odd", epoch=1)})
+    numbers.values += range(250, 400)
     numbers.run(every=33)
     assert numbers.is_right()
-    assert numbers.history()[0]["rows"] == 100
+    assert numbers.history()[1]["rows"] == 100
     assert b'"repair"' in b"".join(numbers.service().log.read(slot) for slot in numbers.service().log.slots())
 
 

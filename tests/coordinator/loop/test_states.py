@@ -12,6 +12,7 @@ import pytest
 import tpc
 from tests.coordinator.loop.program import Die, die
 from tpc import failpoints
+from tpc.coordinator.log.local import LocalLog
 from tpc.errors import DeterminismError
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
@@ -93,19 +94,20 @@ def test_a_lost_branch_is_written_again_with_the_state_before_its_epoch(kind: An
     sums = Sums(tmp_path, kind, numbers=120)
 
     def lose(step: str, where: Mapping[str, Any]) -> None:
-        """The state's branch is committed, the files' are lost."""
-        if where["sink"] != "sums" or where["epoch"] != 1:
-            return
-        for path in (tmp_path / "out").rglob("*.parquet"):
-            if path.parent != tmp_path / "out":
-                path.unlink()
-        raise Die(step)
+        """What the files have prepared disappears; the next start commits the state's branch."""
+        if where["epoch"] == 1:
+            for path in (tmp_path / "out").rglob("*.parquet"):
+                if path.parent != tmp_path / "out":
+                    path.unlink()
+            raise Die(step)
 
-    with pytest.raises((Die, tpc.errors.RepairNeededError)):
-        sums.run(actions={"sink.committed": lose})
+    with pytest.raises(Die):
+        sums.run(actions={"epoch.decided": lose})
     sums.values += range(120, 200)
     sums.run(every=9)
     assert sums.written() == sums.expected()
+    log = LocalLog(tmp_path / "service" / "tpc" / "log")
+    assert b'"repair"' in b"".join(log.read(slot) for slot in log.slots())
 
 
 def test_a_repair_that_computes_another_state_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""How far a source has come in event time: never further than a partition of which more is there to be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tpc.coordinator.loop.barriers import NO_TIME, SourceClock, watermark_ms
+from tpc.source import Part
+
+
+def after(clock: SourceClock, *parts: tuple[str, list[int], bool]) -> SourceClock:
+    return clock.after([Part(name, events, is_ended) for name, events, is_ended in parts], _itself)
+
+
+def _itself(event: Any) -> int:
+    return int(event)
+
+
+def test_a_partition_that_was_read_ahead_does_not_move_the_time() -> None:
+    clock = after(NO_TIME, ("0", [10, 900], False), ("1", [], False))
+    assert clock.time_ms is None
+    assert after(clock, ("0", [], True), ("1", [20], False)).time_ms == 20
+
+
+def test_a_partition_that_holds_no_more_does_not_hold_the_time_back() -> None:
+    assert after(NO_TIME, ("0", [10], True), ("1", [900], False)).time_ms == 900
+
+
+def test_where_all_is_read_the_newest_event_tells_the_time() -> None:
+    assert after(NO_TIME, ("0", [10], True), ("1", [900, 7], True), ("2", [], True)).time_ms == 900
+
+
+def test_the_time_never_goes_back() -> None:
+    clock = after(NO_TIME, ("0", [900], True), ("1", [], True))
+    assert after(clock, ("0", [], True), ("1", [20], False)).time_ms == 900
+
+
+def test_without_events_no_time_is_known() -> None:
+    assert after(NO_TIME, ("0", [], True)).time_ms is None
+
+
+def test_the_slowest_source_tells_the_watermark_once_all_have_told() -> None:
+    assert watermark_ms([30, 20]) == 20
+    assert watermark_ms([30, None]) is None
+    assert watermark_ms([]) is None
