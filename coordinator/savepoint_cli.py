@@ -19,15 +19,14 @@ if TYPE_CHECKING:
     from tpc.coordinator.savepoints.restoring import Restored
 
 Savepoint = Annotated[str, typer.Argument(help="the savepoint's folder, or its URL in an object store")]
-SavepointFolder = Annotated[Path, typer.Argument(help="the savepoint's folder")]
-Folder = Annotated[Path, typer.Argument(help="the folder in which savepoints are kept")]
+Savepoints = Annotated[str, typer.Argument(help="where savepoints are kept, a folder or a URL")]
 
 
 def mount(app: typer.Typer) -> None:
     """Add the commands to `app`."""
     app.command()(savepoint)
     app.command()(restore)
-    group = typer.Typer(help="Savepoints in a folder: list, check, drop, prune.", no_args_is_help=True)
+    group = typer.Typer(help="Savepoints at one place: list, check, drop, prune.", no_args_is_help=True)
     group.command("list")(list_savepoints)
     group.command("check")(check)
     group.command("drop")(drop)
@@ -55,12 +54,12 @@ def savepoint(
     """
     from tpc.coordinator.savepoint_targets import make
 
-    kept, place = make(target, to, log, copy=copy, timeout_s=timeout_s, again=again)
+    kept = make(target, to, log, copy=copy, timeout_s=timeout_s, again=again)
     if as_json:
-        print_json({**kept.to_json(time.time()), "savepoint": place})
+        print_json(kept.to_json(time.time()))
         return
     found = kept.manifest
-    typer.echo(f"savepoint {place}")
+    typer.echo(f"savepoint {kept.place}")
     typer.echo(f"of {found.pipeline} after epoch {found.epoch}: {len(found.files)} files, {found.size_bytes} bytes")
     if copy:
         typer.echo("A copy: the pipeline goes on. To do: `tpc restore SAVEPOINT --checkpoint NEW --fork`.")
@@ -127,22 +126,24 @@ def _restored_json(done: Restored, checkpoint: Path) -> dict[str, Any]:
     }
 
 
-def list_savepoints(folder: Folder, *, as_json: AsJson = False) -> None:
-    """The savepoints in a folder, the newest first, with their age. Changes nothing; their files are not read."""
+def list_savepoints(place: Savepoints, *, as_json: AsJson = False) -> None:
+    """The savepoints at a place, the newest first, with their age. Changes nothing; their files are not read."""
+    from tpc.coordinator.savepoints.homes import home_of
     from tpc.coordinator.savepoints.keeping import savepoints_in
 
-    kept, others = savepoints_in(folder)
+    home = home_of(place)
+    kept, others = savepoints_in(home)
     now_s = time.time()
     if as_json:
-        found = [one.to_json(now_s) for one in kept]
-        print_json({"savepoints": found, "others": [{"folder": str(p), "what": w} for p, w in others]})
+        unknown = [{"savepoint": home.place(name), "what": what} for name, what in others.items()]
+        print_json({"savepoints": [one.to_json(now_s) for one in kept], "others": unknown})
         return
     if kept:
         print_listing(("savepoint", "pipeline", "epoch", "age", "bytes", "state"), [_row(one, now_s) for one in kept])
     elif not others:
         typer.echo("no savepoints")
-    for path, what in others:
-        typer.echo(f"{path.name}: {what}")
+    for name, what in others.items():
+        typer.echo(f"{name}: {what}")
 
 
 def _row(one: Kept, now_s: float) -> tuple[str | int, ...]:
@@ -151,19 +152,20 @@ def _row(one: Kept, now_s: float) -> tuple[str | int, ...]:
     )
     found = one.manifest
     age = f"{(now_s - found.made_at) / 3600:.1f} h"
-    return one.folder.name, str(found.pipeline), found.epoch, age, found.size_bytes, state
+    return one.name, str(found.pipeline), found.epoch, age, found.size_bytes, state
 
 
 def check(savepoint: Savepoint, *, as_json: AsJson = False) -> None:
     """Compare every byte of a savepoint with its checksums. Changes nothing. Ends with 1 when it is damaged."""
     from tpc.coordinator.savepoint_targets import fetched
+    from tpc.coordinator.savepoints.homes import home_and_name
     from tpc.coordinator.savepoints.keeping import look_at
     from tpc.coordinator.savepoints.restoring import opened
     from tpc.safety import holds_for_reader, stated
 
     with stated(holds_for_reader), fetched(savepoint) as (folder, _):
         manifest, _history = opened(folder)
-        kept = look_at(folder)
+        kept = look_at(*home_and_name(str(folder)))
     if as_json:
         print_json({**kept.to_json(time.time()), "savepoint": savepoint, "whole": True})
     else:
@@ -171,36 +173,38 @@ def check(savepoint: Savepoint, *, as_json: AsJson = False) -> None:
 
 
 def drop(
-    folder: SavepointFolder,
+    savepoint: Savepoint,
     *,
     force: Annotated[bool, typer.Option("--force", help="also one without which its pipeline cannot go on")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove a savepoint. Changes: its folder is deleted. One that is its pipeline's only home is refused."""
+    """Remove a savepoint. Changes: its files are deleted. One that is its pipeline's only home is refused."""
+    from tpc.coordinator.savepoints.homes import home_and_name
     from tpc.coordinator.savepoints.keeping import drop as dropped
 
-    kept = dropped(folder, force=force)
+    kept = dropped(*home_and_name(savepoint), force=force)
     _tell_dropped([kept], as_json=as_json)
 
 
 def prune(
-    folder: Folder,
+    place: Savepoints,
     *,
     keep: Annotated[int, typer.Option(min=0, help="so many of each incarnation stay, the newest")] = 1,
     older_than_days: Annotated[float, typer.Option(min=0.0, help="younger ones stay too")] = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old savepoints. Changes: their folders are deleted. One that is its pipeline's only home stays."""
+    """Remove old savepoints. Changes: their files are deleted. One that is its pipeline's only home stays."""
+    from tpc.coordinator.savepoints.homes import home_of
     from tpc.coordinator.savepoints.keeping import prune as pruned
 
-    _tell_dropped(pruned(folder, keep=keep, older_than_days=older_than_days), as_json=as_json)
+    _tell_dropped(pruned(home_of(place), keep=keep, older_than_days=older_than_days), as_json=as_json)
 
 
 def _tell_dropped(dropped: list[Kept], *, as_json: bool) -> None:
     if as_json:
-        print_json({"dropped": [str(one.folder) for one in dropped]})
+        print_json({"dropped": [one.place for one in dropped]})
         return
     for one in dropped:
-        typer.echo(f"dropped {one.folder}")
+        typer.echo(f"dropped {one.place}")
     if not dropped:
         typer.echo("nothing to drop")

@@ -15,6 +15,7 @@ from tpc.coordinator.log import object_store
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.places import open_log
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.coordinator.savepoints.homes import home_and_name, local_folder
 from tpc.coordinator.savepoints.keeping import Kept, look_at
 from tpc.coordinator.savepoints.making import copy_into_savepoint, move_into_savepoint
 from tpc.coordinator.savepoints.manifest import SavepointManifest
@@ -32,22 +33,8 @@ _ON_ITS_WAY = Path("tpc") / "savepoints"
 """In a checkpoint: where a savepoint is made that is then put into an object store."""
 
 
-def local_folder(place: str) -> Path:
-    """The folder that a text names. Raises `ConfigurationError` for a URL that is none."""
-    scheme, separator, rest = place.partition("://")
-    if not separator:
-        return Path(place).absolute()
-    if scheme == "file":
-        return Path(rest).absolute()
-    raise ConfigurationError(
-        f"no savepoint is kept at a URL that begins with {scheme!r}",
-        remedy="use a local or mounted folder, or s3://bucket/prefix (also gs, az). A savepoint is self-contained: "
-        "copy it with any tool, and `tpc savepoints check` tells whether the copy is whole.",
-    )
-
-
-def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float, again: bool) -> tuple[Kept, str]:
-    """Make the savepoint of what a command's `target` names below `to`, a folder or a URL; and where it is."""
+def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float, again: bool) -> Kept:
+    """Make the savepoint of what a command's `target` names below `to`, a folder or a URL."""
     remote = is_remote(to)
     if remote:
         RemoteSavepoint(to).require_writable()
@@ -66,14 +53,13 @@ def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float,
         question = None if pipeline is None else partial(ask, pipeline)
         home = object_store.shown(to) if remote else None
         made = move_into_savepoint(found, checkpoint, folder, question, timeout_s=timeout_s, again=again, goes_to=home)
-    kept = look_at(made)
     if not remote:
-        return kept, str(made)
+        return look_at(*home_and_name(str(made)))
     away = RemoteSavepoint(f"{to.rstrip('/')}/{made.name}")
     with stated(holds_for_upload):
         away.put(made)
     shutil.rmtree(made)
-    return kept, away.shown
+    return look_at(*home_and_name(away.url))
 
 
 @contextmanager

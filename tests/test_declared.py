@@ -30,7 +30,7 @@ EXTRAS = {
     "tpc": [],
     "tpc.coordinator.log.object_store": ["object-store"],
     "tpc.coordinator.log.objects": ["object-store"],
-    "tpc.coordinator.savepoints.remote": ["object-store"],
+    "tpc.coordinator.savepoints.remote_objects": ["object-store"],
     "tpc.coordinator.metrics": ["metrics"],
     "tpc.coordinator.metrics_server": ["metrics"],
     "tpc.coordinator.ui": ["ui"],

@@ -1,38 +1,44 @@
-"""The savepoints in a folder: what there is, how old, and what may go. A pipeline's only home never goes by itself."""
+"""The savepoints at one place: what there is, how old, and what may go. A pipeline's only home never goes by itself.
+
+What a place is, a folder or a URL, stands in `homes`.
+"""
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tpc.coordinator.savepoints.manifest import FILE_NAME, LOG, Kind, SavepointManifest, read_manifest
-from tpc.coordinator.savepoints.restoring import moved_note
-from tpc.errors import ConfigurationError, TpcError
-from tpc.support import durable_files
+from tpc.coordinator.savepoints.homes import Home
+from tpc.coordinator.savepoints.manifest import Kind, SavepointManifest
+from tpc.errors import ConfigurationError, TpcError, TransientError
 
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A savepoint in a folder. `moved_to` is where its pipeline went on from it, None while it did not."""
+    """A savepoint. `moved_to` is where its pipeline went on from it, None while it did not."""
 
-    folder: Path
+    home: Home
+    name: str
     manifest: SavepointManifest
     moved_to: str | None
 
     @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return self.home.place(self.name)
+
+    @property
     def is_only_home(self) -> bool:
-        """Whether its pipeline has ended with it and goes on nowhere, as far as its folder knows."""
+        """Whether its pipeline has ended with it and goes on nowhere, as far as its place knows."""
         return self.manifest.kind is Kind.MOVE and self.moved_to is None
 
     def to_json(self, now_s: float) -> dict[str, Any]:
         """What the commands tell of it."""
         return {
-            "savepoint": str(self.folder),
+            "savepoint": self.place,
             "kind": self.manifest.kind.value,
             "pipeline": str(self.manifest.pipeline),
             "epoch": self.manifest.epoch,
@@ -49,58 +55,50 @@ class Kept:
         }
 
 
-def look_at(folder: Path) -> Kept:
-    """The savepoint in `folder`; its files are not read. Raises as `read_manifest` does."""
-    note = moved_note(folder)
-    return Kept(folder, read_manifest(folder), None if note is None else str(note.get("checkpoint")))
+def look_at(home: Home, name: str) -> Kept:
+    """The savepoint of that name; its files are not read. Raises as `Home.manifest` does."""
+    return Kept(home, name, home.manifest(name), home.moved_to(name))
 
 
-def savepoints_in(folder: Path) -> tuple[list[Kept], list[tuple[Path, str]]]:
-    """All savepoints right below `folder`, the newest first; and those that are none yet or any more, with the reason.
+def savepoints_in(home: Home) -> tuple[list[Kept], dict[str, str]]:
+    """All savepoints there, the newest first; and the names of those that are none yet or any more, with the reason.
 
-    Raises `ConfigurationError` when the folder cannot be read.
+    Raises as `Home.names` does.
     """
-    kept, others = list[Kept](), list[tuple[Path, str]]()
-    try:
-        below = sorted(path for path in folder.iterdir() if path.is_dir())
-    except OSError as error:
-        raise ConfigurationError(
-            f"{folder} cannot be read: {durable_files.in_words(error)}", remedy="name the folder of the savepoints."
-        ) from error
-    for path in below:
-        if (path / FILE_NAME).exists():
-            try:
-                kept.append(look_at(path))
-            except TpcError as error:
-                others.append((path, error.what))
-        elif (path / LOG).is_dir():
-            others.append((path, "unfinished: repeat the `tpc savepoint` that was interrupted"))
+    names, others = home.names()
+    kept = []
+    for name in names:
+        try:
+            kept.append(look_at(home, name))
+        except TransientError:
+            raise  # whether it is one is not known
+        except TpcError as error:
+            others[name] = error.what
     return sorted(kept, key=lambda one: one.manifest.made_at, reverse=True), others
 
 
-def drop(folder: Path, *, force: bool = False) -> Kept:
+def drop(home: Home, name: str, *, force: bool = False) -> Kept:
     """Remove a savepoint. One that is its pipeline's only home goes with `force` alone (`ConfigurationError`)."""
-    kept = look_at(folder)
+    kept = look_at(home, name)
     if kept.is_only_home and not force:
         raise ConfigurationError(
-            f"the pipeline {kept.manifest.pipeline} has ended with the savepoint {folder} and was not moved from it: "
-            "without it the pipeline cannot go on",
+            f"the pipeline {kept.manifest.pipeline} has ended with the savepoint {kept.place} and was not moved from "
+            "it: without it the pipeline cannot go on",
             pipeline=str(kept.manifest.pipeline),
             epoch=kept.manifest.epoch,
             remedy="restore it first, or drop it with --force if a copy of it lies elsewhere.",
         )
-    durable_files.remove(folder / FILE_NAME)  # first: half of it is no savepoint
-    shutil.rmtree(folder)
+    home.remove(name)
     return kept
 
 
-def prune(folder: Path, *, keep: int, older_than_days: float, now_s: float | None = None) -> list[Kept]:
-    """Drop the savepoints below `folder` that are older than so many days, but the newest `keep` of each incarnation.
+def prune(home: Home, *, keep: int, older_than_days: float, now_s: float | None = None) -> list[Kept]:
+    """Drop the savepoints there that are older than so many days, but the newest `keep` of each incarnation.
 
     One that is its pipeline's only home stays. Returns what was dropped, the oldest first.
     """
     now_s = time.time() if now_s is None else now_s
-    kept, _ = savepoints_in(folder)
+    kept, _ = savepoints_in(home)
     seen: dict[str, int] = {}
     doomed = []
     for one in kept:
@@ -109,4 +107,4 @@ def prune(folder: Path, *, keep: int, older_than_days: float, now_s: float | Non
         old = now_s - one.manifest.made_at > older_than_days * _DAY_S
         if seen[name] > keep and old and not one.is_only_home:
             doomed.append(one)
-    return [drop(one.folder) for one in reversed(doomed)]
+    return [drop(home, one.name) for one in reversed(doomed)]

@@ -109,7 +109,7 @@ DRIVERS: dict[str, set[str]] = {
     "pymongo": {"tpc.sinks.mongo", "tpc.chaos"},
     "bson": {"tpc.sinks.mongo", "tpc.chaos.proxy"},
     "sqlalchemy": {"tpc.coordinator.log"},
-    "obstore": {"tpc.coordinator.log", "tpc.coordinator.savepoints.remote"},
+    "obstore": {"tpc.coordinator.log", "tpc.coordinator.savepoints.remote_objects"},
     "psutil": {"tpc.support", "tpc.chaos"},
 }
 """What speaks to another system, or is Spark: the only places of the library that import it."""

@@ -22,6 +22,7 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.places import open_log
 from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.savepoints.homes import home_and_name, home_of
 from tpc.coordinator.savepoints.keeping import drop, prune, savepoints_in
 from tpc.coordinator.savepoints.making import copy_into_savepoint, move_into_savepoint
 from tpc.coordinator.savepoints.manifest import FILE_NAME, read_manifest
@@ -111,7 +112,7 @@ def test_interrupted_at_the_end_of_the_log_it_is_made_by_the_same_command(place:
     dying(step, kind="moved")()
     with pytest.raises(Dead):
         place.move()
-    assert savepoints_in(place.to)[0] == []
+    assert savepoints_in(home_of(str(place.to)))[0] == []
     if step == "log.stored":  # the log has ended: the folder is all there is of the pipeline
         shutil.rmtree(place.checkpoint / "offsets")
     folder = place.move()
@@ -316,8 +317,10 @@ def test_they_are_listed_with_their_age_and_what_became_of_them(place: Place) ->
 def test_the_only_home_of_a_pipeline_is_neither_dropped_nor_pruned(place: Place) -> None:
     copy, moved = place.copy(), place.move()
     with pytest.raises(ConfigurationError, match="was not moved from it"):
-        drop(moved)
-    assert [one.folder for one in prune(place.to, keep=0, older_than_days=0, now_s=time.time() + 1)] == [copy]
+        drop(*home_and_name(str(moved)))
+    assert [one.place for one in prune(home_of(str(place.to)), keep=0, older_than_days=0, now_s=time.time() + 1)] == [
+        str(copy)
+    ]
     assert moved.exists()
     restore_move(moved, *place.new())
     dropped = json.loads(RUNNER.invoke(app, ["savepoints", "prune", str(place.to), "--keep", "0", "--json"]).output)
@@ -330,8 +333,8 @@ def test_the_newest_and_the_young_stay(place: Place) -> None:
     place.journal.append(*intent(manifest(2)))
     place.journal.append(*complete(2))
     second = place.copy()
-    assert prune(place.to, keep=0, older_than_days=1) == []
-    assert [one.folder for one in prune(place.to, keep=1, older_than_days=0)] == [first]
+    assert prune(home_of(str(place.to)), keep=0, older_than_days=1) == []
+    assert [one.place for one in prune(home_of(str(place.to)), keep=1, older_than_days=0)] == [str(first)]
     assert RUNNER.invoke(app, ["savepoints", "drop", str(second)]).exit_code == 0
     assert list(place.to.iterdir()) == []
 

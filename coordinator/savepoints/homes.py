@@ -1,0 +1,135 @@
+"""Where savepoints are kept, a folder or a URL of an object store, each under a name of its own: listed and removed.
+
+What may be removed stands in `keeping`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from tpc.coordinator.savepoints.manifest import FILE_NAME, LOG, SavepointManifest, read_manifest
+from tpc.coordinator.savepoints.remote import RemoteSavepoint, is_remote
+from tpc.coordinator.savepoints.remote_objects import RemoteObjects
+from tpc.coordinator.savepoints.restoring import moved_note
+from tpc.errors import ConfigurationError
+from tpc.support import durable_files
+
+_UNFINISHED = "unfinished: repeat the `tpc savepoint` that was interrupted"
+
+
+class Home(ABC):
+    """Where savepoints are kept."""
+
+    @abstractmethod
+    def place(self, name: str) -> str:
+        """Where the savepoint of that name is, for people."""
+
+    @abstractmethod
+    def names(self) -> tuple[list[str], dict[str, str]]:
+        """The names of the savepoints, and those of what is none yet or any more, with the reason.
+
+        Raises `ConfigurationError` when the place cannot be read, `TransientError` when it does not answer.
+        """
+
+    @abstractmethod
+    def manifest(self, name: str) -> SavepointManifest:
+        """What a savepoint says of itself. Raises as `read_manifest` does."""
+
+    @abstractmethod
+    def moved_to(self, name: str) -> str | None:
+        """Where its pipeline went on from it, None while it did not."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Delete a savepoint, its manifest first: half of it is no savepoint."""
+
+
+def local_folder(place: str) -> Path:
+    """The folder that a text names. Raises `ConfigurationError` for a URL that is none."""
+    scheme, separator, rest = place.partition("://")
+    if not separator:
+        return Path(place).absolute()
+    if scheme == "file":
+        return Path(rest).absolute()
+    raise ConfigurationError(
+        f"no savepoint is kept at a URL that begins with {scheme!r}",
+        remedy="use a local or mounted folder, or s3://bucket/prefix (also gs, az). A savepoint is self-contained: "
+        "copy it with any tool, and `tpc savepoints check` tells whether the copy is whole.",
+    )
+
+
+def home_of(place: str) -> Home:
+    """The home at a folder's path or at a URL. Raises `ConfigurationError` for a URL that names none."""
+    return _RemoteHome(place) if is_remote(place) else _FolderHome(local_folder(place))
+
+
+def home_and_name(savepoint: str) -> tuple[Home, str]:
+    """Where the savepoint at a path or URL is kept, and its name there. Raises as `home_of` does."""
+    place = savepoint.rstrip("/") if is_remote(savepoint) else str(local_folder(savepoint))
+    home, _, name = place.rpartition("/")
+    return home_of(home or "/"), name
+
+
+class _FolderHome(Home):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def place(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def names(self) -> tuple[list[str], dict[str, str]]:
+        try:
+            below = sorted(path for path in self.folder.iterdir() if path.is_dir())
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.folder} cannot be read: {durable_files.in_words(error)}",
+                remedy="name the folder of the savepoints.",
+            ) from error
+        there = [path.name for path in below if (path / FILE_NAME).exists()]
+        begun = {path.name: _UNFINISHED for path in below if path.name not in there and (path / LOG).is_dir()}
+        return there, begun
+
+    def manifest(self, name: str) -> SavepointManifest:
+        return read_manifest(self.folder / name)
+
+    def moved_to(self, name: str) -> str | None:
+        note = moved_note(self.folder / name)
+        return None if note is None else str(note.get("checkpoint"))
+
+    def remove(self, name: str) -> None:
+        durable_files.remove(self.folder / name / FILE_NAME)
+        shutil.rmtree(self.folder / name)
+
+
+class _RemoteHome(Home):
+    def __init__(self, url: str) -> None:
+        self.objects = RemoteObjects(url)
+
+    def _savepoint(self, name: str) -> RemoteSavepoint:
+        return RemoteSavepoint(f"{self.objects.url}/{name}")
+
+    def place(self, name: str) -> str:
+        return f"{self.objects.shown}/{name}"
+
+    def names(self) -> tuple[list[str], dict[str, str]]:
+        there, begun = [], {}
+        for name in self.objects.folders():
+            below = RemoteObjects(f"{self.objects.url}/{name}")
+            if below.read(FILE_NAME) is not None:
+                there.append(name)
+            elif LOG in below.folders():
+                begun[name] = _UNFINISHED
+        return there, begun
+
+    def manifest(self, name: str) -> SavepointManifest:
+        return self._savepoint(name).manifest()
+
+    def moved_to(self, name: str) -> str | None:
+        note = self._savepoint(name).note()
+        return None if note is None else str(json.loads(note).get("checkpoint"))
+
+    def remove(self, name: str) -> None:
+        self._savepoint(name).remove()
