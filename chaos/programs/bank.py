@@ -1,4 +1,4 @@
-"""A bank with an HTTP API, and the carrier of `docs/examples/payments.py`, which it kills in the middle of its calls.
+"""A bank with an HTTP API, for `docs/examples/payments.py`.
 
 It honours the key of a call: a payment is made once, however often it is asked for, and every call is counted.
 """
@@ -8,23 +8,17 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
-
-from tpc.chaos.programs.program import EXAMPLES
-from tpc.chaos.running.owned_processes import OwnedProcess
-from tpc.chaos.user.directory import VARIABLE
 
 REFUSED = 23
 """A sum that this divides is refused, always."""
 BUSY = 10
 """Every so many a payment finds the bank busy at its first call."""
-KILLS_AT = {40: "before", 150: "after", 300: "after", 420: "before", 560: "after", 700: "before", 850: "after"}
-"""At which calls the carrier is killed: before the payment is made, or after it, and never gets the answer."""
 
 
 @dataclass
@@ -66,14 +60,20 @@ class Bank:
 
 class BankServer(ThreadingHTTPServer):
     """Serves a bank at `url`. `at_call` is told "before" and "after" a payment which call it is, and says whether the
-    caller is gone by now.
+    caller is gone by now. A call takes `call_s`, half of it before the payment.
     """
 
     daemon_threads = True
 
-    def __init__(self, bank: Bank, at_call: Callable[[int, str], bool] = lambda _number, _when: False) -> None:
+    def __init__(
+        self,
+        bank: Bank,
+        at_call: Callable[[int, str], bool] = lambda _number, _when: False,
+        *,
+        call_s: float = 0.0,
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.bank, self.at_call = bank, at_call
+        self.bank, self.at_call, self.call_s = bank, at_call, call_s
         self.url = f"http://127.0.0.1:{self.server_address[1]}/"
         threading.Thread(target=self.serve_forever, name="bank", daemon=True).start()
 
@@ -92,10 +92,12 @@ class _Handler(BaseHTTPRequestHandler):
         body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         bank, payment = self.server.bank, (body["account"], body["cents"])
         status, number = bank.asked(key, *payment)
+        time.sleep(self.server.call_s / 2)
         if self.server.at_call(number, "before"):
             return
         if status == 200:
             bank.pay(key, payment)
+        time.sleep(self.server.call_s / 2)
         if self.server.at_call(number, "after"):
             return
         answer = {200: "paid", 422: "no such account", 503: "busy"}[status].encode()
@@ -106,43 +108,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing on the terminal."""
-
-
-class KilledCarrier:
-    """The carrier in a process: killed at the calls of `KILLS_AT`, and started again each time."""
-
-    def __init__(self, bank: Bank, place: Path) -> None:
-        self.kills: list[str] = []
-        self.bank = bank
-        self.place = place
-        self.server = BankServer(bank, self._at_call)
-        self._lock = threading.Lock()
-        self._process = self._started()
-
-    def _started(self) -> OwnedProcess:
-        command = [sys.executable, str(EXAMPLES / "payments.py"), "carry"]
-        environment = {VARIABLE: str(self.place), "PAYMENTS_API": self.server.url}
-        log = self.place / "carrier.log"
-        return OwnedProcess(command, log_path=log, directory=self.place, environment=environment)
-
-    def _at_call(self, number: int, when: str) -> bool:
-        if KILLS_AT.get(number) != when:
-            return False
-        with self._lock:
-            self._process.kill()
-            self.kills.append(f"{when} call {number}")
-            self._process = self._started()
-        return True
-
-    @property
-    def alive(self) -> bool:
-        """Whether it runs: nothing but the kills ends it."""
-        with self._lock:
-            return self._process.alive
-
-    def close(self) -> None:
-        """End carrier and bank."""
-        with self._lock:
-            self._process.kill()
-        self.server.shutdown()
-        self.server.server_close()

@@ -153,7 +153,7 @@ def test_the_expected_payments_are_those_of_orders_that_are_worth_something() ->
     for (_, cents), what in becomes.items():
         assert what == (("dead", 3) if cents % 23 == 0 else ("done", 0))
     orders, rows = payments.orders(), payments.expected()
-    assert len(orders) == len(rows["postgres-payments"]) + len(rows["kafka-orders.refused"])
+    assert len(orders) == len(payments.settled()) + len(rows["kafka-orders.refused"])
     assert len(rows["kafka-orders.refused"]) > 50 and list(dict(becomes).values()).count(("dead", 3)) > 20
 
 
