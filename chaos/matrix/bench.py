@@ -20,12 +20,12 @@ SESSIONS = 2
 
 
 class MatrixBench:
-    """Servers, proxies and sessions of a run, in `directory`. Close it with `close`, or let `started_bench` do so."""
+    """Servers, proxies and sessions of a run, in `directory`. What it starts ends with `exits`."""
 
-    def __init__(self, directory: Path, stack: Stack, exits: ExitStack) -> None:
+    def __init__(self, directory: Path, stack: Stack, exits: ExitStack, *, sessions: int = SESSIONS) -> None:
         self.directory = directory
         self.stack = stack
-        self.sessions = [WarmSession(directory / f"session-{number}") for number in range(SESSIONS)]
+        self.sessions = [WarmSession(directory / f"session-{number}") for number in range(sessions)]
         for session in self.sessions:
             exits.callback(session.close)
         self.proxies: dict[str, Proxy] = {}

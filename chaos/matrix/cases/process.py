@@ -16,10 +16,10 @@ from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import server_faults
 from tpc.chaos.faults.fault import KILL, ZOMBIE
 from tpc.chaos.faults.server_faults import Outage
-from tpc.chaos.faults.spark_cluster import StandaloneCluster, executor_of
 from tpc.chaos.matrix.case import CaseFailedError
 from tpc.chaos.matrix.cases.special import RESTARTS, HeldRun, OwnSessionRun, SpecialCase, held_at, ran_again
 from tpc.chaos.servers.server import LocalServer
+from tpc.chaos.servers.spark_standalone import StandaloneCluster, executor_of
 from tpc.coordinator.supervisor import EXIT_FENCED
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults.fault import FOREIGN_ERROR, HANG, KILL, StepFault
-from tpc.chaos.faults.spark_cluster import TWO_HOSTS, StandaloneCluster
 from tpc.chaos.matrix.case import EPOCH, LAST_TASK
 from tpc.chaos.matrix.cases.formula_run import SUITE, FormulaRun
 from tpc.chaos.matrix.cases.special import RESTARTS, OwnSessionRun, SpecialCase, ran_again
 from tpc.chaos.matrix.pipeline import TASK_SINKS
 from tpc.chaos.matrix.variants import VariedPipeline, drop_unique_key, varied
+from tpc.chaos.servers.spark_standalone import TWO_HOSTS, StandaloneCluster
 
 if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import MatrixBench
