@@ -32,6 +32,9 @@ def demo(
     seed: Annotated[int, typer.Option(help="what is killed when")] = 1,
     rows: Annotated[int | None, typer.Option(min=1, help="flights to run with", show_default="all 336,776")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="leave servers and data for a look")] = False,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="on a standalone Spark cluster, a master and two workers")
+    ] = False,
     start: Annotated[bool, typer.Option("--start", help="start the servers of an earlier run again")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="stop what an earlier run with --keep left")] = False,
     directory: DemoDirectory = Path("tpc-demo"),
@@ -45,7 +48,7 @@ def demo(
         raise typer.Exit(module.run_start(directory))
     if stop:
         raise typer.Exit(module.run_stop(directory))
-    wanted: dict[str, Any] = {"seed": seed, "keep": keep, "directory": directory}
+    wanted: dict[str, Any] = {"seed": seed, "keep": keep, "cluster": cluster, "directory": directory}
     if no_kill or kills is not None:
         wanted["kills"] = 0 if no_kill else kills
     if rows is not None:

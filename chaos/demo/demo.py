@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -27,6 +29,7 @@ from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.reports.terminal import verdict_table
 from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers import kept
+from tpc.chaos.servers.spark_standalone import StandaloneCluster
 from tpc.chaos.servers.stack import Stack
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
@@ -51,19 +54,21 @@ def run_demo(
     keep: bool = False,
     directory: Path | str = DIRECTORY,
     epochs: int = EPOCHS,
+    cluster: bool = False,
     console: Console | None = None,
 ) -> int:
     """Run the whole demo. 0: every check holds. 1: one does not. 2: it could not be run. 130: Ctrl-C.
 
     `kills=0` lets it run in peace. The input is cut into `epochs` epochs (at least 8, or late records might not be
-    late), or into as many as the kills need. `keep` leaves servers and data for a look. Nothing that was started is
+    late), or into as many as the kills need. `cluster` runs it on a standalone Spark cluster: a master and two workers,
+    whose executors are processes of their own. `keep` leaves servers and data for a look. Nothing that was started is
     left running otherwise, whatever happens.
     """
     console = console or Console(highlight=False)
     paths = DemoDirectory(Path(directory).resolve())
     plan = kill_plan(seed, kills)
     epochs = max(epochs, MIN_EPOCHS, epochs_needed(plan))
-    record = RunRecord({"seed": seed, "kills": kills, "rows": rows, "epochs": epochs})
+    record = RunRecord({"seed": seed, "kills": kills, "rows": rows, "epochs": epochs, "cluster": cluster})
     try:
         with terminated_as_interrupt():
             paths.claim()
@@ -93,7 +98,8 @@ def _run(
     with Screen(record, console):
         try:
             start_and_load(record, stack)
-            exit_code = run_pipeline(record, paths, stack, Kills(plan), per_epoch=_per_epoch(record))
+            with _session_settings(record, paths, stack) as spark:
+                exit_code = run_pipeline(record, paths, stack, Kills(plan), per_epoch=_per_epoch(record), spark=spark)
             record.stage("verdict")
             checks = life_checks(record, exit_code, record.settings["kills"])
             if exit_code == 0:  # else there is no end state to judge
@@ -113,6 +119,18 @@ def _run(
         for place in (paths.servers, paths.files, paths.commits):
             shutil.rmtree(place, ignore_errors=True)  # no servers' data where all are the user's own
     return checks
+
+
+@contextmanager
+def _session_settings(record: RunRecord, paths: DemoDirectory, stack: Stack) -> Iterator[Mapping[str, str]]:
+    """Where the pipeline's tasks run: in its own JVM, or on a cluster that is there for as long as the block."""
+    if not record.settings["cluster"]:
+        yield {}
+        return
+    record.stage("cluster")
+    with closing(StandaloneCluster(paths.scratch / "cluster", environment=stack.environment())) as cluster:
+        record.note(f"a Spark cluster answers at {cluster.url}: a master and two workers")
+        yield cluster.settings
 
 
 def _per_epoch(record: RunRecord) -> tuple[int, int]:

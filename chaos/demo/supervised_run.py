@@ -6,9 +6,10 @@ theirs. Servers and input are there (`preparation`). Everything that happens goe
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tpc.chaos.demo.directory import DemoDirectory
@@ -56,10 +57,12 @@ def run_pipeline(
     *,
     per_epoch: tuple[int, int],
     after_kill: Callable[[], None] = lambda: None,
+    spark: Mapping[str, str] | None = None,
 ) -> int:
     """Let the supervisor run the pipeline to its input's end while the killer does its work; its last exit code.
 
-    `per_epoch` is how many flight records and weather reports an epoch reads at most. Raises what went wrong in the
+    `per_epoch` is how many flight records and weather reports an epoch reads at most, `spark` more settings of its
+    session. Raises what went wrong in the
     killer, in `after_kill` too.
     """
     record.stage("pipeline")
@@ -103,7 +106,7 @@ def run_pipeline(
                     "-m",
                     "tpc.chaos.kills.step_reporter",
                     killer.address,
-                    *_arguments(paths, per_epoch),
+                    *_arguments(paths, per_epoch, spark or {}),
                 ],
                 strategy=_Restarts(killer),
                 on_event=on_event,
@@ -117,7 +120,7 @@ def run_pipeline(
     return code
 
 
-def _arguments(paths: DemoDirectory, per_epoch: tuple[int, int]) -> list[str]:
+def _arguments(paths: DemoDirectory, per_epoch: tuple[int, int], spark: Mapping[str, str]) -> list[str]:
     flights, reports = per_epoch
     return [
         "tpc.chaos.flights.pipeline",
@@ -126,4 +129,5 @@ def _arguments(paths: DemoDirectory, per_epoch: tuple[int, int]) -> list[str]:
         *("--scratch", str(paths.scratch)),
         *("--flights-per-epoch", str(flights)),
         *("--reports-per-epoch", str(reports)),
+        *("--spark", json.dumps(dict(spark))),
     ]

@@ -12,6 +12,7 @@ Servers are found in TPC_KAFKA, TPC_POSTGRES and TPC_MONGO. Topics and tables mu
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -197,8 +198,9 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, required=True, help="directory for Spark's temporary files")
     parser.add_argument("--flights-per-epoch", type=int, default=12_000)
     parser.add_argument("--reports-per-epoch", type=int, default=1_000)
+    parser.add_argument("--spark", type=json.loads, default={}, help="settings of Spark, in JSON: its master, say")
     given = parser.parse_args()
-    spark = spark_session(NAME, directory=given.scratch)
+    spark = spark_session(NAME, directory=given.scratch, extra=given.spark)
     try:
         query = start(spark, given.checkpoint, given.files, given.flights_per_epoch, given.reports_per_epoch)
         query.awaitTermination()
