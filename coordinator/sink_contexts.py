@@ -28,13 +28,18 @@ def check_contexts(
     shuffles = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     parallel = session.sparkContext.defaultParallelism
     partitions = shuffles if stateful or plan.partitioned else parallel
+    by_tasks = written_by_tasks(plan, sinks, offsets_sink)
     contexts = dict[str, CheckContext]()
     for sink in sinks:
         peers = tuple(peer for peer in sinks if peer is not sink)
-        gathered = sink is offsets_sink or (sink.merge is not None and not plan.partitioned)
         schema = plan.schemas.get(sink.name)
-        contexts[sink.name] = CheckContext(pipeline, schema, 1 if gathered else partitions, peers)
+        contexts[sink.name] = CheckContext(pipeline, schema, partitions if sink.name in by_tasks else 1, peers)
     return contexts
+
+
+def written_by_tasks(plan: PassPlan, sinks: Iterable[Sink], offsets_sink: Sink | None) -> dict[str, Sink]:
+    """The sinks, by name, whose writers run on executors: not those that the driver writes itself."""
+    return {sink.name: sink for sink in sinks if sink is not offsets_sink and (sink.merge is None or plan.partitioned)}
 
 
 def distinct(sinks: Iterable[Sink], pipeline: PipelineId) -> tuple[Sink, ...]:

@@ -185,6 +185,19 @@ class CheckContext:
     """The other sinks of the pipeline."""
 
 
+@dataclass(frozen=True)
+class ExecutorNeeds:
+    """What a sink's writers need on every machine that runs them; asked for there before the first epoch.
+
+    `modules` are imported (module -> the package that brings it), `directories` must be the driver's own, with rights
+    to write. Settings that are kept elsewhere (`tpc.env`, `tpc.secret_file`) need not be named: they are found in the
+    sink's attributes.
+    """
+
+    modules: Mapping[str, str] = field(default_factory=dict)
+    directories: tuple[str, ...] = ()
+
+
 class Sink(ABC):
     """A picklable description of one target. Subclasses set `name` through `super().__init__(name)`."""
 
@@ -214,6 +227,10 @@ class Sink(ABC):
     def describe(self) -> Mapping[str, str]:
         """Settings for people, without credentials: target, format, mode."""
         return {}
+
+    def executor_needs(self) -> ExecutorNeeds:
+        """What its writers need where they run."""
+        return ExecutorNeeds()
 
 
 class Writer(ABC):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tpc.settings import Env
+from tpc.settings import Elsewhere, Env
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,8 @@ _REDACTION = "spark.redaction.regex"
 
 def warn_of_logged_secrets(session: SparkSession, holders: Mapping[str, Any]) -> None:
     """Name the variables of `holders` (sinks and log, by name) that Spark writes down in clear."""
-    shown = sorted({env.variable for holder in holders.values() for env in _variables(holder)} & _in_clear(session))
+    kept = [setting for holder in holders.values() for setting in kept_elsewhere(holder)]
+    shown = sorted({setting.variable for setting in kept if isinstance(setting, Env)} & _in_clear(session))
     if shown:
         logger.warning(
             "Spark writes %s into its event log and on its environment page in clear. To do: start Spark with %s=%s, "
@@ -50,11 +51,11 @@ def _in_clear(session: SparkSession) -> set[str]:
     }
 
 
-def _variables(holder: Any, depth: int = 3) -> Iterator[Env]:
+def kept_elsewhere(holder: Any, depth: int = 3) -> Iterator[Elsewhere]:
     """What `holder` keeps in its attributes, also inside of mappings and of settings that are objects themselves."""
-    if isinstance(holder, Env):
+    if isinstance(holder, Elsewhere):
         yield holder
     elif depth:
         inside = holder if isinstance(holder, Mapping) else getattr(holder, "__dict__", {})
         for value in inside.values():
-            yield from _variables(value, depth - 1)
+            yield from kept_elsewhere(value, depth - 1)

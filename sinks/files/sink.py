@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
-from tpc.sink import Committer, Sink, Writer
+from tpc.sink import Committer, ExecutorNeeds, Sink, Writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -73,6 +73,10 @@ class FileSink(Sink):
     def describe(self) -> Mapping[str, str]:
         """Where and in which format."""
         return {"path": self.path, "format": self.format}
+
+    def executor_needs(self) -> ExecutorNeeds:
+        """The directory."""
+        return ExecutorNeeds(directories=(self.path,))
 
     def __repr__(self) -> str:
         return f"FileSink({self.path!r}, name={self.name!r}, format={self.format!r})"

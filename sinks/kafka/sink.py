@@ -10,7 +10,7 @@ from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.settings import Elsewhere
-from tpc.sink import Committer, Limit, Writer
+from tpc.sink import Committer, ExecutorNeeds, Limit, Writer
 from tpc.sinks.kafka.kafka_python import require_kafka_python
 from tpc.sinks.kafka.transactional_sink import KAFKA_LIMITS, TransactionalSink
 
@@ -106,3 +106,7 @@ class KafkaSink(TransactionalSink):
             "compression": self.compression,
             "epoch header": self.epoch_header or "none",
         }
+
+    def executor_needs(self) -> ExecutorNeeds:
+        """Both clients."""
+        return ExecutorNeeds({"confluent_kafka": "confluent-kafka", "kafka": "kafka-python"})

@@ -27,7 +27,7 @@ from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan, merge_plan
 from tpc.settings import Elsewhere
-from tpc.sink import Committer, Limit, Sink, Writer
+from tpc.sink import Committer, ExecutorNeeds, Limit, Sink, Writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -142,6 +142,10 @@ class MongoSink(Sink):
         target = self.collection if self.database is None else f"{self.database}.{self.collection}"
         how = "append" if self.merge is None else f"merge by {', '.join(self.key)}"
         return {"collection": target, "writes": how, "mode": self.mode, **server}
+
+    def executor_needs(self) -> ExecutorNeeds:
+        """The driver."""
+        return ExecutorNeeds({"pymongo": "pymongo"})
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.describe().items() if name != "uri")

@@ -15,7 +15,7 @@ from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan, merge_plan
 from tpc.settings import Elsewhere
-from tpc.sink import Committer, Sink, Writer
+from tpc.sink import Committer, ExecutorNeeds, Sink, Writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -101,6 +101,10 @@ class PostgresSink(Sink):
         """Target and mode; the server only by the name of its variable, if it has one."""
         server = {"dsn": repr(self.dsn)} if isinstance(self.dsn, Elsewhere) else {}
         return {"table": self.target, "mode": "append" if self.merge is None else "upsert", **server}
+
+    def executor_needs(self) -> ExecutorNeeds:
+        """The driver."""
+        return ExecutorNeeds({"psycopg": "psycopg"})
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.describe().items() if name != "dsn")

@@ -14,6 +14,7 @@ from tpc.sink import (
     CheckContext,
     Committable,
     Committer,
+    ExecutorNeeds,
     Limit,
     Marker,
     OffsetsCommitter,
@@ -35,7 +36,9 @@ def test_every_method_is_on_the_page(kind: type) -> None:
     assert [name for name in names if f"{name}(" not in PAGE and f"{name}`" not in PAGE] == []
 
 
-@pytest.mark.parametrize("kind", [Handle, Committable, Outcome, Marker, Owner, CheckContext], ids=lambda k: k.__name__)
+@pytest.mark.parametrize(
+    "kind", [Handle, Committable, Outcome, Marker, Owner, CheckContext, ExecutorNeeds], ids=lambda k: k.__name__
+)
 def test_every_field_is_on_the_page(kind: type) -> None:
     names = [field.name for field in dataclasses.fields(kind)]
     assert [name for name in names if f"`{name}`" not in PAGE] == []

@@ -1,0 +1,106 @@
+"""What executors are asked for, and what their answers mean: which of them lacks what, in words. Asks nobody."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpc.coordinator.spark.secrets import kept_elsewhere
+
+if TYPE_CHECKING:
+    from tpc.sink import Sink
+
+logger = logging.getLogger(__name__)
+
+OWN = {"tpc": "tpc", "pyspark": "pyspark", "pyarrow": "pyarrow"}
+"""What every task needs, module and package."""
+
+Answer = Mapping[str, Any]
+"""See `executor_probe.answer`."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What is asked for; each with the names of the sinks that need it."""
+
+    modules: Mapping[str, Sequence[str]]
+    packages: Mapping[str, str]
+    settings: Mapping[str, tuple[bytes, Sequence[str]]]
+    directories: Mapping[str, Sequence[str]]
+
+
+def needs_of(sinks: Mapping[str, Sink]) -> Needs:
+    """What their writers need."""
+    modules: dict[str, list[str]] = {module: [] for module in OWN}
+    packages = {package: package for package in OWN.values()}
+    settings: dict[str, tuple[bytes, list[str]]] = {}
+    directories: dict[str, list[str]] = {}
+    for name, sink in sinks.items():
+        needed = sink.executor_needs()
+        for module, package in needed.modules.items():
+            modules.setdefault(module, []).append(name)
+            packages[package] = package
+        for setting in kept_elsewhere(sink):
+            settings.setdefault(repr(setting), (pickle.dumps(setting), []))[1].append(name)
+        for directory in needed.directories:
+            if "://" not in directory:  # of another kind the sink's own check has something to say
+                directories.setdefault(directory, []).append(name)
+    return Needs(modules, packages, settings, directories)
+
+
+def lacks(answer: Answer, needs: Needs) -> Iterator[str]:
+    """What an executor says that it has not, or has otherwise than the driver; a line for each."""
+    where = _where(answer)
+    for module, why in answer["modules"].items():
+        if why:
+            yield f"{where} {module} cannot be imported{_for(needs.modules[module])}: {why}"
+    ours, theirs = _version_here("tpc"), answer["versions"].get("tpc")
+    if ours and theirs and ours != theirs:
+        yield f"{where} is tpc {theirs}, the driver's is {ours}"
+    for name, why in answer["settings"].items():
+        if why:
+            yield f"{where}{_for(needs.settings[name][1])}: {why}"
+    for place, why in answer["directories"].items():
+        directory = str(Path(place).parent)
+        if why:
+            yield f"{where} the directory {directory} is not the driver's{_for(needs.directories[directory])}: {why}"
+
+
+def _where(answer: Answer) -> str:
+    """The host, and the executor's directory there: two may run on one."""
+    return f"on {answer['host']} (in {answer['directory']})"
+
+
+def _for(sinks: Sequence[str]) -> str:
+    return f", needed by {', '.join(sinks)}" if sinks else ""
+
+
+def unseen(answer: Answer) -> Iterator[str]:
+    """What an executor says that it has written, and the driver does not find."""
+    for place, why in answer["directories"].items():
+        if not why and not (Path(place) / answer["wrote"]).exists():
+            yield f"{_where(answer)} what is written to {Path(place).parent} is not there for the driver"
+
+
+def tell_other_versions(answers: Iterable[Answer]) -> None:
+    """Log the packages of which executors have another version: it may do."""
+    others = {
+        f"{package} {theirs} on {answer['host']}, {ours} on the driver"
+        for answer in answers
+        for package, theirs in answer["versions"].items()
+        if theirs and (ours := _version_here(package)) and ours != theirs
+    }
+    if others:
+        logger.warning("executors have other versions than the driver: %s", "; ".join(sorted(others)))
+
+
+def _version_here(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""

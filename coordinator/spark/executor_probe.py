@@ -1,0 +1,76 @@
+"""What one executor answers: which Python and packages it has, which settings it can read, which directory it sees.
+
+Sent by its source, since an executor may not have this library: the standard library only, and nothing at the top that
+is not needed by `answer`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import pickle
+import platform
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+QUESTION = "question"
+"""The file in a shared directory that the driver has written."""
+
+
+def answer(question: Mapping[str, Any], task: int) -> dict[str, Any]:
+    """Never raises for what is missing: the words of it are the answer, under what it is needed for."""
+    time.sleep(question["pause_s"])  # so that every executor gets a task
+    executor = f"{socket.gethostname()}-{os.getppid()}"
+    wrote = f"{executor}-{task}-{time.time_ns()}"
+    return {
+        "host": socket.gethostname(),
+        "directory": str(Path.cwd()),
+        "executor": executor,
+        "wrote": wrote,
+        "python": platform.python_version(),
+        "modules": {module: _imported(module) for module in question["modules"]},
+        "versions": {package: _version(package) for package in question["packages"]},
+        "settings": {name: _readable(setting) for name, setting in question["settings"].items()},
+        "directories": {path: _shared(Path(path), words, wrote) for path, words in question["directories"].items()},
+    }
+
+
+def _imported(module: str) -> str:
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # noqa: BLE001  a library that cannot be loaded may raise anything
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""  # as where it came in an archive (--py-files)
+
+
+def _readable(setting: bytes) -> str:
+    """The value itself goes nowhere."""
+    try:
+        pickle.loads(setting).read()
+    except ImportError:
+        return ""  # this library itself is missing, which is told already
+    except Exception as error:  # noqa: BLE001  a user's class may raise anything
+        return str(getattr(error, "what", error))
+    return ""
+
+
+def _shared(path: Path, words: str, name: str) -> str:
+    """The driver's file must be there; an answer is put beside it."""
+    try:
+        if (path / QUESTION).read_text(encoding="utf-8") != words:
+            return "another file lies there"
+        (path / name).write_text(words, encoding="utf-8")
+    except OSError as error:
+        return str(error.strerror)
+    return ""

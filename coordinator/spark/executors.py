@@ -1,0 +1,167 @@
+"""Asks the executors of a cluster, before the first epoch, for what the sinks' writers need there.
+
+One small Spark job: Python, this library and the sinks' packages, the settings that are kept in the environment or in
+files of each machine, and that a shared directory is the same one. Executors that come later are not asked: what they
+lack is met in an epoch, which is then aborted. Where driver and tasks are one machine (`local[...]`) nobody is asked.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpc.coordinator.spark import executor_probe
+from tpc.coordinator.spark.executor_needs import Answer, Needs, lacks, needs_of, tell_other_versions, unseen
+from tpc.errors import ConfigurationError, TransientError
+from tpc.handles import PipelineId
+from tpc.support.deadlines import until
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from tpc.sink import Sink
+
+logger = logging.getLogger(__name__)
+
+COME_WITHIN_S = 30.0
+"""How long those that were asked for are waited for."""
+ANSWER_WITHIN_S = 120.0
+PAUSES_S = (0.0, 0.5, 2.0)
+"""How long each task of a round takes: a task goes to another executor while one is busy."""
+_FOLDER = "_tpc-executors-"
+_SAID_MAX = 600
+
+
+def ask_executors(session: SparkSession, sinks: Mapping[str, Sink], pipeline: PipelineId) -> None:
+    """Raise `ConfigurationError` naming all that is missing, and where; `TransientError` when nobody answers in time.
+
+    `sinks` are those whose writers run on executors, by name.
+    """
+    context = session.sparkContext
+    if context._jsc.sc().isLocal():
+        return
+    needs = needs_of(sinks)
+    with _places(needs.directories) as places:
+        answers = _answers(context, needs, places, pipeline)
+        missing = [line for answer in answers.values() for line in lacks(answer, needs)]
+        missing += [line for answer in answers.values() for line in unseen(answer)]
+    if missing:
+        raise ConfigurationError(
+            f"executors lack what the sinks need: {'; '.join(dict.fromkeys(missing))}",
+            pipeline=str(pipeline),
+            remedy="packages: the same environment on every machine, or spark.archives; settings: spark.executorEnv."
+            "NAME, or the workers' own environment; directories: mount one file system under one path everywhere.",
+        )
+    tell_other_versions(answers.values())
+
+
+# The question ------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _places(directories: Mapping[str, Sequence[str]]) -> Iterator[dict[str, Path]]:
+    """A folder with the driver's question in each directory; those that cannot be written are for the sink's check."""
+    places: dict[str, Path] = {}
+    try:
+        for directory in directories:
+            place = Path(directory) / f"{_FOLDER}{uuid.uuid4().hex}"
+            try:
+                place.mkdir(parents=True)
+                (place / executor_probe.QUESTION).write_text(place.name, encoding="utf-8")
+            except OSError:
+                continue
+            places[directory] = place
+        yield places
+    finally:
+        for place in places.values():
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _answers(
+    context: SparkContext, needs: Needs, places: Mapping[str, Path], pipeline: PipelineId
+) -> dict[str, Answer]:
+    """What each executor says, by executor; asked again, longer, until all that are there have been met."""
+    until(lambda: _registered(context) >= _expected(context), COME_WITHIN_S, pause_max_s=0.5)
+    question = {
+        "modules": list(needs.modules),
+        "packages": list(needs.packages),
+        "settings": {name: setting for name, (setting, _) in needs.settings.items()},
+        "directories": {str(place): place.name for place in places.values()},
+    }
+    answers: dict[str, Answer] = {}
+    for pause_s in PAUSES_S:
+        tasks = max(context.defaultParallelism, _registered(context), 1)
+        for one in _run(context, {**question, "pause_s": pause_s}, tasks, pipeline):
+            answers[str(one["executor"])] = one
+        if len(answers) >= _registered(context):
+            return answers
+    unasked = _registered(context) - len(answers)
+    logger.warning("%d executors were busy and have not been asked for what the sinks need", unasked)
+    return answers
+
+
+def _run(context: SparkContext, question: Mapping[str, Any], tasks: int, pipeline: PipelineId) -> list[Answer]:
+    from py4j.protocol import Py4JJavaError
+    from pyspark import cloudpickle
+    from pyspark.errors import PySparkException
+
+    answer = executor_probe.answer  # sent by its source; the module would be looked for where it is not
+
+    def ask(numbers: Any) -> Any:
+        return [answer(question, number) for number in numbers]
+
+    tag = f"tpc-executors-{uuid.uuid4().hex}"
+    timer = threading.Timer(ANSWER_WITHIN_S, context.cancelJobsWithTag, [tag])
+    timer.daemon = True
+    cloudpickle.register_pickle_by_value(executor_probe)  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+    context.addJobTag(tag)
+    timer.start()
+    try:
+        return context.parallelize(range(tasks), tasks).mapPartitions(ask).collect()
+    except (Py4JJavaError, PySparkException) as error:
+        if not timer.is_alive():
+            raise TransientError(
+                f"no executor has answered within {ANSWER_WITHIN_S:g} s",
+                pipeline=str(pipeline),
+                remedy="see whether the cluster has free cores and memory for this application.",
+            ) from error
+        raise ConfigurationError(
+            f"the executors cannot run Python tasks of this driver: {_said(error)}",
+            pipeline=str(pipeline),
+            remedy="set PYSPARK_PYTHON in the driver's environment to an interpreter that every machine has, of the"
+            " driver's version, with tpc and the sinks' packages.",
+        ) from error
+    finally:
+        timer.cancel()
+        context.removeJobTag(tag)
+        cloudpickle.unregister_pickle_by_value(executor_probe)  # type: ignore[no-untyped-call]  # the same
+
+
+def _said(error: Exception) -> str:
+    """The lines that tell what was wrong, without the frames."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if "Error" in line or "Exception" in line or "Lost task" in line]
+    return " ".join(dict.fromkeys(told or lines))[:_SAID_MAX]
+
+
+def _registered(context: SparkContext) -> int:
+    """How many executors there are; the driver is in Spark's list too."""
+    return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
+
+
+def _expected(context: SparkContext) -> int:
+    """How many executors the settings ask for from the start, as far as they say."""
+    settings = dict(context.getConf().getAll())
+    if settings.get("spark.dynamicAllocation.enabled") == "true":
+        return 1
+    if instances := settings.get("spark.executor.instances"):
+        return int(instances)
+    cores, each = settings.get("spark.cores.max"), settings.get("spark.executor.cores")
+    return int(cores) // int(each) if cores and each else 1
