@@ -25,15 +25,8 @@ from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing, names_of
 from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.query import PipelineQuery
-from tpc.coordinator.sink_contexts import (
-    check_contexts,
-    check_partitioning,
-    check_takes_offsets,
-    distinct,
-    written_by_tasks,
-)
+from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, check_takes_offsets, distinct
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
-from tpc.coordinator.spark.executors import ask_executors
 from tpc.coordinator.spark.plan_checks import check_plan
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
@@ -230,7 +223,6 @@ class Pipeline:
             options=self._options,
         )
         contexts = check_contexts(plan, self.sinks, self._offsets_sink, self.id, session, stateful=stateful)
-        ask_executors(session, written_by_tasks(plan, self.sinks, self._offsets_sink), self.id)
         return Preparation(coordinator, query, contexts, plan.columns)
 
 

@@ -17,7 +17,7 @@ from tpc.coordinator.feeding.parts import slowest
 from tpc.coordinator.passes.jobs import PassJobs
 from tpc.coordinator.passes.order import in_order
 from tpc.coordinator.passes.plan import PassPlan
-from tpc.coordinator.passes.reports import REPORT_SCHEMA, completed, decode
+from tpc.coordinator.passes.reports import REPORT_SCHEMA, completed, decode, left_losers
 from tpc.coordinator.passes.task import PassTask
 from tpc.coordinator.spark.java_errors import in_our_words
 from tpc.coordinator.spark.parallelism import parallelism_of
@@ -60,7 +60,8 @@ class SparkPass(EpochPass):
         with in_our_words():
             rows = self._collected(result)
         reports = decode([(row["sink"], bytes(row["payload"])) for row in rows])
-        self.repeated_tasks = any(report.attempt_number > 0 or report.error is not None for report in reports)
+        stages = {report.attempt.stage for report in reports}
+        self.repeated_tasks = left_losers(reports) or (self._jobs is not None and self._jobs.tried_again(stages))
         done = completed(reports, partitions, work.epoch)
         self.sink_seconds = {task.sink.name: slowest(task.sink.name, done) for task in work.sinks}
         failpoints.hit("epoch.collected", epoch=work.epoch)

@@ -7,6 +7,7 @@ are told to end, and may still prepare a branch until they have.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,6 +39,16 @@ class PassJobs:
         deadline = time.monotonic() + _TASKS_END_WITHIN_S
         while self._running_tasks() and time.monotonic() < deadline:
             time.sleep(_LOOK_EVERY_S)
+
+    def tried_again(self, stages: Iterable[int]) -> bool:
+        """Whether one of these stages, or a task of it, was tried more than once, or may have had a speculative copy.
+
+        Of a stage that is tried again each task is a first attempt again, so that its reports may not tell.
+        """
+        if self._context.getConf().get("spark.speculation", "false") == "true":
+            return True
+        seen = [self._context.statusTracker().getStageInfo(stage) for stage in stages]
+        return any(stage is not None and (stage.currentAttemptId > 0 or stage.numFailedTasks > 0) for stage in seen)
 
     def _running_tasks(self) -> int:
         tracker = self._context.statusTracker()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tpc.coordinator.feeding.branch import BranchReport
@@ -24,12 +24,24 @@ REPORT_SCHEMA = "sink string, payload binary"
 
 
 @dataclass(frozen=True)
+class TaskAttempt:
+    """Which task this was. `task_id` is unique in Spark's application, and stands in the handles of its branches.
+
+    `number` is 0 for the first attempt, again in each attempt of the stage: a stage is tried again when shuffle files
+    are gone with an executor.
+    """
+
+    partition: int
+    number: int
+    task_id: int
+    stage: int
+
+
+@dataclass(frozen=True)
 class TaskReport:
     """What one task came to: its partition's report, or the error that ended it."""
 
-    partition: int
-    attempt_number: int
-    """0 for a task that runs for the first time."""
+    attempt: TaskAttempt
     done: PartitionReport | None = None
     error: TpcError | None = None
 
@@ -38,7 +50,7 @@ def encode(report: TaskReport) -> pyarrow.RecordBatch:
     """The rows of one task, of `REPORT_SCHEMA`."""
     import pyarrow as pa
 
-    head: JSONObject = {"partition": report.partition, "attempt_number": report.attempt_number}
+    head: JSONObject = {"attempt": asdict(report.attempt)}
     body, gathered = _body(report)
     return pa.RecordBatch.from_arrays(
         [
@@ -69,12 +81,12 @@ def decode(rows: Iterable[tuple[str, bytes]]) -> list[TaskReport]:
 
 
 def _report(body: JSONObject, gathered: dict[str, bytes]) -> TaskReport:
-    partition, attempt_number = body["partition"], body["attempt_number"]
+    attempt = TaskAttempt(**body["attempt"])
     if "error" in body:
-        return TaskReport(partition, attempt_number, error=pickle.loads(base64.b64decode(body["error"])))
+        return TaskReport(attempt, error=pickle.loads(base64.b64decode(body["error"])))
     branches = {name: BranchReport.from_json(entry) for name, entry in body["sinks"].items()}
-    done = PartitionReport(partition, body["rows"], body["unrouted"], branches, gathered)
-    return TaskReport(partition, attempt_number, done)
+    done = PartitionReport(attempt.partition, body["rows"], body["unrouted"], branches, gathered)
+    return TaskReport(attempt, done)
 
 
 def completed(reports: Sequence[TaskReport], partitions: int, epoch: int) -> list[PartitionReport]:
@@ -86,7 +98,18 @@ def completed(reports: Sequence[TaskReport], partitions: int, epoch: int) -> lis
     errors = [report.error for report in reports if report.error is not None]
     if errors:
         raise next((error for error in errors if not isinstance(error, TransientError)), errors[0])
-    reported = sorted(report.partition for report in reports)
+    reported = sorted(report.attempt.partition for report in reports)
     if reported != list(range(partitions)):
         raise TransientError(f"{partitions} partitions ran, reports came from {reported}", epoch=epoch)
     return [report.done for report in reports if report.done is not None]
+
+
+def left_losers(reports: Sequence[TaskReport]) -> bool:
+    """Whether another attempt than those that report may have left branches, as far as the reports tell.
+
+    The tasks of an undisturbed pass are numbered one after the other. A gap may be another job's task: a sweep that
+    finds nothing does no harm.
+    """
+    ids = [report.attempt.task_id for report in reports]
+    again = any(report.attempt.number > 0 or report.error is not None for report in reports)
+    return again or (bool(ids) and max(ids) - min(ids) + 1 != len(ids))

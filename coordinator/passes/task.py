@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tpc import failpoints
 from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed
-from tpc.coordinator.passes.reports import TaskReport, encode
+from tpc.coordinator.passes.reports import TaskAttempt, TaskReport, encode
 from tpc.coordinator.passes.worker_process import spare_repetitions
 from tpc.errors import TpcError
 
@@ -36,10 +36,13 @@ class PassTask:
         context = TaskContext.get()
         assert context is not None
         failpoints.install(self.actions)
-        feed = PartitionFeed(self.work, context.partitionId(), context.taskAttemptId())
+        attempt = TaskAttempt(
+            context.partitionId(), context.attemptNumber(), context.taskAttemptId(), context.stageId()
+        )
+        feed = PartitionFeed(self.work, attempt.partition, attempt.task_id)
         try:
-            report = TaskReport(context.partitionId(), context.attemptNumber(), feed.run(batches))
+            report = TaskReport(attempt, feed.run(batches))
         except TpcError as error:
-            report = TaskReport(context.partitionId(), context.attemptNumber(), error=error)
+            report = TaskReport(attempt, error=error)
         yield encode(report)
         spare_repetitions()

@@ -165,7 +165,7 @@ CASES = [
         spark_says=a_copy_ran,
     ),
 ]
-CORE = "pass.prepared-its_stage_is_tried_again-kafka"
+CORE = "pass.prepared-tried_again_beside_it-files"
 
 
 @pytest.fixture(scope="module")
