@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.passes.routes import Writing
+from tpc.coordinator.spark.executors import ask_executors
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.sink import CheckContext, OffsetsCommitter, Sink
@@ -24,20 +25,25 @@ def check_contexts(
     *,
     stateful: bool,
 ) -> dict[str, CheckContext]:
-    """What `Committer.check` of each sink is given, by the sink's name."""
+    """What `Committer.check` of each sink is given, by the sink's name. Executors are asked for what its writers need.
+
+    Raises `ConfigurationError` when they lack it.
+    """
     shuffles = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     parallel = session.sparkContext.defaultParallelism
     partitions = shuffles if stateful or plan.partitioned else parallel
-    by_tasks = written_by_tasks(plan, sinks, offsets_sink)
+    by_tasks = _written_by_tasks(plan, sinks, offsets_sink)
+    ask_executors(session, by_tasks, pipeline)
     contexts = dict[str, CheckContext]()
     for sink in sinks:
         peers = tuple(peer for peer in sinks if peer is not sink)
         schema = plan.schemas.get(sink.name)
-        contexts[sink.name] = CheckContext(pipeline, schema, partitions if sink.name in by_tasks else 1, peers)
+        branches, tasks = (partitions, parallel) if sink.name in by_tasks else (1, 1)
+        contexts[sink.name] = CheckContext(pipeline, schema, branches, peers, tasks)
     return contexts
 
 
-def written_by_tasks(plan: PassPlan, sinks: Iterable[Sink], offsets_sink: Sink | None) -> dict[str, Sink]:
+def _written_by_tasks(plan: PassPlan, sinks: Iterable[Sink], offsets_sink: Sink | None) -> dict[str, Sink]:
     """The sinks, by name, whose writers run on executors: not those that the driver writes itself."""
     return {sink.name: sink for sink in sinks if sink is not offsets_sink and (sink.merge is None or plan.partitioned)}
 

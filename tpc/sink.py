@@ -183,6 +183,8 @@ class CheckContext:
     partitions: int
     peers: tuple[Sink, ...] = ()
     """The other sinks of the pipeline."""
+    tasks_at_once: int = 0
+    """How many tasks run at a time, each with a writer for every sink that tasks write; 0 where that is not known."""
 
 
 @dataclass(frozen=True)

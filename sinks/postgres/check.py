@@ -7,7 +7,7 @@ temporary table (PREPARE TRANSACTION refuses such a branch, with the server's wo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -15,6 +15,7 @@ from tpc.errors import ConfigurationError
 from tpc.merge import MergeHow
 from tpc.sink import CheckContext
 from tpc.sinks.postgres import statements
+from tpc.sinks.postgres.capacity import connections_lacking, server_of, slots_needed
 from tpc.sinks.postgres.catalog import Table, read_table
 from tpc.sinks.postgres.column_types import remedy_for
 from tpc.sinks.postgres.connection import borrowed, connection_settings
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from tpc.sinks.postgres.sink import PostgresSink
 
 SERVER_VERSION_MIN = 120000
-BRANCHES_PER_PARTITION = 2
-"""A winner and the leftover of an attempt before it may be prepared at once."""
 
 _SERVER = """
     SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::bool,
@@ -94,32 +93,8 @@ def _check_server(connection: BoundedConnection, sink: PostgresSink, context: Ch
     needed = slots_needed(sink, context)
     if slots < needed.slots:
         raise _refuse(sink, f"max_prepared_transactions is {slots}; {needed.reason} need {needed.slots}", needed.remedy)
-
-
-class SlotsNeeded(NamedTuple):
-    """How many prepared transactions an epoch may hold on one server, why, and what to do where it has fewer."""
-
-    slots: int
-    reason: str
-    remedy: str
-
-
-def slots_needed(sink: PostgresSink, context: CheckContext) -> SlotsNeeded:
-    """Of all sinks of the pipeline on the server of `sink`. Asks nothing."""
-    own = _server(sink)
-    sinks = 1 + sum(isinstance(peer, type(sink)) and _server(peer) == own for peer in context.peers)
-    wanted = BRANCHES_PER_PARTITION * context.partitions * sinks
-    return SlotsNeeded(
-        wanted,
-        f"{context.partitions} partitions x {sinks} sinks on this server",
-        f"set max_prepared_transactions = {max(wanted, 64)} in postgresql.conf (ALTER SYSTEM SET), restart the"
-        " server; or use fewer partitions.",
-    )
-
-
-def _server(sink: PostgresSink) -> tuple[str, str]:
-    settings = connection_settings(sink.dsn)
-    return str(settings.get("host") or settings.get("hostaddr") or ""), str(settings.get("port") or "5432")
+    if (short := connections_lacking(connection, sink, context)) is not None:
+        raise _refuse(sink, short.what, short.remedy)
 
 
 # Table -------------------------------------------------------------------------------------------------------------
@@ -242,4 +217,4 @@ def _in_same_database(sink: PostgresSink, context: CheckContext) -> Iterable[Pos
 
 def _database(sink: PostgresSink) -> tuple[str, str, str]:
     settings = connection_settings(sink.dsn)
-    return (*_server(sink), str(settings.get("dbname") or settings.get("user") or ""))
+    return (*server_of(sink), str(settings.get("dbname") or settings.get("user") or ""))

@@ -12,7 +12,7 @@ import psycopg
 
 from tpc.findings import Finding, Level, clocks
 from tpc.sink import CheckContext
-from tpc.sinks.postgres.check import slots_needed
+from tpc.sinks.postgres.capacity import slots_needed
 from tpc.sinks.postgres.connection import borrowed
 from tpc.sinks.postgres.errors import refused_by_server
 

@@ -6,6 +6,7 @@ import datetime as dt
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +20,8 @@ from tpc.errors import ConfigurationError
 from tpc.sink import Sink
 from tpc.sinks.postgres import check as postgres_check
 from tpc.sinks.postgres import markers, own_tables
+from tpc.sinks.postgres.capacity import Lacking, connections_lacking
+from tpc.sinks.postgres.connection import borrowed
 from tpc.sinks.postgres.sink import PostgresSink
 
 ONE = rows(id=[1], words=["a"])
@@ -93,6 +96,31 @@ def test_too_few_prepared_transactions_for_partitions_and_sinks(postgres: Postgr
     refusal(on(postgres), ONE.schema, fits, peer)
     elsewhere = PostgresSink("other", dsn="host=elsewhere dbname=d")
     on(postgres).committer(JOB).check(context(ONE.schema, fits, (elsewhere,)))
+
+
+def test_more_tasks_at_a_time_than_a_role_has_connections(postgres: PostgresDatabase, role: str) -> None:
+    postgres.execute(f"ALTER ROLE {role} CONNECTION LIMIT 5")
+    sink = on(postgres, dsn=make_conninfo(postgres.dsn, user=role, password="right"))
+    busy = replace(context(ONE.schema, 4), tasks_at_once=16)
+    with pytest.raises(ConfigurationError) as refused:
+        sink.committer(JOB).check(busy)
+    assert "4 tasks at a time x 1 sinks on this server, and the driver, need 6 connections" in refused.value.what
+    assert f"the CONNECTION LIMIT of role {role}: 5" in refused.value.what
+    assert "spark.cores.max" in refused.value.remedy
+
+
+def test_more_tasks_at_a_time_than_the_server_has_connections(postgres: PostgresDatabase) -> None:
+    [(most,)] = postgres.execute("SELECT current_setting('max_connections')::int")
+    lacking = connections_lacking_of(on(postgres), tasks=most)
+    assert lacking is not None
+    assert "max_connections less those reserved" in lacking.what
+    assert connections_lacking_of(on(postgres), tasks=2) is None
+    assert connections_lacking_of(on(postgres), tasks=0) is None, "not known"
+
+
+def connections_lacking_of(sink: PostgresSink, tasks: int) -> Lacking | None:
+    with borrowed(sink.dsn, sink.timeout_s) as connection:
+        return connections_lacking(connection, sink, replace(context(ONE.schema, 10_000), tasks_at_once=tasks))
 
 
 # Table -------------------------------------------------------------------------------------------------------------
