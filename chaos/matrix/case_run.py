@@ -39,6 +39,7 @@ LOG_CHARACTERS = 6000
 class CaseRun:
     """One case on one test bench, in a directory of its own."""
 
+    recovery_bound_s = RECOVERY_BOUND_S
     hopeless_lives = 0
     """How many lives after the last fault cannot come to anything, since what it broke is not mended yet."""
 
@@ -108,7 +109,7 @@ class CaseRun:
         self.evidence.require_faults()
         self.record.checks = self._judge()
         began_at = [life.began_at for life in self.drivers.lives]
-        bound_s = self.evidence.recovery_bound_s(began_at, least_s=RECOVERY_BOUND_S)
+        bound_s = self.evidence.recovery_bound_s(began_at, least_s=self.recovery_bound_s)
         self.record.recovery_s, in_time = self.evidence.recovery(
             began_at, bound_s=bound_s, hopeless_lives=self.hopeless_lives
         )

@@ -19,6 +19,8 @@ from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.variants import varied
 
+COLD_RECOVERY_BOUND_S = 180.0
+"""The least: the JVMs of driver and executors are new, and have run nothing."""
 Claim = Mapping[str, Any]
 Fault = Callable[["ClusterRun", Claim], None]
 
@@ -44,6 +46,7 @@ class ClusterRun(HeldRun):
     """Every life of the driver enters the session on the cluster."""
 
     restarts = RESTARTS
+    recovery_bound_s = COLD_RECOVERY_BOUND_S
     bench: ClusterBench
 
     def __init__(self, bench: ClusterBench, case: ClusterCase, seed: int) -> None:
