@@ -65,8 +65,7 @@ def lacks(answer: Answer, needs: Needs) -> Iterator[str]:
     for name, why in answer["settings"].items():
         if why:
             yield f"{where}{_for(needs.settings[name][1])}: {why}"
-    for place, why in answer["directories"].items():
-        directory = str(Path(place).parent)
+    for directory, why in answer["directories"].items():
         if why:
             yield f"{where} the directory {directory} is not the driver's{_for(needs.directories[directory])}: {why}"
 
@@ -80,11 +79,11 @@ def _for(sinks: Sequence[str]) -> str:
     return f", needed by {', '.join(sinks)}" if sinks else ""
 
 
-def unseen(answer: Answer) -> Iterator[str]:
+def unseen(answer: Answer, places: Mapping[str, Path]) -> Iterator[str]:
     """What an executor says that it has written, and the driver does not find."""
-    for place, why in answer["directories"].items():
-        if not why and not (Path(place) / answer["wrote"]).exists():
-            yield f"{_where(answer)} what is written to {Path(place).parent} is not there for the driver"
+    for directory, why in answer["directories"].items():
+        if not why and not (places[directory] / answer["wrote"]).exists():
+            yield f"{_where(answer)} what is written to {directory} is not there for the driver"
 
 
 def tell_other_versions(answers: Iterable[Answer]) -> None:

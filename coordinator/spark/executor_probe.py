@@ -35,7 +35,7 @@ def answer(question: Mapping[str, Any], task: int) -> dict[str, Any]:
         "modules": {module: _imported(module) for module in question["modules"]},
         "versions": {package: _version(package) for package in question["packages"]},
         "settings": {name: _readable(setting) for name, setting in question["settings"].items()},
-        "directories": {path: _shared(Path(path), words, wrote) for path, words in question["directories"].items()},
+        "directories": {path: _shared(Path(place), wrote) for path, place in question["places"].items()},
     }
 
 
@@ -65,12 +65,12 @@ def _readable(setting: bytes) -> str:
     return ""
 
 
-def _shared(path: Path, words: str, name: str) -> str:
+def _shared(place: Path, name: str) -> str:
     """The driver's file must be there; an answer is put beside it."""
     try:
-        if (path / QUESTION).read_text(encoding="utf-8") != words:
+        if (place / QUESTION).read_text(encoding="utf-8") != place.name:
             return "another file lies there"
-        (path / name).write_text(words, encoding="utf-8")
+        (place / name).write_text(place.name, encoding="utf-8")
     except OSError as error:
         return str(error.strerror)
     return ""

@@ -51,7 +51,7 @@ def ask_executors(session: SparkSession, sinks: Mapping[str, Sink], pipeline: Pi
     with _places(needs.directories) as places:
         answers = _answers(context, needs, places, pipeline)
         missing = [line for answer in answers.values() for line in lacks(answer, needs)]
-        missing += [line for answer in answers.values() for line in unseen(answer)]
+        missing += [line for answer in answers.values() for line in unseen(answer, places)]
     if missing:
         raise ConfigurationError(
             f"executors lack what the sinks need: {'; '.join(dict.fromkeys(missing))}",
@@ -67,13 +67,17 @@ def ask_executors(session: SparkSession, sinks: Mapping[str, Sink], pipeline: Pi
 
 @contextmanager
 def _places(directories: Mapping[str, Sequence[str]]) -> Iterator[dict[str, Path]]:
-    """A folder with the driver's question in each directory; those that cannot be written are for the sink's check."""
+    """A folder with the driver's question in each directory, or in what is there of the path to it.
+
+    The directory itself is never made here. What cannot be written is for the sink's own check.
+    """
     places: dict[str, Path] = {}
     try:
         for directory in directories:
-            place = Path(directory) / f"{_FOLDER}{uuid.uuid4().hex}"
+            there = next(path for path in (Path(directory), *Path(directory).parents) if path.is_dir())
+            place = there / f"{_FOLDER}{uuid.uuid4().hex}"
             try:
-                place.mkdir(parents=True)
+                place.mkdir()
                 (place / executor_probe.QUESTION).write_text(place.name, encoding="utf-8")
             except OSError:
                 continue
@@ -93,7 +97,7 @@ def _answers(
         "modules": list(needs.modules),
         "packages": list(needs.packages),
         "settings": {name: setting for name, (setting, _) in needs.settings.items()},
-        "directories": {str(place): place.name for place in places.values()},
+        "places": {directory: str(place) for directory, place in places.items()},
     }
     answers: dict[str, Answer] = {}
     for pause_s in PAUSES_S:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tpc.errors import TpcError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import Committable, Committer, GivenUp, InDoubt, Outcome, Owner, Sink, Verdict, Writer
+from tpc.sink import Committable, Committer, ExecutorNeeds, GivenUp, InDoubt, Outcome, Owner, Sink, Verdict, Writer
 from tpc.sinks.authoring.owner_directory import OwnerDirectory
 from tpc.sinks.authoring.staging_directory import OWN, StagingDirectory
 from tpc.support.durable_files import in_words
@@ -37,6 +37,10 @@ class StagedSink(Sink):
         super().__init__(name)
         self.path = Path(path).absolute()
         self.staging = StagingDirectory(self.path)
+
+    def executor_needs(self) -> ExecutorNeeds:
+        """The directory."""
+        return ExecutorNeeds(directories=(str(self.path),))
 
     def owners(self, pipeline: PipelineId, sink: str) -> OwnerDirectory:
         """The owner entries of one sink of one pipeline. Raises `FileNotFoundError` when the target is away."""

@@ -57,7 +57,7 @@ def main() -> None:
     python, spark.sparkContext.pythonExec = spark.sparkContext.pythonExec, "/nowhere/python"
     told["no python"] = ask(spark, folder, shared)
     spark.sparkContext.pythonExec = python
-    told["left"] = {"files": sorted(path.name for path in (folder / "shared").iterdir())}
+    told["left"] = {"files": sorted(path.name for path in [*folder.iterdir(), *(folder / "shared").iterdir()])}
     (folder / "told.json").write_text(json.dumps(told))
     spark.stop()
 

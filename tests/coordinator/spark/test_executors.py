@@ -98,11 +98,11 @@ def places(refusal: dict[str, Any]) -> set[str]:
 
 
 def test_what_the_driver_does_not_see_of_an_executors_answer_is_named(tmp_path: Path) -> None:
-    answer = {"host": "a", "directory": "/work", "wrote": "a-1", "directories": {str(tmp_path / "nonce"): ""}}
-    (tmp_path / "nonce").mkdir()
-    assert [line for line in unseen(answer) if str(tmp_path) in line]
-    (tmp_path / "nonce" / "a-1").touch()
-    assert list(unseen(answer)) == []
+    answer = {"host": "a", "directory": "/work", "wrote": "a-1", "directories": {"/data": ""}}
+    [line] = unseen(answer, {"/data": tmp_path})
+    assert line == "on a (in /work) what is written to /data is not there for the driver"
+    (tmp_path / "a-1").touch()
+    assert list(unseen(answer, {"/data": tmp_path})) == []
 
 
 def test_settings_and_packages_are_found_in_the_sinks_themselves() -> None:
