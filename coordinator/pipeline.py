@@ -211,7 +211,7 @@ class Pipeline:
         coordinator = self.coordinator(keep_epochs=retained_batches(session))
         plan = compile_plan(self._writings)
         check_partitioning(plan, self._writings, self.sinks, self.id)
-        stateful = check_plan(plan.frame, plan.unguarded)
+        stateful = check_plan(plan.frame, plan.unguarded, trigger)
         refuse_speculation(session, coordinator.participants.sinks)
         warn_of_logged_secrets(session, {**coordinator.participants.sinks, "its log": self.log})
         query = PipelineQuery(

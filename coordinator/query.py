@@ -22,7 +22,8 @@ from tpc.coordinator.source_lag import SourceWatch
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.java_errors import in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
-from tpc.coordinator.spark.settings import stateful_settings
+from tpc.coordinator.spark.plan_checks import reads_table
+from tpc.coordinator.spark.settings import available_now_for_tables, stateful_settings
 from tpc.coordinator.stop_word import StopWord
 from tpc.manifest import Barrier
 from tpc.sink import Sink
@@ -91,7 +92,12 @@ class PipelineQuery(QueryFacts):
         )
         writer = writer.trigger(**trigger) if trigger else writer
         with stateful_settings(self._session) if self._stateful else nullcontext():
-            return writer.start()
+            if "availableNow" not in trigger or not reads_table(self._plan.frame):
+                return writer.start()
+            with available_now_for_tables(self._session) as await_initialized:
+                query = writer.start()
+                await_initialized(query)
+                return query
 
     def _run_one_batch(self) -> None:
         """Let Spark run the batch that its log has planned and not committed, and nothing after it."""

@@ -1,7 +1,8 @@
 """How much waits in the sources of a running query, as Spark tells it after each batch, and the note of it for pages.
 
 A source is asked by Spark when a batch is planned: what is told here is as old as that. Only Kafka's source says where
-its topics end; of any other nothing is known, and nothing is made up. No decision rests on any of this.
+its topics end, and that of a table how many transactions have begun since; of any other nothing is known, and nothing
+is made up. No decision rests on any of this.
 """
 
 from __future__ import annotations
@@ -69,7 +70,12 @@ def lag_of(progress: Mapping[str, Any]) -> SourceLag:
 
 
 def _waiting(end: Any, latest: Any) -> dict[str, int] | None:
-    """By topic. A partition that no batch has read of yet has no position: it counts from its first batch on."""
+    """By topic, or of a table by its name the transactions that have begun since those that are read.
+
+    A partition that no batch has read of yet has no position: it counts from its first batch on.
+    """
+    if table := _table(end):
+        return table
     read, held = _kafka(end), _kafka(latest)
     if not read or not held:
         return None
@@ -80,12 +86,24 @@ def _waiting(end: Any, latest: Any) -> dict[str, int] | None:
 
 
 def _kafka(told: Any) -> dict[str, dict[int, int]] | None:
-    """An offset in a progress, if it is Kafka's: JSON, or what `str` makes of it parsed (seen with PySpark 4.0)."""
+    """An offset in a progress, if it is Kafka's."""
+    return kafka_source(json.dumps(_parsed(told)))
+
+
+def _table(told: Any) -> dict[str, int] | None:
+    """What waits by an offset in a progress, if it is the position in a table (`coordinator.sources.postgres`)."""
+    value = _parsed(told)
+    if not isinstance(value, dict) or not {"cluster", "table", "xid", "next"} <= value.keys():
+        return None
+    return {value["table"]: max(0, int(value["next"]) - int(value["xid"]))}
+
+
+def _parsed(told: Any) -> Any:
+    """JSON, or what `str` makes of it parsed (seen with PySpark 4.0)."""
     try:
-        value = ast.literal_eval(told) if isinstance(told, str) else told
+        return ast.literal_eval(told) if isinstance(told, str) else told
     except (ValueError, SyntaxError):
         return None
-    return kafka_source(json.dumps(value))
 
 
 class SourceLagNote:

@@ -12,6 +12,7 @@ from tpc.chaos.programs import (
     payments,
     running_tally,
     sessions,
+    shipments,
     state_topic,
     unpaid_orders,
 )
@@ -29,6 +30,7 @@ PROGRAMS = {
         payments.PROGRAM,
         unpaid_orders.PROGRAM,
         sessions.PROGRAM,
+        shipments.PROGRAM,
     )
 }
 

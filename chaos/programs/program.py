@@ -23,7 +23,9 @@ class Program:
     `servers` are those that it needs, `epochs` those that its input gives at least, of which the first `quiet` ones
     have no rows for a sink. `feed` makes topics and tables and writes the input; `expected` gives, by sink name, the
     rows that must be there in the end. `checks`, for what rows alone do not show, is called in the end; it and `feed`
-    are given the program's directory. `checked` are the sinks that it compares, so that `expected` need not.
+    are given the program's directory. `arrive` is called before each life, with its number, and adds to the input what
+    is to come while the program runs: all of it before the sixth, the last one after five kills. `checked` are the
+    sinks that it compares, so that `expected` need not.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Program:
     checks: Callable[[Path], list[Check]] = lambda _place: []
     checked: Sequence[str] = ()
     quiet: int = 0
+    arrive: Callable[[int], None] = lambda _life: None
     readers: Mapping[str, Callable[[], Rows]] = field(default_factory=dict)
 
 

@@ -53,6 +53,7 @@ def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Call
         limit_s=LIFE_LIMIT_S,
         limit_of="of a program's life",
         tell=tell,
+        before=program.arrive,
     )
     rounds = Rounds(processes, _environment(paths))
     with processes:

@@ -23,7 +23,8 @@ class LifeProcesses:
     """A context manager; when it is left, nothing that began lives on. Safe for two threads.
 
     `place` is the directory in which steps and faults are recorded, `log` the file that takes the pipeline's output,
-    `limit_s` how long a life may take, and `limit_of` what set that.
+    `limit_s` how long a life may take, and `limit_of` what set that; `before` is called with each life's number before
+    it begins.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class LifeProcesses:
         limit_s: float,
         limit_of: str = "--life-limit",
         tell: Callable[[str], None] = lambda _line: None,
+        before: Callable[[int], None] = lambda _life: None,
     ) -> None:
         self.target = target
         self.place = place
@@ -42,6 +44,7 @@ class LifeProcesses:
         self.limit_s = limit_s
         self.limit_of = limit_of
         self.tell = tell
+        self.before = before
         self.lives: list[UserLife] = []
         self.closing = False
         """Whether nothing is to begin any more."""
@@ -71,6 +74,7 @@ class LifeProcesses:
         self, path: Path, attempt: Attempt | None, *, takeover: bool = False, account: Path | None = None
     ) -> None:
         """Write down what the life that begins next is told."""
+        self.before(len(self.lives) + 1)
         Orders(
             directory=str(self.place),
             life=len(self.lives) + 1,

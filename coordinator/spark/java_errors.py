@@ -6,13 +6,17 @@ raw `Py4JJavaError`. Nobody can act on its class, and its text is ninety lines o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from tpc.errors import TransientError
+from tpc import errors
+from tpc.errors import TpcError, TransientError
 
 _LONGEST = 300
+_OURS = re.compile(r"^tpc\.errors\.(\w+): (.+)$", re.MULTILINE)
+"""What Python writes last of an error that a data source of ours has raised in a process of Spark's."""
 
 
 @contextmanager
@@ -27,9 +31,12 @@ def in_our_words() -> Iterator[None]:
 
 
 def in_words(error: BaseException) -> BaseException:
-    """The library's error for an error of the JVM; any other as it is."""
+    """The library's error for an error of the JVM, or for one of ours that it has carried; any other as it is."""
     from py4j.protocol import Py4JError, Py4JJavaError
+    from pyspark.errors import StreamingQueryException
 
+    if isinstance(error, StreamingQueryException):
+        return _carried(str(error)) or _not_waited_for(str(error)) or error
     if not isinstance(error, Py4JJavaError):
         return error
     failed: Any = error
@@ -39,6 +46,25 @@ def in_words(error: BaseException) -> BaseException:
         said = java = failed.errmsg
     line = next((line.strip() for line in said.splitlines() if line.strip()), "no word of it")
     return TransientError(f"Spark could not run the epoch's job: {line[:_LONGEST]}", java=java)
+
+
+def _carried(text: str) -> TpcError | None:
+    """The error of a source in the text of a query's: Spark has kept its words alone."""
+    told = _OURS.search(text)
+    kind = None if told is None else getattr(errors, told[1], None)
+    if told is None or not (isinstance(kind, type) and issubclass(kind, TpcError)):
+        return None
+    what, _, remedy = told[2].partition(" To do: ")
+    return kind(what.strip().removesuffix("."), remedy=remedy.strip() or None)
+
+
+def _not_waited_for(text: str) -> TpcError | None:
+    if "Python worker failed to connect back" not in text:
+        return None
+    return TransientError(
+        "Spark has given up a Python process, of a source or a task, that had not started within 10 s",
+        remedy="restart; if it comes back, the machine is too busy to start a Python process in time.",
+    )
 
 
 def raise_alone(error: BaseException) -> NoReturn:

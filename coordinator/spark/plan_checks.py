@@ -5,7 +5,7 @@ Reads Spark's logical plan through py4j, once, before the query starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError
@@ -27,13 +27,14 @@ _STATEFUL_NODES = {
 }
 
 
-def check_plan(frame: DataFrame, unguarded: Iterable[DataFrame]) -> bool:
+def check_plan(frame: DataFrame, unguarded: Iterable[DataFrame], trigger: Mapping[str, Any]) -> bool:
     """Raise for what would break the guarantee; whether the plan `frame` is stateful.
 
     `unguarded` are those of its expressions that are not computed once per row.
     """
     stateful = is_stateful(frame)
     refuse_data_loss(frame)
+    refuse_bound_asked_once(frame, trigger)
     if stateful:
         for one in unguarded:
             refuse_nondeterminism(one)
@@ -71,6 +72,36 @@ def refuse_data_loss(frame: DataFrame) -> None:
             raise ConfigurationError(
                 "the source is read with failOnDataLoss=false: rows could be skipped silently",
                 remedy="remove the option.",
+            )
+
+
+TABLE_SOURCE = "tpc-postgres"
+"""What Spark knows the source of `coordinator.sources.postgres` by."""
+
+
+def reads_table(frame: DataFrame) -> bool:
+    """Whether a table is among the sources."""
+    return any(True for _ in _tables(frame))
+
+
+def _tables(frame: DataFrame) -> Iterator[Any]:
+    for node in plan_nodes(frame._jdf.queryExecution().analyzed()):
+        if node.getClass().getSimpleName() == "StreamingRelationV2" and node.sourceName() == TABLE_SOURCE:
+            yield node
+
+
+def refuse_bound_asked_once(frame: DataFrame, trigger: Mapping[str, Any]) -> None:
+    """Raise where a source that bounds its epochs would be asked for one of them, and the query end after it.
+
+    Spark before 4.2 asks a source of Python once under these triggers.
+    """
+    once = sorted(trigger.keys() & {"availableNow", "once"})
+    for node in _tables(frame) if once else ():
+        if node.extraOptions().get("rowsPerEpoch"):
+            raise ConfigurationError(
+                f"the table is read with rows_per_epoch, and the trigger {once[0]!r} would end the query after one "
+                "epoch of so many rows",
+                remedy='leave rows_per_epoch out, or pass trigger={"processingTime": "1 second"}.',
             )
 
 

@@ -6,7 +6,7 @@ and put back afterwards: other queries of the session keep their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from tpc.sink import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _STATE = "spark.sql.streaming.stateStore."
 STATEFUL_SETTINGS: Mapping[str, str] = {
@@ -141,6 +142,28 @@ def stateful_settings(session: SparkSession) -> Iterator[None]:
         for key in STATEFUL_SETTINGS:
             if key not in explicit:
                 session.conf.unset(key)
+
+
+_AVAILABLE_NOW = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+INITIALIZED_WITHIN_S = 120
+
+
+@contextmanager
+def available_now_for_tables(session: SparkSession) -> Iterator[Callable[[StreamingQuery], None]]:
+    """A query that is started in the block reads under the trigger availableNow all that there is, of a table too.
+
+    Otherwise Spark runs a single batch for a query with a source of Python: after a crash that of the crash alone, and
+    of the other sources no more than once. Gives what waits until the query has looked at the setting.
+    """
+    before = explicit_settings(session).get(_AVAILABLE_NOW)
+    session.conf.set(_AVAILABLE_NOW, "true")
+    try:
+        yield lambda query: query._jsq.streamingQuery().awaitInitialization(INITIALIZED_WITHIN_S * 1000)
+    finally:
+        if before is None:
+            session.conf.unset(_AVAILABLE_NOW)
+        else:
+            session.conf.set(_AVAILABLE_NOW, before)
 
 
 def explicit_settings(session: SparkSession) -> dict[str, str]:

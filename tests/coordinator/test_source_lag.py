@@ -51,6 +51,11 @@ def test_an_offset_is_read_in_each_form_that_versions_of_pyspark_give_it(said: C
     assert lag_of(told).waiting == ({"t": 2},)
 
 
+def test_of_a_table_the_transactions_are_told_that_have_begun_since() -> None:
+    position = {"cluster": "7", "table": "shop.public.orders", "began": 0, "xid": 40, "next": 47}
+    assert lag_of(progress(position, position)).waiting == ({"shop.public.orders": 7},)
+
+
 @pytest.mark.parametrize("told", [None, {"logOffset": 4}, 17, {}, "__import__(1)"])
 def test_a_source_that_tells_nothing_of_topics_is_not_known_rather_than_0(told: Any) -> None:
     lag = lag_of(progress(told, told))

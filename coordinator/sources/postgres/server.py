@@ -1,0 +1,191 @@
+"""What a source asks its server besides rows: who it is, which transactions are finished, and who holds them up.
+
+Each call has a deadline twice: the server's `statement_timeout`, and the client's for one that is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from tpc.errors import ConfigurationError, DataError, TpcError, TransientError
+from tpc.settings import Elsewhere, resolve
+from tpc.support.bounded_connection import BoundedConnection
+from tpc.support.deadlines import patiently, until
+
+Result = TypeVar("Result")
+
+CONNECT_S = 10
+GRACE_S = 5.0
+"""How much longer than the server's own statement_timeout we wait: its error says more than our silence."""
+_ASKED_WRONGLY = ("22", "28", "3D", "3F", "42")
+"""Values, authorization, no such database or schema, access rule or missing object."""
+FLUSHED_SOON_S = 0.02
+_PAGE_HEADER_BYTES = 40
+"""Of a page of the write-ahead log, at most. The server counts it as inserted before there is anything to flush."""
+
+_HORIZON = """
+    SELECT (SELECT system_identifier::text FROM pg_control_system()), pg_snapshot_xmin(snapshot)::text::bigint,
+           pg_snapshot_xmax(snapshot)::text::bigint, pg_is_in_recovery()
+    FROM pg_current_snapshot() snapshot
+"""
+_INSERTED = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn, current_setting('wal_block_size')::bigint"
+_FLUSHED = "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn"
+_HOLDERS = """
+    SELECT format('prepared transaction %%L of database %%s', gid, database),
+           extract(epoch FROM now() - prepared)::float8
+    FROM pg_prepared_xacts WHERE transaction = %(xid)s::xid
+    UNION ALL
+    SELECT format('the open transaction of process %%s (%%s)', pid, usename),
+           coalesce(extract(epoch FROM now() - xact_start), 0)::float8
+    FROM pg_stat_activity WHERE backend_xid = %(xid)s::xid
+"""
+_EPOCH = 2**32
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """What a server has finished. Every transaction below `finished` is committed or rolled back, for good."""
+
+    cluster: str
+    finished: int
+    next: int
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whose transaction is the oldest that is not finished, and for how long it has been open."""
+
+    who: str
+    open_s: float
+
+
+def opened(dsn: str | Elsewhere, timeout_s: float) -> BoundedConnection:
+    """A connection that only reads. Raises `ConfigurationError`, or `TransientError` when nobody answers in time."""
+    text = resolve(dsn)
+
+    def attempt() -> BoundedConnection:
+        try:
+            return BoundedConnection.connect(
+                text, autocommit=True, connect_timeout=CONNECT_S, prepare_threshold=None, client_encoding="utf8"
+            )
+        except psycopg.ProgrammingError:
+            # libpq quotes the offending part, which may be the password.
+            raise ConfigurationError(
+                "the PostgreSQL dsn of the source cannot be read (it is not shown here)",
+                remedy="use 'host=... dbname=... user=...' or 'postgresql://user@host:port/database'.",
+            ) from None
+        except psycopg.OperationalError as error:
+            words = " ".join(str(error).split())
+            if "FATAL" in words and "starting up" not in words:
+                raise ConfigurationError(
+                    f"PostgreSQL does not accept the source's login: {words}",
+                    remedy="check user, password and database of the dsn, and pg_hba.conf.",
+                ) from None
+            raise TransientError(f"PostgreSQL, which the source reads, cannot be reached: {words}") from None
+
+    connection = patiently(attempt, timeout_s)
+    connection.answer_within_s = timeout_s + GRACE_S
+    with asked():
+        connection.execute(
+            sql.SQL("SET statement_timeout = {}; SET TIME ZONE 'UTC'; SET default_transaction_read_only = on").format(
+                sql.Literal(round(timeout_s * 1000))
+            )
+        )
+    return connection
+
+
+@contextmanager
+def asked() -> Iterator[None]:
+    """Errors of the server leave the block as the library's."""
+    try:
+        yield
+    except psycopg.Error as error:
+        words = " ".join((error.diag.message_primary or str(error)).split())
+        if isinstance(error, psycopg.DataError) and error.sqlstate is None:  # not the server's word, but psycopg's
+            raise DataError(
+                f"a value of the source's table cannot be held: {words}",
+                remedy="mend the value (infinite dates and those before the year 1 are none of Python's), or leave its "
+                "column out with columns=[...].",
+            ) from error
+        raise _in_our_words(words, error.sqlstate) from error
+
+
+def _in_our_words(words: str, state: str | None) -> TpcError:
+    if (state or "").startswith(_ASKED_WRONGLY):
+        return ConfigurationError(
+            f"PostgreSQL refuses what the source asks: {words} (SQLSTATE {state})",
+            remedy="grant the role SELECT on the table and USAGE on its schema; the table may have been changed.",
+        )
+    return TransientError(f"PostgreSQL, which the source reads, did not answer: {words}")
+
+
+def horizon(connection: BoundedConnection) -> Horizon:
+    """What the server has finished, as of now. Raises `ConfigurationError` for a replica."""
+    cluster, finished, following, is_replica = _row(connection, _HORIZON)
+    if is_replica:
+        raise ConfigurationError(
+            "the source's PostgreSQL is a replica, which may not have received all that is finished",
+            remedy="let the dsn name the primary (target_session_attrs=read-write).",
+        )
+    return Horizon(cluster, finished, following)
+
+
+def lasting_horizon(connection: BoundedConnection, timeout_s: float) -> Horizon:
+    """The same, once the server would remember it after a crash.
+
+    The record that a transaction was rolled back (or committed asynchronously) is flushed a moment after it is
+    finished. A server that crashes in between gives its id to another transaction, whose rows a position above it would
+    pass over. Raises `TransientError` when the log is not flushed in time.
+    """
+    seen = horizon(connection)
+    inserted, page_bytes = _row(connection, _INSERTED)
+
+    def is_flushed() -> bool:
+        (flushed,) = _row(connection, _FLUSHED)
+        return bool(flushed >= inserted or (flushed % page_bytes == 0 and inserted - flushed <= _PAGE_HEADER_BYTES))
+
+    if not until(is_flushed, FLUSHED_SOON_S):
+        _flush(connection)
+    if not until(is_flushed, timeout_s):
+        raise TransientError(
+            f"PostgreSQL has not flushed its write-ahead log for {timeout_s:g} s, so it could forget what it has done",
+            remedy="look at its disk, or raise the source's timeout_s.",
+        )
+    return seen
+
+
+def _flush(connection: BoundedConnection) -> None:
+    """Let the server flush its log up to here, as each commit does: by a message in the log that says nothing.
+
+    A server on which nobody commits takes seconds of its own accord.
+    """
+    with asked(), connection.transaction():
+        connection.execute("SET TRANSACTION READ WRITE")
+        connection.execute("SET LOCAL synchronous_commit = local")
+        connection.execute("SELECT pg_logical_emit_message(true, 'tpc', '')")
+
+
+def holder(connection: BoundedConnection, xid: int) -> Holder | None:
+    """Who has transaction `xid` open or prepared; None if nobody has any more, or if the role may not know."""
+    with asked():
+        row = connection.execute(_HOLDERS, {"xid": str(xid % _EPOCH)}).fetchone()
+    return None if row is None else Holder(*row)
+
+
+def _row(connection: BoundedConnection, question: str) -> tuple[Any, ...]:
+    with asked():
+        row = connection.execute(question.encode()).fetchone()
+    assert row is not None
+    return row
+
+
+def once(dsn: str | Elsewhere, timeout_s: float, question: Callable[[BoundedConnection], Result]) -> Result:
+    """The answer to a question on a connection of its own."""
+    with opened(dsn, timeout_s) as connection:
+        return question(connection)
