@@ -23,7 +23,8 @@ from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.java_errors import in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.plan_checks import reads_table
-from tpc.coordinator.spark.settings import available_now_for_tables, stateful_settings
+from tpc.coordinator.spark.settings import available_now_for_tables, explicit_settings, stateful_settings
+from tpc.coordinator.spark.state_partitions import SETTING, state_partitions, tell_passed_over
 from tpc.coordinator.stop_word import StopWord
 from tpc.manifest import Barrier
 from tpc.sink import Sink
@@ -80,6 +81,8 @@ class PipelineQuery(QueryFacts):
             coordinator.reconcile(self._run_one_batch)
             if is_another and coordinator.engine.state.lost:
                 self._run_one_batch()
+        if self._stateful:
+            tell_passed_over(explicit_settings(self._session).get(SETTING), state_partitions(coordinator.spark_log))
         self._query = self._start_spark(trigger)
         threading.Thread(target=self._watch, name=f"tpc-{coordinator.pipeline.name}", daemon=True).start()
 

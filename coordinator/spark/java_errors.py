@@ -12,11 +12,16 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from tpc import errors
-from tpc.errors import TpcError, TransientError
+from tpc.errors import START_ANEW, ConfigurationError, TpcError, TransientError
 
 _LONGEST = 300
 _OURS = re.compile(r"^tpc\.errors\.(\w+): (.+)$", re.MULTILINE)
 """What Python writes last of an error that a data source of ours has raised in a process of Spark's."""
+
+
+_OTHER_SCHEMA = re.compile(
+    r"\[STATE_STORE_((KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|INVALID_(KEY|VALUE)_SCHEMA_EVOLUTION)\b[^\n]*"
+)
 
 
 @contextmanager
@@ -36,7 +41,7 @@ def in_words(error: BaseException) -> BaseException:
     from pyspark.errors import StreamingQueryException
 
     if isinstance(error, StreamingQueryException):
-        return _carried(str(error)) or _not_waited_for(str(error)) or error
+        return _carried(str(error)) or _other_schema(str(error)) or _not_waited_for(str(error)) or error
     if not isinstance(error, Py4JJavaError):
         return error
     failed: Any = error
@@ -56,6 +61,17 @@ def _carried(text: str) -> TpcError | None:
         return None
     what, _, remedy = told[2].partition(" To do: ")
     return kind(what.strip().removesuffix("."), remedy=remedy.strip() or None)
+
+
+def _other_schema(text: str) -> TpcError | None:
+    refused = _OTHER_SCHEMA.search(text)
+    if refused is None:
+        return None
+    return ConfigurationError(
+        f"the state in the checkpoint has another schema than the program's: {refused[0][:_LONGEST]}",
+        remedy="start the program whose schema it has. Columns can be added, left out and widened where the state was "
+        f"begun under spark.sql.streaming.stateStore.encodingFormat=avro; otherwise {START_ANEW}.",
+    )
 
 
 def _not_waited_for(text: str) -> TpcError | None:

@@ -7,9 +7,12 @@ the state anew offline, by a batch of its own; no epoch of an intent log is that
 from __future__ import annotations
 
 import json
+import logging
 
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.errors import START_ANEW, ConfigurationError
+
+logger = logging.getLogger(__name__)
 
 SETTING = "spark.sql.shuffle.partitions"
 
@@ -23,6 +26,20 @@ def state_partitions(spark: SparkLog) -> int | None:
         except (IndexError, ValueError, KeyError, TypeError):
             continue
     return None
+
+
+def tell_passed_over(wanted: str | None, known: int | None) -> None:
+    """Say it in the log where somebody has set a number that the state does not have; the query keeps its own."""
+    if wanted is None or known is None or not wanted.isdigit() or int(wanted) == known:
+        return
+    logger.warning(
+        "the state is cut into %d partitions, and %s=%s is passed over: Spark keeps the number of the first start. For "
+        "another number %s; its state begins empty",
+        known,
+        SETTING,
+        wanted,
+        START_ANEW,
+    )
 
 
 def refuse_other_partitions(wanted: int, known: int | None) -> None:
