@@ -15,6 +15,11 @@ INVARIANTS = {
     "ends-swept": "what was prepared and not decided is aborted in the end",
     "live": "from every state everything can be finished when no more faults happen",
     "fenced": "a coordinator that lost its slot puts nothing more into the log",
+    "beyond": "the store of a state has applied no epoch that is not decided",
+    "content": "the store of a state holds what the decided epochs up to the applied one make together, each once",
+    "position": "the store of a state is at the last decided epoch, or at the one before while that is being committed",
+    "undo": "the content before an epoch can be read until the epoch is complete",
+    "memory": "an epoch runs on what the decided epochs before it make together",
     "legal": "the machine is never given an event that it has no row for, and no start is refused for nothing",
 }
 

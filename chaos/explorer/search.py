@@ -99,8 +99,8 @@ class Search:
         exploration.states, exploration.goals = len(self._labels), len(self._goals)
         exploration.rows_taken = sorted("/".join(row) for row in self.coverage.rows)
         if not self._queue:
-            exploration.rows_missed = sorted("/".join(row) for row in _rows() - self.coverage.rows)
-            exploration.crashes_missed = sorted("/".join(crash) for crash in _crashes() - self.coverage.crashes)
+            exploration.rows_missed = sorted(set(rows()) - {"/".join(row) for row in self.coverage.rows})
+            exploration.crashes_missed = sorted(set(crashes()) - {"/".join(crash) for crash in self.coverage.crashes})
         return exploration
 
     def _expand(self, number: int, world: ExploredWorld) -> None:
@@ -156,12 +156,15 @@ class Search:
         return reversed(way)
 
 
-def _rows() -> set[tuple[str, str]]:
-    return {(phase.name, event.__name__) for phase, event in TRANSITIONS}
+def rows() -> list[str]:
+    """Every row of the transition table, all of which the searches together must have taken."""
+    return sorted(f"{phase.name}/{event.__name__}" for phase, event in TRANSITIONS)
 
 
-def _crashes() -> set[tuple[str, str]]:
+def crashes() -> list[str]:
     """A death before and after every effect; after those that touch nothing outside it is the one before the next."""
     local = {"Release", "Warn", "Stop"}
     names = [effect.__name__ for effect in get_args(Effect)]
-    return {(name, when) for name in names for when in ("before", "after") if when == "before" or name not in local}
+    return sorted(
+        f"{name}/{when}" for name in names for when in ("before", "after") if when == "before" or name not in local
+    )

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tpc.chaos.explorer.search import Exploration, Search
+from tpc.chaos.explorer.stateful_search import StateScope
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,10 @@ class Scope:
     losses: int = 0
     log_losses: int = 0
 
+    def run(self) -> Exploration:
+        """Search all of it."""
+        return Search(**asdict(self)).run()
+
 
 GIVE_UPS = Scope(faults=1, rivals=0, give_ups=1, losses=1)
 """An operator gives up any sink of a decided epoch, whatever has become of it; and a sink loses its markers."""
@@ -28,10 +33,19 @@ GIVE_UPS = Scope(faults=1, rivals=0, give_ups=1, losses=1)
 LOG_LOSSES = Scope(faults=2, rivals=0, log_losses=1)
 """The log goes away under a running coordinator, and an operator brings it back before anybody starts again."""
 
-WHOLE = (Scope(faults=2, rivals=1), Scope(faults=2, rivals=0, renewals=1), GIVE_UPS, LOG_LOSSES)
-"""Two faults and a zombie; renewed terms apart, since they double every state; what is given up; what the log loses."""
+STATES = StateScope(state_faults=2, epochs=3)
+"""The store of a state, which is a participant of its own kind: it can be taken back while an epoch is not complete."""
 
-QUICK = (Scope(faults=2, rivals=0, renewals=1), Scope(faults=1, rivals=1), GIVE_UPS, replace(LOG_LOSSES, faults=1))
+WHOLE = (Scope(faults=2, rivals=1), Scope(faults=2, rivals=0, renewals=1), GIVE_UPS, LOG_LOSSES, STATES)
+"""Two faults and a zombie; renewed terms apart, since they double every state; what is given up, what the log loses."""
+
+QUICK = (
+    Scope(faults=2, rivals=0, renewals=1),
+    Scope(faults=1, rivals=1),
+    GIVE_UPS,
+    replace(LOG_LOSSES, faults=1),
+    STATES,
+)
 """Seconds instead of minutes; what only two faults beside a rival can show is left out."""
 
 
@@ -39,7 +53,7 @@ QUICK = (Scope(faults=2, rivals=0, renewals=1), Scope(faults=1, rivals=1), GIVE_
 class Whole:
     """What the searches have found together."""
 
-    searches: list[tuple[Scope, Exploration, float]] = field(default_factory=list)
+    searches: list[tuple[Scope | StateScope, Exploration, float]] = field(default_factory=list)
 
     @property
     def states(self) -> int:
@@ -67,12 +81,12 @@ class Whole:
         return [{**asdict(s), **exploration.to_json(), "seconds": round(t, 1)} for s, exploration, t in self.searches]
 
 
-def explore(scopes: Sequence[Scope] = WHOLE, report: Callable[[str], None] = lambda line: None) -> Whole:
+def explore(scopes: Sequence[Scope | StateScope] = WHOLE, report: Callable[[str], None] = lambda line: None) -> Whole:
     """Search every scope; stops at the first violation."""
     whole = Whole()
     for scope in scopes:
         started = time.monotonic()
-        exploration = Search(**asdict(scope)).run()
+        exploration = scope.run()
         seconds = time.monotonic() - started
         whole.searches.append((scope, exploration, seconds))
         report(f"{scope}: {exploration.states} states, {exploration.moves} moves, {seconds:.0f} s")

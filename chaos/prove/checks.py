@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tpc.chaos.explorer.whole import GIVE_UPS, LOG_LOSSES, Scope
+from tpc.chaos.explorer.whole import GIVE_UPS, LOG_LOSSES, STATES, Scope
 
 SMALL = (
+    STATES,
     Scope(faults=1, rivals=0, renewals=1),
     Scope(faults=2, rivals=0),
     GIVE_UPS,
@@ -46,6 +47,9 @@ _LINEAGE = ("coordinator/spark/lineage.py",)
 """The simulated Spark keeps no files of state: what is fsynced of them is seen by these tests alone."""
 _SAVEPOINTS = ("coordinator/savepoints/", "coordinator/forks.py", "tpc/ancestors.py")
 """The simulator moves a pipeline in one act: it reads and writes no files of a savepoint."""
+_LOOP = ("coordinator/loop/",)
+"""The simulator runs Spark's passes."""
+_STATE_RULES = ("coordinator/loop/state/rules.py",)
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
@@ -64,9 +68,10 @@ CHECKS = (
     Check("durability kit", 120.0, _LINEAGE, tests="tests/coordinator/spark/test_lineage.py"),
     Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
-    Check("explorer", 240.0, ("tpc/",), _SAVEPOINTS),
+    Check("explorer", 240.0, ("tpc/", *_STATE_RULES), _SAVEPOINTS),
+    Check("state kit", 420.0, ("coordinator/loop/state/",), tests="tests/coordinator/loop/state/test_conformance.py"),
     _sink_kit("files", 240.0, *_SHARED),
-    Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE, *_SAVEPOINTS)),
+    Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE, *_SAVEPOINTS, *_LOOP)),
     Check("sql log kit", 240.0, _SQL_LOG, tests=_LOGS.format("sql")),
     Check("object log kit", 240.0, _OBJECT_LOG, tests=_LOGS.format("object")),
     _sink_kit("postgres", 420.0),

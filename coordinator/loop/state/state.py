@@ -91,6 +91,10 @@ class State(MutableMapping[Any, Any]):
         """The epoch is aborted: back to where it began. The next call is `begin`."""
         self._touched, self._cut = {}, None
 
+    def close(self) -> None:
+        """Let go of the store; `restore` opens it again."""
+        self._contents.store.close()
+
     def _changed(self, key: bytes, touched: _Touched) -> Change | None:
         before = self._contents.get(key)
         if touched.value is _GONE:

@@ -14,11 +14,14 @@ from tpc.chaos.explorer.branches import BranchKey
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.moves import moves, started
 from tpc.chaos.explorer.search import Exploration, Search
+from tpc.chaos.explorer.stateful_search import StateScope
 from tpc.chaos.explorer.whole import QUICK, Scope, Whole, explore
 from tpc.chaos.explorer.world import ExploredWorld, Participant
+from tpc.coordinator.loop.state import rules
 from tpc.effects import Effect
 from tpc.events import Failed, Stored, Superseded, Verified
 from tpc.machine import TRANSITIONS, Step
+from tpc.sink import Outcome, Verdict
 from tpc.states import Phase, State
 
 
@@ -160,3 +163,26 @@ def test_an_epoch_that_a_sink_shows_before_the_one_before_it_is_skipped() -> Non
 def test_the_abort_of_a_decided_branch_is_not_durable() -> None:
     with pytest.raises(Violation, match=r"durable: .* is aborted although it is decided"):
         invariants.check_abort(at_goal(), 0, BranchKey(1, 1, 1))
+
+
+def test_the_search_through_a_state_sees_every_kind_of_end() -> None:
+    exploration = StateScope(state_faults=2, epochs=2).run()
+    assert (exploration.violated, exploration.what) == (None, "")
+    assert exploration.states > 3_000
+    assert exploration.goals > 500
+
+
+BROKEN_RULES: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    "undo": ("undo_to_drop", lambda kept, complete: list(kept)),
+    "live": ("outcome", lambda deltas, shown: Outcome(Verdict.UNKNOWN)),
+    "content": ("outcome", lambda deltas, shown: None),
+}
+
+
+@pytest.mark.parametrize("violated", BROKEN_RULES)
+def test_the_search_through_a_state_sees_a_broken_rule(violated: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, broken = BROKEN_RULES[violated]
+    monkeypatch.setattr(rules, name, broken)
+    exploration = StateScope().run()
+    assert exploration.violated == violated
+    assert exploration.trace

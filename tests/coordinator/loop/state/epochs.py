@@ -56,4 +56,10 @@ class Epochs:
         """What another process would read now."""
         other = self.sink.state(PIPELINE)
         other.restore()
-        return dict(other)
+        found = dict(other)
+        other.close()
+        return found
+
+    def close(self) -> None:
+        self.committer.close()
+        self.state.close()

@@ -32,7 +32,7 @@ class TestStateSink(SinkConformance):
     is_alone = "only this sink writes to its store"
     fixed_columns = "a state has three columns"
     cannot_plant = "only this sink writes to its store"
-    cannot_cut_power = "test_power.py cuts the power of a file system under a store that is being written to"
+    cannot_cut_power = "test_kills.py cuts the power of a file system under a store that is being written to"
     one_act = "an epoch is applied by one transaction"
 
     def row(self, number: int) -> dict[str, Any]:

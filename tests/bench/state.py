@@ -1,0 +1,121 @@
+"""The state of a loop: epochs of changes in a large state, beside what two fsynced writes of the same bytes cost.
+
+    python -m tests.bench.state --keys 1000000 --changes 1000 --epochs 10000 --directory /where/the/disk/is
+
+An epoch decodes and changes its keys, cuts, prepares and commits; checkpoints of the store happen in it. Beside every
+epoch stand two appends of the delta's size to a plain file, each fsynced: the least that prepare and commit can cost
+on this disk at this load. Prints percentiles of both, the processor's time, the time of a restart, and the load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Literal
+
+from tpc.coordinator.loop.state import State, StateSink
+from tpc.coordinator.loop.state.changes import SCHEMA
+from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
+from tpc.sink import CheckContext, Committer
+
+PIPELINE = PipelineId("bench")
+FILLED_AT_ONCE = 50_000
+
+
+def key_of(number: int) -> str:
+    """A key as a customer's number is."""
+    return f"customer-{number:09d}"
+
+
+def run_epoch(sink: StateSink, committer: Committer, state: State, epoch: int, numbers: list[int]) -> int:
+    """A whole epoch; the delta's size in bytes."""
+    state.begin(epoch)
+    for number in numbers:
+        state[key_of(number)] = {"sum": number * 7, "count": epoch, "last": f"2024-01-01T00:00:{epoch % 60:02d}"}
+    changes = state.changes()
+    handle = Handle(PIPELINE, 1, sink.name, epoch, DRIVER_PARTITION, 0)
+    writer = sink.writer(handle, changes.schema, committer.hint())
+    writer.write(changes)
+    branch = writer.prepare()
+    assert branch is not None
+    [outcome] = committer.commit([branch])
+    assert outcome.settled, outcome
+    committer.released([branch], epoch)
+    return branch.size_bytes
+
+
+def two_writes(path: Path, size_bytes: int) -> float:
+    """Two appends of these many bytes, each fsynced, in seconds."""
+    started = time.perf_counter()
+    for _ in range(2):
+        with path.open("ab") as file:
+            file.write(os.urandom(size_bytes))
+            file.flush()
+            os.fsync(file.fileno())
+    return time.perf_counter() - started
+
+
+def told(seconds: list[float]) -> str:
+    """Percentiles in milliseconds."""
+    ordered = sorted(seconds)
+    places = {"p50": 0.5, "p99": 0.99, "max": 1.0}
+    at = {name: ordered[min(len(ordered) - 1, int(len(ordered) * place))] for name, place in places.items()}
+    return ", ".join(f"{name} {value * 1e3:.1f} ms" for name, value in at.items())
+
+
+def main() -> None:
+    """Fill, measure, restart."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.state")
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--changes", type=int, default=1_000)
+    parser.add_argument("--epochs", type=int, default=1_000)
+    parser.add_argument("--kind", choices=["memory", "disk"], default="memory")
+    parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()))
+    given = parser.parse_args()
+    place = Path(tempfile.mkdtemp(prefix="tpc-bench-state-", dir=given.directory))
+    say = sys.stdout.write
+    kind: type[dict[object, object]] | Literal["disk"] = dict if given.kind == "memory" else "disk"
+    try:
+        sink = StateSink("bench", place / "state", timeout_s=60.0)
+        committer, state = sink.committer(PIPELINE), sink.state(PIPELINE, kind)
+        committer.check(CheckContext(PIPELINE, SCHEMA, 1))
+        state.restore()
+        filling = range(0, given.keys, FILLED_AT_ONCE)
+        for epoch, first in enumerate(filling):
+            run_epoch(sink, committer, state, epoch, list(range(first, min(given.keys, first + FILLED_AT_ONCE))))
+        draw = random.Random(1)
+        epochs: list[float] = []
+        least: list[float] = []
+        processor = 0.0
+        for epoch in range(len(filling), len(filling) + given.epochs):
+            numbers = draw.sample(range(given.keys), given.changes)
+            started, worked = time.perf_counter(), time.process_time()
+            size_bytes = run_epoch(sink, committer, state, epoch, numbers)
+            epochs.append(time.perf_counter() - started)
+            processor += time.process_time() - worked
+            least.append(two_writes(place / "plain", size_bytes))
+            (place / "plain").unlink()
+        say(f"{given.keys:,} keys, {given.changes:,} changes an epoch, {given.epochs:,} epochs, {given.kind}\n")
+        say(f"epoch: {told(epochs)}; processor {processor / given.epochs * 1e3:.1f} ms\n")
+        say(f"two fsynced writes of {size_bytes:,} bytes: {told(least)}\n")
+        say(f"ratio at p50: {sorted(epochs)[len(epochs) // 2] / sorted(least)[len(least) // 2]:.1f}\n")
+        state.close()
+        committer.close()
+        started, worked = time.perf_counter(), time.process_time()
+        state.restore()
+        restart, worked = time.perf_counter() - started, time.process_time() - worked
+        say(f"restart: {restart:.1f} s; processor {worked:.1f} s; {len(state):,} keys\n")
+        size_mb = sum(path.stat().st_size for path in sink.directory.iterdir()) / 1e6
+        say(f"store: {size_mb:,.0f} MB; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
+    finally:
+        shutil.rmtree(place)
+
+
+if __name__ == "__main__":
+    main()
