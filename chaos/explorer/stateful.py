@@ -1,4 +1,4 @@
-"""A state as a participant: what can happen to it next, over the store's own rules, and what must hold.
+"""A state as a participant: what can happen to it next, over the store's own rules.
 
 The rules are those of `tpc.coordinator.loop.state.rules`. Modelled is what surrounds them: a log, a store whose
 transactions are whole or not at all, another sink that may lose its branch, coordinators that die or come late, a
@@ -247,28 +247,3 @@ def _repaired(world: StateWorld, leader: Leader, pending: Intent, *, is_lost: bo
         world = replace(world, store=store, log=(*world.log[:-1], Intent(pending.epoch, branch)))
     ran = replace(leader, content=before, rests_on=rests_on, branch=branch, attempts=leader.attempts + 1)
     return replace(world, is_other_lost=False, leader=ran)
-
-
-def check(world: StateWorld) -> None:
-    """What holds in every state. Raises `Violation`."""
-    store, pending, end = world.store, world.pending, len(world.log)
-    if store.applied >= end:
-        raise Violation("beyond", f"the store has applied epoch {store.applied}, and {end - 1} is the last decided")
-    if store.content != world.folded(store.applied + 1):
-        raise Violation("content", f"at epoch {store.applied} the store holds {store.content}")
-    last = {world.last_change}
-    if pending is not None:
-        last.add((world.folded(pending.epoch) or (NO_EPOCH,))[-1])
-    if store.applied not in last and not world.went_back:
-        raise Violation("position", f"the store is at epoch {store.applied}, not at one of {sorted(last)}")
-    if pending is not None and not world.went_back and store.before(pending.epoch) != world.folded(pending.epoch):
-        raise Violation("undo", f"epoch {pending.epoch} is not complete, and cannot be taken back")
-    leader = world.leader
-    if leader is not None and leader.does in ("begin", "prepare", "decide") and leader.content != world.folded(end):
-        raise Violation("memory", f"epoch {end} runs on {leader.content} in memory, not on {world.folded(end)}")
-
-
-def is_goal(world: StateWorld) -> bool:
-    """All epochs are complete, or a store that has gone back has stopped the pipeline."""
-    stopped = world.leader is not None and world.leader.does == "stop"
-    return (stopped and world.went_back) or world.completed == world.epochs - 1

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.search import Exploration, crashes, rows
-from tpc.chaos.explorer.stateful import StateWorld, check, is_goal, moves
+from tpc.chaos.explorer.stateful import StateWorld, moves
+from tpc.chaos.explorer.stateful_invariants import check, is_goal
 
 
 @dataclass(frozen=True)
