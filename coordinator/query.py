@@ -152,7 +152,8 @@ class PipelineQuery(QueryFacts):
             return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
         except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
             if not self._stop_asked.is_set():
-                self._fail(error)
+                # Of the files of another coordinator's query Spark tells in words of its own.
+                self._fail(self._coordinator.engine.fenced() or error)
             self._stop_if_it_runs()
             return True
         finally:

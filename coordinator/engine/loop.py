@@ -21,6 +21,7 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
 from tpc.coordinator.transition import Observer, Transition, nobody
+from tpc.errors import FencedError, TpcError
 from tpc.events import BatchStarted, Event, Opened, RenewalDue, SweepDue
 from tpc.machine import step
 from tpc.safety import holds, stated
@@ -116,6 +117,17 @@ class Engine:
         """An error that leaves from here says what holds in the phase it leaves in. Errors around the engine, too."""
         with stated(self._holds):
             yield
+
+    def fenced(self) -> FencedError | None:
+        """How the log shows that another coordinator leads; None while it shows nothing of it, or cannot be read."""
+        try:
+            with self.stating():
+                self.journal.require_leading()
+        except FencedError as fenced:
+            return fenced
+        except (TpcError, OSError) as error:
+            logger.debug("it cannot be asked who leads: %s", error)
+        return None
 
     def _holds(self, error: Exception) -> str:
         state = self.state

@@ -412,6 +412,27 @@ def test_a_second_start_on_one_checkpoint_is_refused(job: Job) -> None:
         first.stop()
 
 
+def test_a_query_that_ends_on_the_files_of_another_driver_ends_fenced(job: Job) -> None:
+    """Spark says so in words of its own, which a supervisor would take for passing trouble and restart."""
+    job.feed.epochs(1)
+
+    def another_takes_over(name: str, where: Mapping[str, Any]) -> None:
+        failpoints.install({})
+        second = job.pipeline().coordinator()
+        second.lock(takeover=True)
+        second.finish()
+        second.close()
+        (job.checkpoint / "commits").mkdir(exist_ok=True)
+        (job.checkpoint / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+    failpoints.install({"epoch.completed": another_takes_over})
+    try:
+        with pytest.raises(FencedError):
+            job.start().awaitTermination(60)
+    finally:
+        failpoints.install({})
+
+
 def test_a_takeover_fences_the_first_coordinator_which_changes_nothing_more(job: Job) -> None:
     job.feed.epochs(1)
     first = job.pipeline().start()
