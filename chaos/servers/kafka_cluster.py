@@ -1,11 +1,14 @@
 """Three Kafka brokers, each a controller too: what they keep is on three disks and acknowledged by two.
 
-With two of them gone nothing is acknowledged and nothing decided; with one gone all goes on.
+With two of them gone nothing is acknowledged and nothing decided; with one gone all goes on. In a `PrivateNetwork` each
+is a host of its own, which can be cut off from the others and from clients.
 """
 
 from __future__ import annotations
 
 import base64
+import signal
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -14,6 +17,7 @@ from typing import Any
 
 from tpc.chaos.running.quiet import quiet
 from tpc.chaos.servers.kafka import KafkaServer
+from tpc.chaos.servers.network import PrivateNetwork
 from tpc.chaos.servers.ports import free_port
 from tpc.errors import LocalServerError
 from tpc.support.deadlines import until
@@ -28,17 +32,40 @@ ANSWER_S = 10.0
 class KafkaNode(KafkaServer):
     """One broker of a cluster, on ports that all of them know before any is started."""
 
-    def __init__(self, directory: Path | str, number: int, **settings: Any) -> None:
+    def __init__(
+        self, directory: Path | str, number: int, network: PrivateNetwork | None = None, **settings: Any
+    ) -> None:
         super().__init__(directory, heap="384m", **settings)
         self.number = number
+        self.network = network
         self.quorum = ""
         self.cluster_id = ""
         self._ports = (free_port(), free_port())
 
     @property
-    def controller_port(self) -> int:
-        """Where the other controllers find it."""
-        return self._ports[1]
+    def host(self) -> str:
+        """Where it listens."""
+        return "127.0.0.1" if self.network is None else self.network.address_of(self.number)
+
+    @property
+    def bootstrap(self) -> str:
+        """Host and port."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def voter(self) -> str:
+        """How the other controllers know it."""
+        return f"{self.number}@{self.host}:{self._ports[1]}"
+
+    def freeze(self) -> None:
+        """SIGSTOP, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT, if it runs."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
 
     def _properties(self) -> str:
         ours = {
@@ -55,7 +82,8 @@ class KafkaNode(KafkaServer):
             "controller.quorum.fetch.timeout.ms": "2000",
         }
         left_out = {*ours, "controller.quorum.bootstrap.servers"}
-        lines = [line for line in super()._properties().splitlines() if line.partition("=")[0] not in left_out]
+        plain = super()._properties().replace("127.0.0.1", self.host)
+        lines = [line for line in plain.splitlines() if line.partition("=")[0] not in left_out]
         return "\n".join([*lines, *(f"{name}={value}" for name, value in ours.items())]) + "\n"
 
     def _cluster_id(self) -> str:
@@ -66,18 +94,37 @@ class KafkaNode(KafkaServer):
 
     def _answers(self) -> bool:
         """Whether it takes connections. Whether it serves is a question to the cluster."""
-        return self._listens()
+        try:
+            with socket.create_connection((self.host, self.port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+    def knows(self, topic: str) -> bool:
+        """Whether this broker has heard of a topic: one that was cut off hears of it last."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        try:
+            admin = AdminClient({"bootstrap.servers": self.bootstrap}, logger=quiet)
+            return admin.list_topics(topic, timeout=ANSWER_S).topics[topic].error is None
+        except KafkaException:
+            return False
+
+    def _java(self, *options: str) -> list[str]:
+        where = [] if self.network is None else self.network.command_at(self.number)
+        return [*where, *super()._java(*options)]
 
 
 class KafkaCluster:
     """The brokers `nodes`, by number from 1; `bootstrap` names all."""
 
-    def __init__(self, directory: Path | str, **settings: Any) -> None:
+    def __init__(self, directory: Path | str, *, network: PrivateNetwork | None = None, **settings: Any) -> None:
         place = Path(directory).resolve()
         self.nodes = {
-            number: KafkaNode(place / f"broker-{number}", number, **settings) for number in range(1, NODES + 1)
+            number: KafkaNode(place / f"broker-{number}", number, network, **settings) for number in range(1, NODES + 1)
         }
-        quorum = ",".join(f"{node.number}@127.0.0.1:{node.controller_port}" for node in self.nodes.values())
+        quorum = ",".join(node.voter for node in self.nodes.values())
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         for node in self.nodes.values():
             node.quorum, node.cluster_id = quorum, cluster_id
@@ -90,7 +137,7 @@ class KafkaCluster:
     def start(self, numbers: Sequence[int] | None = None) -> None:
         """Start these nodes (None: all) side by side, and wait until the cluster is whole again."""
         chosen = [self.nodes[number] for number in numbers or self.nodes]
-        _side_by_side([node.start for node in chosen])
+        side_by_side([node.start for node in chosen])
         if all(node.alive for node in self.nodes.values()):
             self.wait_until_whole()
 
@@ -103,6 +150,14 @@ class KafkaCluster:
         """SIGKILL to these nodes (None: all)."""
         for number in numbers or self.nodes:
             self.nodes[number].kill()
+
+    def freeze(self, number: int) -> None:
+        """SIGSTOP: it holds its connections and answers nobody, and does not know it afterwards."""
+        self.nodes[number].freeze()
+
+    def thaw(self, number: int) -> None:
+        """SIGCONT."""
+        self.nodes[number].thaw()
 
     def roll(self) -> None:
         """Stop and start one broker after the other, each in good order, as an upgrade does."""
@@ -117,6 +172,9 @@ class KafkaCluster:
 
         admin = self._admin()  # must outlive the answer
         admin.create_topics([NewTopic(topic, partitions, REPLICAS)], operation_timeout=ANSWER_S)[topic].result(SETTLE_S)
+        for node in self.nodes.values():
+            if not until(lambda node=node: node.knows(topic), SETTLE_S, pause_max_s=0.5):  # type: ignore[misc]
+                raise LocalServerError(f"broker {node.number} did not hear of topic {topic} within {SETTLE_S:g} s")
         self.wait_until_whole()
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
@@ -157,7 +215,7 @@ class KafkaCluster:
         return AdminClient({"bootstrap.servers": self.bootstrap}, logger=quiet)
 
 
-def _side_by_side(calls: Sequence[Callable[[], None]]) -> None:
+def side_by_side(calls: Sequence[Callable[[], None]]) -> None:
     """All at once; the first error, when all have ended."""
     errors: list[BaseException] = []
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.servers.certificates import Certificate, CertificateAuthority
+from tpc.chaos.servers.certificates import CertificateAuthority
 from tpc.chaos.servers.kafka import KafkaServer
 
 MECHANISM = "SCRAM-SHA-512"
@@ -68,17 +68,6 @@ class SecuredKafkaServer(KafkaServer):
     def bootstrap_of(self, listener: str) -> str:
         """The same of one of the `BAD` listeners."""
         return f"localhost:{self._ports[3 + BAD.index(listener)]}"
-
-    def show(self, certificate: Certificate) -> None:
-        """Show another certificate; a broker that runs is started anew."""
-        self._certificates[GOOD] = certificate
-        if self.alive:
-            self.restart()
-
-    @property
-    def internal_bootstrap(self) -> str:
-        """The plain listener, on which everybody is a superuser."""
-        return f"127.0.0.1:{self._ports[2]}"
 
     def client(self, user: str) -> dict[str, str]:
         """The settings of librdkafka for `user`, without the password."""

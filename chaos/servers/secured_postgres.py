@@ -48,6 +48,16 @@ class SecuredPostgresServer(PostgresServer):
         if self.alive:
             self.restart()
 
+    def rotate(self, certificate: Certificate) -> None:
+        """Show another certificate to whoever connects from now on; no connection is ended."""
+        import psycopg
+
+        self._certificate = certificate
+        self._install_certificate()
+        login = f"host=127.0.0.1 port={self.port} user={ADMIN} password={ADMIN_PASSWORD} dbname=postgres"
+        with psycopg.connect(f"{login} sslmode=require connect_timeout=10", autocommit=True) as connection:
+            connection.execute("SELECT pg_reload_conf()")
+
     def dsn_of(self, database: str) -> str:
         """The superuser's DSN."""
         return self.dsn_for(ADMIN, ADMIN_PASSWORD, database)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 
 import pytest
 
 from tests.clusters.conftest import Start, StartPair
 from tests.clusters.pipeline import ClusterPipeline, expected_rows
 from tests.clusters.strike import EPOCH, LAST_EPOCH, Evidence, strike
+from tests.support.processes import eventually
 from tpc.chaos.checkers.compare import multisets_equal, nothing_left
 from tpc.chaos.checkers.left import Where, left_behind, unfinished_epochs
 from tpc.chaos.checkers.markers import last_epochs_equal, newest_epochs
@@ -19,9 +22,10 @@ from tpc.sinks.postgres.sink import PostgresSink
 
 SUITE = "PostgreSQL, failover"
 TIMEOUT_S = 120.0
+AWAY_S = 8.0
 STEPS = ("pass.prepared", "epoch.prepared", "epoch.decided", "sink.commit", "sink.committed", "epoch.committed")
-CORE = "epoch.decided"
-EVERY_STEP = [pytest.param(step, marks=() if step == CORE else pytest.mark.clusters) for step in STEPS]
+CORE = ("epoch.prepared", "epoch.decided")
+EVERY_STEP = [pytest.param(step, marks=() if step in CORE else pytest.mark.clusters) for step in STEPS]
 BEFORE_THE_COMMIT = [step for step in EVERY_STEP if step.values[0] not in ("sink.committed", "epoch.committed")]
 
 pytestmark = pytest.mark.stack
@@ -95,6 +99,38 @@ def test_an_asynchronous_replica_without_earlier_epochs_stops_the_pipeline_which
             "the epochs that the replica had", [(row["id"], row["words"]) for row in expected_rows(0)], rows_of(pair)
         )
     )
+
+
+@pytest.mark.clusters
+@pytest.mark.parametrize("step", ["pass.prepared", "epoch.prepared", "epoch.decided", "sink.committed"])
+def test_a_synchronous_replica_that_is_away_holds_up_the_epoch_until_it_is_back(
+    start_pair: StartPair, start_pipeline: Start, evidence: Evidence, step: str
+) -> None:
+    """The primary answers nothing that its replica has not got."""
+    pair = start_pair(synchronous=True)
+    pipeline = on(pair, start_pipeline, "held-up")
+    returning: list[threading.Thread] = []
+
+    def stop_the_replica() -> None:
+        pair.replica.stop()
+        decided = step in ("epoch.decided", "sink.committed")
+
+        def come_back() -> None:
+            waited = time.monotonic() + AWAY_S
+            eventually(lambda: time.monotonic() > waited or bool(pipeline.starts), "time passes", timeout_s=TIMEOUT_S)
+            history = pipeline.history
+            evidence.fault["while_gone"] = {"last_intent": history.last_intent, "complete": history.last_complete}
+            evidence.note("the replica comes back")
+            pair.replica.start()
+
+        returning.append(threading.Thread(target=come_back, daemon=True))
+        returning[0].start()
+        assert pipeline.history.last_intent == (EPOCH if decided else EPOCH - 1)
+
+    with strike(evidence, pipeline, step, stop_the_replica):
+        pipeline.keep_on(LAST_EPOCH, TIMEOUT_S)
+    returning[0].join()
+    judge(pair, pipeline, evidence)
 
 
 def claims_nothing_is_lost(error: TpcError) -> None:

@@ -24,7 +24,21 @@ from tpc.sinks.postgres.sink import PostgresSink
 SUITE = "PostgreSQL 13 to 18, PgBouncer"
 TIMEOUT_S = 120.0
 
-pytestmark = [pytest.mark.stack, pytest.mark.clusters]
+CORE = [(13, "epoch.prepared"), (13, "epoch.decided"), (16, "epoch.decided")]
+KILLED = [
+    pytest.param(major, step, marks=() if (major, step) in CORE else pytest.mark.clusters)
+    for major in VERSIONS
+    for step in ("epoch.prepared", "epoch.decided")
+]
+CORE_BEHIND = [("server", "transaction", "epoch.decided")]
+BEHIND = [
+    pytest.param(struck, mode, step, marks=() if (struck, mode, step) in CORE_BEHIND else pytest.mark.clusters)
+    for struck in ("pooler", "server")
+    for mode in MODES
+    for step in ("epoch.prepared", "epoch.decided")
+]
+
+pytestmark = pytest.mark.stack
 
 
 def begun(server: LocalServer) -> None:
@@ -59,8 +73,7 @@ def judge(server: PostgresServer, pipeline: ClusterPipeline, evidence: Evidence)
     )
 
 
-@pytest.mark.parametrize("step", ["epoch.prepared", "epoch.decided"])
-@pytest.mark.parametrize("major", VERSIONS)
+@pytest.mark.parametrize(("major", "step"), KILLED)
 def test_a_server_of_each_version_that_is_killed(
     tmp_path: Path, start_pipeline: Start, evidence: Evidence, major: int, step: str
 ) -> None:
@@ -80,9 +93,7 @@ def test_a_server_of_each_version_that_is_killed(
         server.kill()
 
 
-@pytest.mark.parametrize("step", ["epoch.prepared", "epoch.decided"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("struck", ["pooler", "server"])
+@pytest.mark.parametrize(("struck", "mode", "step"), BEHIND)
 def test_a_pooler_or_the_server_behind_it_that_is_killed(
     tmp_path: Path, start_pipeline: Start, evidence: Evidence, mode: str, struck: str, step: str
 ) -> None:
