@@ -24,7 +24,7 @@ from tpc.coordinator import (
 )
 from tpc.coordinator.arguments import AsJson, LogOrJob, LogPlace, Target
 from tpc.coordinator.listing import print_json, print_listing
-from tpc.coordinator.targets import load_pipeline
+from tpc.coordinator.targets import load_job, load_pipeline
 
 
 def mount(app: typer.Typer) -> None:
@@ -68,7 +68,7 @@ def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
     """Every prepared branch of the pipeline, and what will become of it. Changes nothing."""
     from tpc.coordinator import operations
 
-    doubts = operations.in_doubt(load_pipeline(target))
+    doubts = operations.in_doubt(load_job(target))
     if as_json:
         print_json(doubts)
     elif doubts:
@@ -83,7 +83,7 @@ def recover(target: Target, *, as_json: AsJson = False) -> None:
     from tpc.coordinator import operations
     from tpc.coordinator.status_lines import resolution_line
 
-    done = operations.recover(load_pipeline(target))
+    done = operations.recover(load_job(target))
     if as_json:
         print_json(done)
         return
@@ -98,7 +98,7 @@ def sweep(target: Target, *, as_json: AsJson = False) -> None:
     """Abort every prepared branch that no intent names. Nothing that is decided changes."""
     from tpc.coordinator import operations
 
-    aborted = operations.sweep(load_pipeline(target))
+    aborted = operations.sweep(load_job(target))
     if as_json:
         print_json({"aborted": aborted})
     else:

@@ -11,7 +11,7 @@ import typer
 
 from tpc.coordinator.arguments import AsJson, CheckpointOrJob, LogPlace, Reason, Target
 from tpc.coordinator.listing import print_json
-from tpc.coordinator.targets import checkpoint_named, load_pipeline, names_job
+from tpc.coordinator.targets import checkpoint_named, load_job, names_job
 from tpc.errors import ConfigurationError
 
 
@@ -83,7 +83,7 @@ def remove(
     """
     from tpc.coordinator import operations
 
-    pipeline = load_pipeline(target)
+    pipeline = load_job(target)
     swept = None
     if without_sweep:
         operations.remove_lost_sink(pipeline.log, pipeline.checkpoint, sink, reason)
@@ -113,7 +113,7 @@ def accept_schema(
 
     columns = None
     if names_job(place):
-        pipeline = load_pipeline(place)
+        pipeline = load_job(place)
         columns = pipeline.columns().get(sink)
         if columns is None:
             raise ConfigurationError(f"the pipeline writes no rows to a sink {sink!r}")

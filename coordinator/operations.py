@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.checkpoint_places import files_at, log_beside
@@ -28,6 +28,7 @@ from tpc.history import Action, History, Removal, Resolution
 from tpc.json import JSONObject
 from tpc.records import RecordKind
 from tpc.safety import holds, holds_for_reader, holds_for_record, stated
+from tpc.sink import Sink
 from tpc.states import State
 
 
@@ -72,8 +73,19 @@ def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
+class Recoverable(Protocol):
+    """A pipeline or a service: what has a log and sinks."""
+
+    @property
+    def sinks(self) -> Sequence[Sink]:
+        """Every sink once."""
+
+    def coordinator(self) -> Coordinator:
+        """Log, sinks and engine."""
+
+
 @contextmanager
-def _held(pipeline: Pipeline) -> Iterator[Coordinator]:
+def _held(pipeline: Recoverable) -> Iterator[Coordinator]:
     coordinator = pipeline.coordinator()
     coordinator.lock()
     try:
@@ -82,7 +94,7 @@ def _held(pipeline: Pipeline) -> Iterator[Coordinator]:
         coordinator.close()
 
 
-def in_doubt(pipeline: Pipeline) -> list[dict[str, Any]]:
+def in_doubt(pipeline: Recoverable) -> list[dict[str, Any]]:
     """Every branch that a sink holds prepared for the pipeline, and what becomes of it. Changes nothing."""
     coordinator = pipeline.coordinator()
     try:
@@ -117,7 +129,7 @@ def check(pipeline: Pipeline) -> None:
         ready.coordinator.close()
 
 
-def recover(pipeline: Pipeline) -> dict[str, Any]:
+def recover(pipeline: Recoverable) -> dict[str, Any]:
     """Finish what is decided, sweep what is not, then stop. The checkpoint must not be in use."""
     with _held(pipeline) as coordinator:
         coordinator.finish()
@@ -130,7 +142,7 @@ def recover(pipeline: Pipeline) -> dict[str, Any]:
         }
 
 
-def sweep(pipeline: Pipeline) -> int:
+def sweep(pipeline: Recoverable) -> int:
     """Abort what no intent names, without committing anything; how many branches were aborted."""
     with _held(pipeline) as coordinator:
         return coordinator.sweep_only()
@@ -148,7 +160,7 @@ def resolve(log: Log, checkpoint: CheckpointFiles, resolution: Resolution) -> Hi
         return journal.history
 
 
-def remove_sink(pipeline: Pipeline, sink: str, reason: str) -> int:
+def remove_sink(pipeline: Recoverable, sink: str, reason: str) -> int:
     """Finish what is decided, sweep everything, then put on the record that `sink` leaves the pipeline.
 
     `pipeline` has the old settings, the sink among them. Returns how many branches were aborted. Raises

@@ -1,4 +1,4 @@
-"""What the text of a command's argument names: a pipeline to load, or a log with the checkpoint it lies in."""
+"""What the text of a command's argument names: a job to load, or a log with the checkpoint that it lies in."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tpc.coordinator.log.contract import Log
+    from tpc.coordinator.loop.service import Service
     from tpc.coordinator.pipeline import Pipeline
     from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 
 _JOB = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def load_pipeline(target: str) -> Pipeline:
-    """The pipeline that `module:function` makes; the current directory is importable."""
+def load_job(target: str) -> Pipeline | Service:
+    """What `module:function` makes; the current directory is importable."""
     module_name, _, attribute = target.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
@@ -29,11 +30,25 @@ def load_pipeline(target: str) -> Pipeline:
             f"{target!r} cannot be loaded: {error}", remedy="name module:function, e.g. my_job:pipeline."
         ) from error
     made = named() if callable(named) else named
+    from tpc.coordinator.loop.service import Service
     from tpc.coordinator.pipeline import Pipeline
 
-    if not isinstance(made, Pipeline):
+    if not isinstance(made, (Pipeline, Service)):
         raise ConfigurationError(
             f"{target!r} is a {type(made).__name__}, not a pipeline", remedy="return it unstarted."
+        )
+    return made
+
+
+def load_pipeline(target: str) -> Pipeline:
+    """The pipeline that `module:function` makes, for what only a pipeline of Spark can be asked."""
+    from tpc.coordinator.pipeline import Pipeline
+
+    made = load_job(target)
+    if not isinstance(made, Pipeline):
+        raise ConfigurationError(
+            f"{target!r} is a service, which this command does not know",
+            remedy="it takes pipelines of Spark; `tpc run` takes a service's script (`tpc run my_service.py`).",
         )
     return made
 
@@ -57,8 +72,8 @@ def place_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFil
     from tpc.coordinator.spark.local_files import LocalFiles
 
     if names_job(target):
-        pipeline = load_pipeline(target)
-        return pipeline.log if log is None else open_log(log), pipeline.checkpoint
+        job = load_job(target)
+        return job.log if log is None else open_log(log), job.checkpoint
     folder = Path(target)
     if log is not None:
         return open_log(log), files_at(target, explicit_log=True) if is_elsewhere(target) else LocalFiles(folder)

@@ -53,11 +53,11 @@ def ui(
 
 def _place(target: str) -> tuple[Callable[[], tuple[Log, CheckpointFiles | None]], PipelineSinks | None]:
     """Where a log is, and a job's sinks. A checkpoint is looked at again until it holds one; a job is loaded once."""
-    from tpc.coordinator.targets import load_pipeline, names_job, place_named
+    from tpc.coordinator.targets import load_job, names_job, place_named
     from tpc.coordinator.ui.asking import PipelineSinks
 
     if not names_job(target):
         return partial(place_named, target), None
-    pipeline = load_pipeline(target)
-    found = pipeline.log, pipeline.checkpoint
-    return lambda: found, PipelineSinks(pipeline.id, pipeline.sinks)
+    job = load_job(target)
+    found = job.log, job.checkpoint
+    return lambda: found, PipelineSinks(job.id, job.sinks)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tpc.coordinator.spark.query_log import SparkLog
-
-LOOP = "loop"
-"""Stands in the log in the place of a Spark query's id: a service does not take a query's checkpoint for its own."""
+from tpc.coordinator.spark.query_log import NO_QUERY, SparkLog
 
 
 class NoQueryLog(SparkLog):
@@ -13,7 +10,7 @@ class NoQueryLog(SparkLog):
 
     def query_id(self) -> str | None:
         """The loop's, in every service."""
-        return LOOP
+        return NO_QUERY
 
     def batches(self, kind: str) -> list[int]:
         """None: the intent log alone says which epochs there are."""

@@ -16,6 +16,8 @@ from tpc.coordinator.spark.whole_files import is_whole
 from tpc.errors import HistoryMismatchError
 from tpc.manifest import Barrier
 
+NO_QUERY = "loop"
+"""Stands in the log in the place of a query's id where no query is: a service runs without Spark."""
 _V2_LINE = re.compile(r"(\d+):(.*)", re.DOTALL)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from tpc.coordinator.spark.query_log import SparkLog, is_whole_plan, source_offsets
+from tpc.coordinator.spark.query_log import NO_QUERY, SparkLog, is_whole_plan, source_offsets
 from tpc.coordinator.spark.sources import Mending, look_at_sources
 from tpc.coordinator.spark.state import StateFiles
 from tpc.coordinator.spark.usable_commit import RESTORE, usable_commit
@@ -68,6 +68,11 @@ def check_identity(history: History, spark: SparkLog) -> None:
     if history.query_id is None:
         return
     if query_id is None:
+        if history.query_id == NO_QUERY:
+            raise HistoryMismatchError(
+                "the intent log is that of a service, which runs without Spark",
+                remedy="start the service there; give the pipeline a checkpoint of its own.",
+            )
         if history.manifests:  # else nothing has run yet, and the file is written for the first time
             logger.warning("Spark's metadata file is missing: written back with query id %s", history.query_id)
         spark.restore_metadata(history.query_id)

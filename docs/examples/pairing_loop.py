@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from confluent_kafka import Message
 
 import tpc
+from tpc.coordinator.supervisor import exit_code_for
+from tpc.errors import TpcError
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, PostgresSink
 from tpc.sources import KafkaSource
 
@@ -125,4 +128,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except TpcError as error:
+        print(error, file=sys.stderr)
+        sys.exit(exit_code_for(error))  # 86, taken over by another, and 87, parked: not to be started again

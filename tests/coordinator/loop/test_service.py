@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,11 +16,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from typer.testing import CliRunner
 
 import tpc
 from tests.coordinator.loop.program import Die, Numbers, die
 from tests.core.builders import generation_body
+from tpc.__main__ import app
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.spark.query_log import SparkLog
+from tpc.coordinator.spark.reconcile import check_identity
 from tpc.errors import (
     ConfigurationError,
     DataError,
@@ -283,3 +289,49 @@ def test_a_spark_query_s_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryMismatchError, match="query of a Spark query"):
         numbers.run()
     assert numbers.written("even") == []
+
+
+def test_a_pipeline_of_spark_is_refused_where_a_service_is(tmp_path: Path) -> None:
+    numbers = Numbers(tmp_path, 10)
+    numbers.run()
+    history = Journal(numbers.service().log).open()
+    with pytest.raises(HistoryMismatchError, match="the intent log is that of a service"):
+        check_identity(history, SparkLog(LocalFiles(tmp_path / "service")))
+    assert not (tmp_path / "service" / "metadata").exists()
+
+
+# The operator's commands --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Numbers:
+    """A service that died with a decided epoch; `numbers_job:service` makes it."""
+    text = "from pathlib import Path\nfrom tests.coordinator.loop.program import Numbers\n"
+    (tmp_path / "numbers_job.py").write_text(f"{text}service = Numbers(Path({str(tmp_path)!r}), 50).service\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "numbers_job", raising=False)
+    numbers = Numbers(tmp_path, 50)
+    with pytest.raises(Die):
+        numbers.run_with({"epoch.decided": die})
+    return numbers
+
+
+def told(*words: str) -> Any:
+    done = CliRunner().invoke(app, [*words, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output)
+
+
+def test_the_commands_of_a_pipeline_are_those_of_a_service(job: Numbers) -> None:
+    assert told("status", "numbers_job:service")["pending"] == 0
+    assert {doubt["sink"] for doubt in told("in-doubt", "numbers_job:service")} == {"even", "odd"}
+    assert told("sweep", "numbers_job:service") == {"aborted": 0}
+    assert told("recover", "numbers_job:service")["last_complete"] == 0
+    assert job.is_right()
+    assert told("in-doubt", "numbers_job:service") == []
+
+
+def test_a_command_for_pipelines_of_spark_alone_says_so(job: Numbers) -> None:
+    with pytest.raises(ConfigurationError, match="is a service, which this command does not know"):
+        CliRunner().invoke(app, ["check", "numbers_job:service"], catch_exceptions=False)
