@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.fates import fate_of
+from tpc.coordinator.job import Job
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.places import open_log
@@ -28,7 +29,6 @@ from tpc.history import Action, History, Removal, Resolution
 from tpc.json import JSONObject
 from tpc.records import RecordKind
 from tpc.safety import holds, holds_for_reader, holds_for_record, stated
-from tpc.sink import Sink
 from tpc.states import State
 
 
@@ -73,19 +73,8 @@ def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-class Recoverable(Protocol):
-    """A pipeline or a service: what has a log and sinks."""
-
-    @property
-    def sinks(self) -> Sequence[Sink]:
-        """Every sink once."""
-
-    def coordinator(self) -> Coordinator:
-        """Log, sinks and engine."""
-
-
 @contextmanager
-def _held(pipeline: Recoverable) -> Iterator[Coordinator]:
+def _held(pipeline: Job) -> Iterator[Coordinator]:
     coordinator = pipeline.coordinator()
     coordinator.lock()
     try:
@@ -94,7 +83,7 @@ def _held(pipeline: Recoverable) -> Iterator[Coordinator]:
         coordinator.close()
 
 
-def in_doubt(pipeline: Recoverable) -> list[dict[str, Any]]:
+def in_doubt(pipeline: Job) -> list[dict[str, Any]]:
     """Every branch that a sink holds prepared for the pipeline, and what becomes of it. Changes nothing."""
     coordinator = pipeline.coordinator()
     try:
@@ -129,7 +118,7 @@ def check(pipeline: Pipeline) -> None:
         ready.coordinator.close()
 
 
-def recover(pipeline: Recoverable) -> dict[str, Any]:
+def recover(pipeline: Job) -> dict[str, Any]:
     """Finish what is decided, sweep what is not, then stop. The checkpoint must not be in use."""
     with _held(pipeline) as coordinator:
         coordinator.finish()
@@ -142,7 +131,7 @@ def recover(pipeline: Recoverable) -> dict[str, Any]:
         }
 
 
-def sweep(pipeline: Recoverable) -> int:
+def sweep(pipeline: Job) -> int:
     """Abort what no intent names, without committing anything; how many branches were aborted."""
     with _held(pipeline) as coordinator:
         return coordinator.sweep_only()
@@ -160,7 +149,7 @@ def resolve(log: Log, checkpoint: CheckpointFiles, resolution: Resolution) -> Hi
         return journal.history
 
 
-def remove_sink(pipeline: Recoverable, sink: str, reason: str) -> int:
+def remove_sink(pipeline: Job, sink: str, reason: str) -> int:
     """Finish what is decided, sweep everything, then put on the record that `sink` leaves the pipeline.
 
     `pipeline` has the old settings, the sink among them. Returns how many branches were aborted. Raises

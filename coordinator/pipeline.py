@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpc.coordinator.callbacks import OnComplete, OnDecisionNeeded
 from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.health_server import HealthPlace
+from tpc.coordinator.job import Job
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LOG_FOLDER
@@ -25,7 +25,7 @@ from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing, names_of
 from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.query import PipelineQuery
-from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, check_takes_offsets, distinct
+from tpc.coordinator.sink_contexts import check_contexts, check_partitioning
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.plan_checks import check_plan
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
@@ -38,7 +38,6 @@ from tpc.coordinator.spark.settings import (
 )
 from tpc.coordinator.ui_server import PagePlace
 from tpc.errors import ConfigurationError
-from tpc.handles import PipelineId
 from tpc.safety import holds, stated
 from tpc.schemas import Columns
 from tpc.sink import Sink
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["LOG_FOLDER", "Pipeline", "pipeline"]
 
 
-class Pipeline:
+class Pipeline(Job):
     """One streaming query with its sinks. See `pipeline()`."""
 
     def __init__(
@@ -64,18 +63,11 @@ class Pipeline:
         unrouted: str,
         settings: EngineSettings,
     ) -> None:
-        if unrouted not in ("count", "error"):
-            raise ConfigurationError(f"unrouted={unrouted!r}", remedy="use 'count' or 'error'.")
-        self.id = PipelineId(name, incarnation)
-        self.settings = settings
-        self.unrouted_is_error = unrouted == "error"
+        super().__init__(name, incarnation, unrouted, settings)
         self._checkpoint = None if checkpoint is None else str(checkpoint)
         self._log = log
         self._writings: list[Writing] = []
         self._options: dict[str, str] = {}
-        self._offsets_sink: Sink | None = None
-        self._on_complete: list[OnComplete] = []
-        self._on_decision_needed: list[OnDecisionNeeded] = []
 
     # What the user says ----------------------------------------------------------------------------------------
 
@@ -94,35 +86,12 @@ class Pipeline:
         self._writings.append(Writing(frame, names_of(partition_by), names_of(order_by)))
         return self._writings[-1]
 
-    def offsets_to(self, sink: Sink) -> Pipeline:
-        """Commit the source offsets of every epoch with it, to the Kafka consumer group of a `KafkaOffsetsSink`.
-
-        Any sink will do whose committer is an `OffsetsCommitter` (`tpc.sink`); others raise `ConfigurationError`.
-        """
-        check_takes_offsets(sink, self.id)
-        self._offsets_sink = sink
-        return self
-
     def option(self, name: str, value: Any) -> Pipeline:
         """An option of Spark's stream writer; `checkpointLocation` means the same as `checkpoint=`."""
         if name.lower() == "checkpointlocation":
             self._checkpoint = str(value)
         else:
             self._options[name] = str(value)
-        return self
-
-    def on_complete(self, callback: OnComplete) -> Pipeline:
-        """Call `callback` with the history's row of every complete epoch, at least once each and in their order.
-
-        It runs in a thread of its own, after the epoch's complete record is durable: no epoch waits for it. What it
-        raises is logged. Epochs that were not told when a process ended are told by the next start.
-        """
-        self._on_complete.append(callback)
-        return self
-
-    def on_decision_needed(self, callback: OnDecisionNeeded) -> Pipeline:
-        """Call `callback` with the `ParkedError` of an epoch that a sink refuses for good, from the same thread."""
-        self._on_decision_needed.append(callback)
         return self
 
     # What follows from it --------------------------------------------------------------------------------------
@@ -137,14 +106,11 @@ class Pipeline:
 
     @property
     def log(self) -> Log:
-        """The intent log: the user's, or the one beside the checkpoint."""
+        """See `Job.log`."""
         return self._log or log_beside(self.checkpoint)
 
-    @property
-    def sinks(self) -> tuple[Sink, ...]:
-        """Every sink once. Raises `ConfigurationError` for two of one name."""
-        routed = [route.sink for writing in self._writings for route in writing.routes]
-        return distinct([*routed, *([] if self._offsets_sink is None else [self._offsets_sink])], self.id)
+    def _routed(self) -> list[Sink]:
+        return [route.sink for writing in self._writings for route in writing.routes]
 
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
         """The driver's half without Spark: for recovery and inspection as much as for a start."""

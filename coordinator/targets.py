@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from tpc.coordinator.job import Job
     from tpc.coordinator.log.contract import Log
-    from tpc.coordinator.loop.service import Service
     from tpc.coordinator.pipeline import Pipeline
     from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 
 _JOB = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def load_job(target: str) -> Pipeline | Service:
+def load_job(target: str) -> Job:
     """What `module:function` makes; the current directory is importable."""
     module_name, _, attribute = target.partition(":")
     sys.path.insert(0, str(Path.cwd()))
@@ -30,10 +30,9 @@ def load_job(target: str) -> Pipeline | Service:
             f"{target!r} cannot be loaded: {error}", remedy="name module:function, e.g. my_job:pipeline."
         ) from error
     made = named() if callable(named) else named
-    from tpc.coordinator.loop.service import Service
-    from tpc.coordinator.pipeline import Pipeline
+    from tpc.coordinator.job import Job
 
-    if not isinstance(made, (Pipeline, Service)):
+    if not isinstance(made, Job):
         raise ConfigurationError(
             f"{target!r} is a {type(made).__name__}, not a pipeline", remedy="return it unstarted."
         )

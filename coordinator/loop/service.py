@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from tpc.coordinator.callbacks import OnComplete, OnDecisionNeeded
 from tpc.coordinator.checkpoint_places import log_beside
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.health_server import HealthPlace
+from tpc.coordinator.job import Job
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.loop.cutting import Cutter
@@ -29,13 +29,11 @@ from tpc.coordinator.loop.sink_rows import changes_of, columns_of, contexts_of
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.loop.stopping import stopping
 from tpc.coordinator.metrics_server import MetricsPlace
-from tpc.coordinator.sink_contexts import check_takes_offsets, distinct
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.stop_word import StopWord
 from tpc.coordinator.ui_server import PagePlace
 from tpc.errors import ConfigurationError
-from tpc.handles import PipelineId
 from tpc.safety import holds, stated
 from tpc.schemas import Columns
 from tpc.sink import Sink
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
-class Service:
+class Service(Job):
     """One process with its sources, its states and its sinks. See `service()`."""
 
     def __init__(
@@ -62,21 +60,13 @@ class Service:
         unrouted: str,
         settings: EngineSettings,
     ) -> None:
-        if unrouted not in ("count", "error"):
-            raise ConfigurationError(f"unrouted={unrouted!r}", remedy="use 'count' or 'error'.")
-        self.id = PipelineId(name, incarnation)
+        super().__init__(name, incarnation, unrouted, settings)
         self._directory = directory
-        self.checkpoint: CheckpointFiles = LocalFiles(directory)
-        self.settings = settings
-        self.log = log or log_beside(self.checkpoint)
-        self._unrouted_is_error = unrouted == "error"
+        self._log = log or log_beside(self.checkpoint)
         self._inputs: list[Input] = []
         self._functions: list[Function] = []
         self._states: list[tuple[Sink, State]] = []
         self._writings: list[LoopWriting] = []
-        self._offsets_sink: Sink | None = None
-        self._on_complete: list[OnComplete] = []
-        self._on_decision_needed: list[OnDecisionNeeded] = []
 
     # What the user says ----------------------------------------------------------------------------------------
 
@@ -141,36 +131,27 @@ class Service:
         self._states.append((sink, sink.state(self.id, kind, ttl_s=ttl)))
         return self._states[-1][1]
 
-    def offsets_to(self, sink: Sink) -> Service:
-        """Commit the positions of every epoch's Kafka sources with it, to the group of a `KafkaOffsetsSink`."""
-        check_takes_offsets(sink, self.id)
-        self._offsets_sink = sink
-        return self
-
-    def on_complete(self, callback: OnComplete) -> Service:
-        """As `Pipeline.on_complete`."""
-        self._on_complete.append(callback)
-        return self
-
-    def on_decision_needed(self, callback: OnDecisionNeeded) -> Service:
-        """As `Pipeline.on_decision_needed`."""
-        self._on_decision_needed.append(callback)
-        return self
+    @property
+    def checkpoint(self) -> CheckpointFiles:
+        """See `Job.checkpoint`."""
+        return LocalFiles(self._directory)
 
     @property
-    def sinks(self) -> tuple[Sink, ...]:
-        """Every sink once, the states among them. Raises `ConfigurationError` for two of one name."""
-        routed = [route.sink for writing in self._all_writings() for route in writing.routes]
-        return distinct([*routed, *([] if self._offsets_sink is None else [self._offsets_sink])], self.id)
+    def log(self) -> Log:
+        """See `Job.log`."""
+        return self._log
+
+    def _routed(self) -> list[Sink]:
+        return [route.sink for writing in self._all_writings() for route in writing.routes]
 
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
-        """Log, sinks and engine, for recovery and inspection as much as for a run."""
+        """See `Job.coordinator`."""
         settings = replace(self.settings, keep_epochs=max(keep_epochs, self.settings.keep_epochs))
         no_query = NoQueryLog(self.checkpoint)
         return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings, spark_log=no_query)
 
     def columns(self) -> Mapping[str, Columns]:
-        """Name and type of the columns that each sink's rows have."""
+        """See `Job.columns`."""
         return columns_of(self._all_writings())
 
     def _all_writings(self) -> list[LoopWriting]:
@@ -228,7 +209,7 @@ class Service:
             [state for _, state in self._states],
             self._all_writings(),
             None if self._offsets_sink is None else self._offsets_sink.name,
-            self._unrouted_is_error,
+            self.unrouted_is_error,
         )
 
 
