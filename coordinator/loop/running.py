@@ -85,6 +85,7 @@ class Running:
     def run(self, *, until_end: bool) -> None:
         """One epoch after the other, until it is asked to stop; with `until_end`, until the sources are exhausted."""
         while True:
+            self._keep_up()  # a source that always has something leaves no quiet moment
             cut = self._cutter.next(self._is_stopped, self._keep_up, until_end=until_end)
             if cut is None:
                 return
@@ -139,7 +140,7 @@ class Running:
         return self._stop_asked
 
     def _keep_up(self) -> None:
-        """In quiet hours: sweep if it is time to, begin a new term, and look for the word of another process."""
+        """Sweep if it is time to, begin a new term, and look for the word of another process."""
         now = time.monotonic()
         if now - self._kept_at >= _UPKEEP_INTERVAL_S:
             self._kept_at = now

@@ -21,11 +21,14 @@ from typer.testing import CliRunner
 import tpc
 from tests.coordinator.loop.program import Die, Numbers, die
 from tests.core.builders import generation_body
+from tpc import failpoints
 from tpc.__main__ import app
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.loop import running
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_identity
+from tpc.coordinator.stop_word import StopWord
 from tpc.errors import (
     ConfigurationError,
     DataError,
@@ -277,6 +280,21 @@ def test_sigterm_ends_a_service_after_its_epoch(tmp_path: Path) -> None:
         assert process.wait(60) == 0
     numbers = Numbers(tmp_path, 100)
     assert numbers.is_right()
+    numbers.run()
+    assert numbers.is_right()
+
+
+def test_a_service_that_is_never_idle_stops_when_another_process_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_UPKEEP_INTERVAL_S", 0.0)
+    numbers = Numbers(tmp_path, 100)
+    failpoints.install({"epoch.completed": lambda *_: StopWord(tmp_path / "service" / "tpc").leave()})
+    try:
+        numbers.run(every=1)
+    finally:
+        failpoints.install({})
+    assert len(numbers.history()) == 1
     numbers.run()
     assert numbers.is_right()
 
