@@ -20,6 +20,7 @@ from tpc.errors import CorruptionError, DataError
 VERSION = b"\x01"
 TAG = "$"
 PLAIN = (str, int, float, bool, type(None))
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 REMEDY = (
     "keep None, bool, int, float, str, bytes, Decimal, UUID, date, datetime, timedelta, and lists, tuples, sets and "
     "dicts of these; make of an object such a value before it is kept (dataclasses.asdict, say)."
@@ -29,7 +30,7 @@ REMEDY = (
 def encode(value: Any, what: str = "value") -> bytes:
     """The bytes of a key or a value. Raises `DataError` for what cannot be kept; `what` says in it which of the two."""
     try:
-        return VERSION + json.dumps(_plain(value), separators=(",", ":"), check_circular=False).encode("ascii")
+        return VERSION + _ENCODER.encode(_plain(value)).encode("ascii")
     except (_UnknownTypeError, ValueError, RecursionError) as error:
         raise DataError(f"a {what} of a state cannot be kept: {error}", column=what, remedy=REMEDY) from error
 
@@ -39,7 +40,7 @@ def decode(data: bytes) -> Any:
     if data[:1] != VERSION:
         raise CorruptionError(f"a state holds bytes of an unknown version: {data[:1]!r}")
     try:
-        return json.loads(data[1:], object_hook=_from_object)
+        return _DECODER.decode(data[1:].decode("ascii"))
     except (ValueError, KeyError, TypeError, ArithmeticError) as error:
         raise CorruptionError(f"a state holds bytes that are no value: {error}") from error
 
@@ -101,3 +102,6 @@ def _from_object(found: dict[str, Any]) -> Any:
         if name.startswith(TAG):
             return _READ[name](value)
     return found
+
+
+_DECODER = json.JSONDecoder(object_hook=_from_object)
