@@ -43,6 +43,7 @@ def files_at(place: str, *, explicit_log: bool, session: SparkSession | None = N
     given, through the one that this process has by then.
     """
     if not is_elsewhere(place):
+        _refuse_half_a_url(place)
         return LocalFiles(local_checkpoint(place, explicit_log=explicit_log))
     if _PASSWORD.search(place):
         raise ConfigurationError(
@@ -51,6 +52,15 @@ def files_at(place: str, *, explicit_log: bool, session: SparkSession | None = N
         )
     url = place.rstrip("/")
     return SparkFiles(url, _notes_on(url), session)
+
+
+def _refuse_half_a_url(place: str) -> None:
+    """Raises `ConfigurationError` for `hdfs:/jobs/x` and its like, which would be a directory below the current one."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", place) and not place.startswith("file:"):
+        raise ConfigurationError(
+            f"the checkpoint {place} is no whole URL and no path",
+            remedy="write it out (hdfs://namenode:8020/jobs/x, s3a://bucket/x); file: in small letters.",
+        )
 
 
 def log_beside(checkpoint: CheckpointFiles) -> Log:

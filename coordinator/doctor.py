@@ -64,6 +64,7 @@ def job(pipeline: Pipeline) -> Iterator[Finding]:
     ready = pipeline.prepared({})
     try:
         yield from _of_sinks(ready)
+        ready.ask_executors(True)
     finally:
         ready.coordinator.close()
 

@@ -113,6 +113,8 @@ def check(pipeline: Pipeline) -> None:
     with stated(partial(holds, State(pipeline.id))):
         ready = pipeline.prepared({})
     try:
+        with stated(partial(holds, State(pipeline.id))):
+            ready.ask_executors(True)
         ready.coordinator.check(ready.contexts, ready.columns)
     finally:
         ready.coordinator.close()

@@ -25,8 +25,9 @@ from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing, names_of
 from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.query import PipelineQuery
-from tpc.coordinator.sink_contexts import check_contexts, check_partitioning
+from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, written_by_tasks
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.executors import ask_executors
 from tpc.coordinator.spark.plan_checks import check_plan
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
@@ -156,6 +157,8 @@ class Pipeline(Job):
         try:
             ready.coordinator.lock(takeover=takeover)
             ready.coordinator.take_over(ready.contexts, ready.columns)
+            with ready.coordinator.engine.stating():
+                ready.ask_executors(False)
             ready.query.start(trigger)
         except BaseException:
             ready.coordinator.close()
@@ -189,7 +192,9 @@ class Pipeline(Job):
             options=self._options,
         )
         contexts = check_contexts(plan, self.sinks, self._offsets_sink, self.id, session, stateful=stateful)
-        return Preparation(coordinator, query, contexts, plan.columns)
+        by_tasks = written_by_tasks(plan, self.sinks, self._offsets_sink)
+        asking = partial(ask_executors, session, by_tasks, self.id)
+        return Preparation(coordinator, query, contexts, plan.columns, asking)
 
 
 def pipeline(

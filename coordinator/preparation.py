@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tpc.coordinator.coordinator import Coordinator
@@ -13,9 +13,15 @@ from tpc.sink import CheckContext
 
 @dataclass(frozen=True)
 class Preparation:
-    """`contexts` are for the sinks' checks, `columns` go on record. Nothing is open yet; close `coordinator`."""
+    """`contexts` are for the sinks' checks, `columns` go on record. Nothing is open yet; close `coordinator`.
+
+    `ask_executors` asks them for what the sinks' writers need there, once what was decided is finished: it may have to
+    wait for a cluster, and what is decided needs none.
+    """
 
     coordinator: Coordinator
     query: PipelineQuery
     contexts: Mapping[str, CheckContext]
     columns: Mapping[str, Columns]
+    ask_executors: Callable[[bool], None]
+    """Called with whether an answer is required; see `tpc.coordinator.spark.executors`."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.passes.routes import Writing
-from tpc.coordinator.spark.executors import ask_executors
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.sink import CheckContext, OffsetsCommitter, Sink
@@ -25,15 +24,11 @@ def check_contexts(
     *,
     stateful: bool,
 ) -> dict[str, CheckContext]:
-    """What `Committer.check` of each sink is given, by the sink's name. Executors are asked for what its writers need.
-
-    Raises `ConfigurationError` when they lack it.
-    """
+    """What `Committer.check` of each sink is given, by the sink's name."""
     shuffles = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     parallel = session.sparkContext.defaultParallelism
     partitions = shuffles if stateful or plan.partitioned else parallel
-    by_tasks = _written_by_tasks(plan, sinks, offsets_sink)
-    ask_executors(session, by_tasks, pipeline)
+    by_tasks = written_by_tasks(plan, sinks, offsets_sink)
     contexts = dict[str, CheckContext]()
     for sink in sinks:
         peers = tuple(peer for peer in sinks if peer is not sink)
@@ -43,7 +38,7 @@ def check_contexts(
     return contexts
 
 
-def _written_by_tasks(plan: PassPlan, sinks: Iterable[Sink], offsets_sink: Sink | None) -> dict[str, Sink]:
+def written_by_tasks(plan: PassPlan, sinks: Iterable[Sink], offsets_sink: Sink | None) -> dict[str, Sink]:
     """The sinks, by name, whose writers run on executors: not those that the driver writes itself."""
     return {sink.name: sink for sink in sinks if sink is not offsets_sink and (sink.merge is None or plan.partitioned)}
 

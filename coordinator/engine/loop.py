@@ -21,7 +21,7 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
 from tpc.coordinator.transition import Observer, Transition, nobody
-from tpc.errors import FencedError, TpcError
+from tpc.errors import FencedError
 from tpc.events import BatchStarted, Event, Opened, RenewalDue, SweepDue
 from tpc.machine import step
 from tpc.safety import holds, stated
@@ -119,14 +119,21 @@ class Engine:
             yield
 
     def fenced(self) -> FencedError | None:
-        """How the log shows that another coordinator leads; None while it shows nothing of it, or cannot be read."""
+        """How the log shows that another coordinator leads; None while it shows nothing of it, or cannot be asked.
+
+        Nor while an epoch is worked on: a record that is just being put is not known here, and looks like another's.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
         try:
             with self.stating():
                 self.journal.require_leading()
         except FencedError as fenced:
             return fenced
-        except (TpcError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  whoever asks has an error of his own to tell
             logger.debug("it cannot be asked who leads: %s", error)
+        finally:
+            self._lock.release()
         return None
 
     def _holds(self, error: Exception) -> str:

@@ -35,21 +35,26 @@ COME_WITHIN_S = 30.0
 ANSWER_WITHIN_S = 120.0
 PAUSES_S = (0.0, 0.5, 2.0)
 """How long each task of a round takes: a task goes to another executor while one is busy."""
+_TASKS_EACH = 4
+"""How many tasks a round has for each executor: some of them have several cores."""
 _FOLDER = "_tpc-executors-"
 _SAID_MAX = 600
 
 
-def ask_executors(session: SparkSession, sinks: Mapping[str, Sink], pipeline: PipelineId) -> None:
-    """Raise `ConfigurationError` naming all that is missing, and where; `TransientError` when nobody answers in time.
+def ask_executors(
+    session: SparkSession, sinks: Mapping[str, Sink], pipeline: PipelineId, is_answer_required: bool
+) -> None:
+    """Raise `ConfigurationError` naming all that is missing, and where.
 
-    `sinks` are those whose writers run on executors, by name.
+    `sinks` are those whose writers run on executors, by name. Where too few answer in time, and an answer is required,
+    raises `TransientError`; else a warning says so, and what they lack is met in an epoch.
     """
     context = session.sparkContext
     if context._jsc.sc().isLocal():
         return
     needs = needs_of(sinks)
     with _places(needs.directories) as places:
-        answers = _answers(context, needs, places, pipeline)
+        answers = _answers(context, needs, places, pipeline, is_answer_required)
         missing = [line for answer in answers.values() for line in lacks(answer, needs)]
         missing += [line for answer in answers.values() for line in unseen(answer, places)]
     if missing:
@@ -89,7 +94,7 @@ def _places(directories: Mapping[str, Sequence[str]]) -> Iterator[dict[str, Path
 
 
 def _answers(
-    context: SparkContext, needs: Needs, places: Mapping[str, Path], pipeline: PipelineId
+    context: SparkContext, needs: Needs, places: Mapping[str, Path], pipeline: PipelineId, is_answer_required: bool
 ) -> dict[str, Answer]:
     """What each executor says, by executor; asked again, longer, until all that are there have been met."""
     until(lambda: _registered(context) >= _expected(context), COME_WITHIN_S, pause_max_s=0.5)
@@ -101,9 +106,15 @@ def _answers(
     }
     answers: dict[str, Answer] = {}
     for pause_s in PAUSES_S:
-        tasks = max(context.defaultParallelism, _registered(context), 1)
-        for one in _run(context, {**question, "pause_s": pause_s}, tasks, pipeline):
-            answers[str(one["executor"])] = one
+        tasks = max(1, _TASKS_EACH * _registered(context))
+        try:
+            found = _run(context, {**question, "pause_s": pause_s}, tasks, pipeline)
+        except TransientError as error:
+            if is_answer_required:
+                raise
+            logger.warning("%s: they have not been asked for what the sinks need", error.what)
+            return answers
+        answers.update((str(one["executor"]), one) for one in found)
         if len(answers) >= _registered(context):
             return answers
     unasked = _registered(context) - len(answers)
@@ -124,6 +135,7 @@ def _run(context: SparkContext, question: Mapping[str, Any], tasks: int, pipelin
     tag = f"tpc-executors-{uuid.uuid4().hex}"
     timer = threading.Timer(ANSWER_WITHIN_S, context.cancelJobsWithTag, [tag])
     timer.daemon = True
+    # It stays registered: another start of this process may be asking too.
     cloudpickle.register_pickle_by_value(executor_probe)  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
     context.addJobTag(tag)
     timer.start()
@@ -132,7 +144,7 @@ def _run(context: SparkContext, question: Mapping[str, Any], tasks: int, pipelin
     except (Py4JJavaError, PySparkException) as error:
         if not timer.is_alive():
             raise TransientError(
-                f"no executor has answered within {ANSWER_WITHIN_S:g} s",
+                f"the executors have not all answered within {ANSWER_WITHIN_S:g} s",
                 pipeline=str(pipeline),
                 remedy="see whether the cluster has free cores and memory for this application.",
             ) from error
@@ -145,7 +157,6 @@ def _run(context: SparkContext, question: Mapping[str, Any], tasks: int, pipelin
     finally:
         timer.cancel()
         context.removeJobTag(tag)
-        cloudpickle.unregister_pickle_by_value(executor_probe)  # type: ignore[no-untyped-call]  # the same
 
 
 def _said(error: Exception) -> str:

@@ -44,7 +44,7 @@ class LocalFiles(CheckpointFiles):
                 if entry.name.startswith(".") and entry.name.endswith(".crc"):
                     continue
                 with suppress(FileNotFoundError):  # Spark removes what it no longer needs
-                    found.append(Entry(entry.name, entry.is_dir(follow_symlinks=False), entry.stat().st_size))
+                    found.append(Entry(entry.name, entry.is_dir(), entry.stat().st_size))
         return sorted(found, key=lambda entry: entry.name)
 
     def write(self, name: str, data: bytes) -> None:

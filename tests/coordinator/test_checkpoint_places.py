@@ -126,3 +126,9 @@ def test_no_savepoint_is_made_of_a_checkpoint_elsewhere_and_none_restored_there(
     for command in (["restore", "nowhere", "--fork"], ["adopt", "nowhere", "--name", "orders"]):
         done = CliRunner().invoke(app, [*command, "--checkpoint", "s3a://bucket/c"])
         assert "no directory of this machine" in str(done.exception) + done.output
+
+
+@pytest.mark.parametrize("place", ["hdfs:/jobs/orders", "s3a:/bucket/orders", "FILE:///tmp/orders"])
+def test_half_a_url_is_no_directory_below_the_current_one(place: str) -> None:
+    with pytest.raises(ConfigurationError, match="is no whole URL and no path"):
+        files_at(place, explicit_log=True)

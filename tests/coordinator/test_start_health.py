@@ -54,7 +54,7 @@ class PipelineWithoutSpark(Pipeline):
     def prepared(self, trigger: Mapping[str, Any]) -> Preparation:
         coordinator = self.coordinator()
         query = cast(PipelineQuery, QueryWithoutSpark(coordinator, self.port, self.failure))
-        return Preparation(coordinator, query, {"a": CheckContext(self.id, None, 1, ())}, {})
+        return Preparation(coordinator, query, {"a": CheckContext(self.id, None, 1, ())}, {}, lambda _: None)
 
 
 @pytest.fixture

@@ -176,3 +176,15 @@ def test_without_a_session_a_checkpoint_elsewhere_is_not_looked_into(
     monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
     with pytest.raises(ConfigurationError, match="no Spark session runs in this process"):
         SparkFiles("s3a://bucket/c", tmp_path).read("metadata")
+
+
+def test_a_folder_that_lies_on_another_disk_by_a_link_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "large" / "0").mkdir(parents=True)
+    (tmp_path / "large" / "0" / "1.delta").write_bytes(b"x")
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    (checkpoint / "state").mkdir()
+    (checkpoint / "state" / "0").symlink_to(tmp_path / "large")
+    files = LocalFiles(checkpoint)
+    assert [entry.is_folder for entry in files.entries("state")] == [True]
+    assert [name for name in files.below("state") if name.endswith("1.delta")] == ["state/0/0/1.delta"]

@@ -9,13 +9,17 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from tests.conftest import CANNOT_BE_HAD
 from tests.coordinator.spark.asked_executors import OF_EACH_PROCESS, ONLY_HERE
 from tpc.chaos.servers.spark_standalone import StandaloneCluster
+from tpc.coordinator.spark import executors
 from tpc.coordinator.spark.executor_needs import needs_of, unseen
+from tpc.errors import TransientError
+from tpc.handles import PipelineId
 from tpc.settings import env
 from tpc.sinks import KafkaSink
 
@@ -110,3 +114,28 @@ def test_settings_and_packages_are_found_in_the_sinks_themselves() -> None:
     needs = needs_of({"topic": sink})
     assert needs.modules["confluent_kafka"] == needs.modules["kafka"] == ["topic"]
     assert needs.settings["env('PASSWORD')"][1] == ["topic"]
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session whose cluster gives nobody a core."""
+
+    def nobody(*_: Any) -> None:
+        raise TransientError("the executors have not all answered within 120 s")
+
+    monkeypatch.setattr(executors, "_run", nobody)
+    monkeypatch.setattr(executors, "_registered", lambda _: 2)
+    monkeypatch.setattr(executors, "_expected", lambda _: 2)
+    session = MagicMock()
+    session.sparkContext._jsc.sc().isLocal.return_value = False
+    return session
+
+
+def test_a_start_goes_on_where_the_cluster_is_full(silent: Any, caplog: pytest.LogCaptureFixture) -> None:
+    executors.ask_executors(silent, {}, PipelineId("job"), False)
+    assert "they have not been asked for what the sinks need" in caplog.text
+
+
+def test_a_check_that_nobody_has_answered_says_so(silent: Any) -> None:
+    with pytest.raises(TransientError, match="have not all answered"):
+        executors.ask_executors(silent, {}, PipelineId("job"), True)
