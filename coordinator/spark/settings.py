@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError
 from tpc.sink import Sink
+from tpc.support.file_systems import REMOTE, file_system
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,8 +26,6 @@ STATEFUL_SETTINGS: Mapping[str, str] = {
     f"{_STATE}rocksdb.changelogCheckpointing.enabled": "true",
 }
 """What a stateful query must run with: with format v1 a batch that Spark skips corrupts the state for good."""
-
-_REMOTE_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "fuse.s3fs", "9p", "ceph", "glusterfs", "lustre"}
 
 
 def refuse_connect(session: Any) -> None:
@@ -96,27 +95,13 @@ def local_checkpoint(path: str, *, explicit_log: bool) -> Path:
     Raises for mounts of remote file systems, whose links and fsync cannot be relied on.
     """
     local = Path(path.removeprefix("file://").removeprefix("file:")).absolute()
-    kind = _file_system(local)
-    if kind in _REMOTE_FILE_SYSTEMS and not explicit_log:
+    kind = file_system(local)
+    if kind in REMOTE and not explicit_log:
         raise ConfigurationError(
             f"the checkpoint {local} is on a remote file system ({kind}), where put-if-absent is not certain",
             remedy="pass log=LocalLog('/a/local/directory') to tpc.pipeline.",
         )
     return local
-
-
-def _file_system(path: Path) -> str:
-    """The kind of file system `path` lies on, as Linux names it; empty where that cannot be told."""
-    mounts = Path("/proc/self/mounts")
-    if not mounts.exists():
-        return ""
-    best, kind = Path("/nowhere"), ""
-    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
-        _, where, name, *_ = line.split(" ")
-        mount = Path(where.replace("\\040", " "))
-        if (path == mount or mount in path.parents) and len(mount.parts) >= (len(best.parts) if kind else 0):
-            best, kind = mount, name
-    return kind
 
 
 def retained_batches(session: SparkSession) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from tpc.errors import FencedError
@@ -31,7 +31,11 @@ class Claim:
 
 
 class Calls:
-    """The effects of one sink of one pipeline, as their carrier sees them."""
+    """The effects of one sink of one pipeline, as their carrier sees them.
+
+    `ours` are the terms of that carrier, of which one must stand here: the newest, or also the one before it where the
+    answer to its renewal was lost.
+    """
 
     def __init__(self, database: Database, sink: str) -> None:
         self.database, self.sink = database, sink
@@ -52,17 +56,17 @@ class Calls:
                 (after.value, DIED, time.time(), self.sink, Fate.CALLING.value),
             )
 
-    def renew(self, before: Owner, after: Owner) -> None:
+    def renew(self, ours: Collection[Owner], after: Owner) -> None:
         """The same carrier goes on under its coordinator's next term. Raises `FencedError`."""
         with self.database.transaction() as db:
-            self._require(db, before)
+            self._require(db, ours)
             values = (after.generation, after.nonce, self.sink)
             db.execute("UPDATE carriers SET generation = ?, nonce = ? WHERE sink = ?", values)
 
-    def claim(self, owner: Owner, complete: int) -> Claim | None:
+    def claim(self, ours: Collection[Owner], complete: int) -> Claim | None:
         """The next effect of an epoch up to `complete` whose time has come. Raises `FencedError`."""
         with self.database.transaction() as db:
-            self._require(db, owner)
+            self._require(db, ours)
             found = db.execute(
                 "SELECT * FROM effects WHERE sink = ? AND state = ? AND not_before <= ? AND epoch <= ? "
                 "ORDER BY not_before, id LIMIT 1",
@@ -86,11 +90,11 @@ class Calls:
             )
 
     def not_done(
-        self, owner: Owner, claim: Claim, fate: Fate, answer: str, *, refused: bool = False, pause_s: float = 0.0
+        self, ours: Collection[Owner], claim: Claim, fate: Fate, answer: str, *, refused: bool, pause_s: float
     ) -> None:
         """What is to follow. Raises `FencedError` when another carrier has taken over, which knows better."""
         with self.database.transaction() as db:
-            self._require(db, owner)
+            self._require(db, ours)
             now = time.time()
             db.execute(
                 "UPDATE effects SET state = ?, answer = ?, refusals = refusals + ?, not_before = ?, changed_at = ? "
@@ -120,9 +124,10 @@ class Calls:
             ).fetchone()
         return None if found["at"] is None else max(0.0, found["at"] - time.time())
 
-    def _require(self, db: sqlite3.Connection, owner: Owner) -> None:
+    def _require(self, db: sqlite3.Connection, ours: Collection[Owner]) -> None:
         found = db.execute("SELECT generation, nonce FROM carriers WHERE sink = ?", (self.sink,)).fetchone()
-        if found is None or (found["generation"], found["nonce"]) != (owner.generation, owner.nonce):
+        terms = {(owner.generation, owner.nonce) for owner in ours}
+        if found is None or (found["generation"], found["nonce"]) not in terms:
             raise FencedError("another coordinator carries out the effects")
 
 

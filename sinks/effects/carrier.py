@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.errors import FencedError, TransientError
@@ -15,6 +16,7 @@ from tpc.sink import Owner
 from tpc.sinks.effects.calls import Calls, Claim
 from tpc.sinks.effects.effect import (
     Call,
+    Effect,
     EffectRefusedError,
     EffectsOverdueError,
     EffectUnavailableError,
@@ -32,11 +34,22 @@ LOOK_AGAIN_S = 2.0
 """How often an idle carrier looks for what an operator wants to be called again."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a call, and what is to be kept of what was said."""
+
+    fate: Fate
+    words: str
+    refused: bool = False
+
+
 class Carrier:
     """Carries out the effects of one sink of one pipeline under `owner`'s term, until `stop` or another's term."""
 
     def __init__(self, sink: EffectSink, call: Call, calls: Calls, owner: Owner) -> None:
         self.sink, self.calls, self.owner = sink, calls, owner
+        self._ours = [owner]
+        """The terms of which one stands in the outbox; more than one while nobody knows whether a renewal was made."""
         self._call = call
         self._complete = -1
         self._has_begun = False
@@ -53,9 +66,10 @@ class Carrier:
     def renew(self, owner: Owner) -> None:
         """Go on under the coordinator's next term. Raises `FencedError`, `TransientError`."""
         with self._changed:
+            self._ours.append(owner)
             if self._has_begun:
-                self.calls.renew(self.owner, owner)
-            self.owner = owner
+                self.calls.renew(self._ours, owner)
+            self.owner, self._ours = owner, [owner]
 
     def carry_to(self, epoch: int) -> None:
         """Every epoch up to this one is complete."""
@@ -102,6 +116,9 @@ class Carrier:
             except TransientError as error:
                 logger.warning("sink %s cannot carry out its effects now, again in a while: %s", self.sink.name, error)
                 self._stopping.wait(LOOK_AGAIN_S)
+            except Exception:  # nobody starts this thread again
+                logger.exception("sink %s: what its carrier did not expect; it goes on", self.sink.name)
+                self._stopping.wait(LOOK_AGAIN_S)
 
     def _claim(self) -> Claim | None:
         """The next effect, or None after a pause."""
@@ -111,35 +128,42 @@ class Carrier:
             if not self._has_begun:
                 self.calls.begin_term(self.owner, self.sink.guarantee)
                 self._has_begun = True
-            claim = self.calls.claim(self.owner, self._complete)
+            claim = self.calls.claim(self._ours, self._complete)
             if claim is None:
                 due_s = self.calls.next_due_s(self._complete)
                 self._changed.wait(LOOK_AGAIN_S if due_s is None else min(due_s, LOOK_AGAIN_S))
             return claim
 
     def _carry(self, claim: Claim) -> None:
-        effect, retry = claim.effect, self.sink.retry
-        try:
-            what = f"the call for {effect.key}"
-            answer = within(self.sink.call_timeout_s, lambda: self._call(effect), waiting_for=what)
-        except EffectRefusedError as error:
-            dead = effect.refusals + 1 >= retry.refusals
-            fate = Fate.DEAD if dead else Fate.WAITING
-            if dead:
-                logger.error("sink %s: %s was refused %d times: %s", self.sink.name, effect.key, retry.refusals, error)
-            self._not_done(claim, fate, str(error), refused=True)
-        except EffectUnavailableError as error:
-            self._not_done(claim, Fate.WAITING, str(error))
-        except BaseException as error:  # noqa: BLE001  a call of the user's: whatever it is, nobody knows what was done
-            again = self.sink.guarantee is Guarantee.AT_LEAST_ONCE
-            logger.warning("sink %s: what came of %s is not known: %r", self.sink.name, effect.key, error)
-            self._not_done(claim, Fate.WAITING if again else Fate.UNKNOWN, f"{type(error).__name__}: {error}")
-        else:
-            self._noted(lambda: self.calls.done(claim, "" if answer is None else str(answer)))
+        outcome = self._called(claim.effect)
+        if outcome.fate is Fate.DONE:
+            self._noted(lambda: self.calls.done(claim, outcome.words))
+            return
+        pause_s = self.sink.retry.pause_s(claim.attempt) if outcome.fate is Fate.WAITING else 0.0
 
-    def _not_done(self, claim: Claim, fate: Fate, answer: str, *, refused: bool = False) -> None:
-        pause_s = self.sink.retry.pause_s(claim.attempt) if fate is Fate.WAITING else 0.0
-        self._noted(lambda: self.calls.not_done(self.owner, claim, fate, answer, refused=refused, pause_s=pause_s))
+        def note() -> None:
+            fate, words, refused = outcome.fate, outcome.words, outcome.refused
+            with self._changed:  # no renewal in between: the term that stands in the outbox is ours
+                self.calls.not_done(self._ours, claim, fate, words, refused=refused, pause_s=pause_s)
+
+        self._noted(note)
+
+    def _called(self, effect: Effect) -> Outcome:
+        retry, what = self.sink.retry, f"the call for {effect.key}"
+        try:
+            answer = within(self.sink.call_timeout_s, lambda: _words(self._call(effect)), waiting_for=what)
+        except EffectRefusedError as error:
+            dead, words = effect.refusals + 1 >= retry.refusals, _words(error)
+            if dead:
+                logger.error("sink %s: %s was refused %d times: %s", self.sink.name, effect.key, retry.refusals, words)
+            return Outcome(Fate.DEAD if dead else Fate.WAITING, words, refused=True)
+        except EffectUnavailableError as error:
+            return Outcome(Fate.WAITING, _words(error))
+        except BaseException as error:  # noqa: BLE001  a call of the user's: whatever it is, nobody knows what was done
+            again, kind = self.sink.guarantee is Guarantee.AT_LEAST_ONCE, type(error).__name__
+            logger.warning("sink %s: what came of %s is not known: %s", self.sink.name, effect.key, kind)
+            return Outcome(Fate.WAITING if again else Fate.UNKNOWN, kind)
+        return Outcome(Fate.DONE, answer)
 
     def _noted(self, note: Callable[[], None]) -> None:
         """Until it is noted: an effect of which nothing is noted would wait for the next start."""
@@ -152,3 +176,11 @@ class Carrier:
                 if is_last:
                     return None  # the next carrier finds it as one whose outcome nobody knows
                 self._stopping.wait(LOOK_AGAIN_S)
+
+
+def _words(said: object) -> str:
+    """`said` as text that the outbox can hold; none where it has no words."""
+    try:
+        return "" if said is None else str(said).encode("utf-8", "replace").decode()
+    except Exception:  # noqa: BLE001  it is the user's, and the call is made
+        return ""

@@ -20,6 +20,7 @@ from tpc.sinks.effects.calls import Calls
 from tpc.sinks.effects.carrier import Carrier
 from tpc.sinks.effects.database import Database
 from tpc.sinks.effects.writer import check_columns
+from tpc.support.file_systems import REMOTE, file_system
 
 if TYPE_CHECKING:
     from tpc.sinks.effects.sink import EffectSink
@@ -42,9 +43,16 @@ class EffectCommitter(StagedCommitter):
         self._carrier: Carrier | None = None
 
     def check(self, context: CheckContext) -> None:
-        """Make the outbox, and see that every row can be an effect."""
+        """Make the outbox, and see that every row can be an effect. Warns of an outbox on a remote file system."""
         check_columns(self.sink, context.schema)
         self._database.identity()
+        kind = file_system(self.sink.path.absolute())
+        if kind in REMOTE:
+            logger.warning(
+                "sink %s: the outbox %s is on a remote file system (%s): its locks and fsync must work between all "
+                "machines that may be driver, or an effect may be carried out twice or be lost",
+                *(self.sink.name, self.sink.path, kind),
+            )
         self._writes_epochs = True
 
     def identity(self) -> str:

@@ -3,8 +3,9 @@
     <outbox>/_tpc/effects.db         effects with what became of them, markers, what was given up, who carries
     <outbox>/_tpc/effects-identity   which outbox this is; made after the database, so that a missing one is noticed
 
-Only the driver's machine and operators open it; executors write staged files. SQLite's rollback journal is kept, which
-needs no memory shared between processes. Whoever writes waits for all others.
+Drivers and operators open it, executors only write staged files. At a takeover two drivers may have it open: POSIX
+locks and fsync must work between all machines that may be driver. SQLite's rollback journal is kept, which needs no
+memory shared between processes. Whoever writes waits for all others.
 """
 
 from __future__ import annotations

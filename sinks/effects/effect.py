@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -10,6 +12,8 @@ from typing import Any, TypeAlias
 from tenacity import RetryCallState, Retrying, wait_exponential
 
 from tpc.errors import TransientError
+
+logger = logging.getLogger(__name__)
 
 
 class Guarantee(str, Enum):
@@ -56,7 +60,11 @@ class Effect:
 
 
 Call: TypeAlias = Callable[[Effect], object]
-"""Makes one call; what it returns is kept as text. Whatever it raises but the two errors below: nobody knows."""
+"""Makes one call; what it returns is kept as text. Whatever it raises but the two errors below: nobody knows.
+
+What it returns and what these two errors say are its own words: they are kept in the outbox and shown. Of any other
+exception the type's name is, since nobody has chosen its words and they may quote a secret.
+"""
 
 
 class EffectRefusedError(Exception):
@@ -89,7 +97,7 @@ DOUBLING = wait_exponential(multiplier=0.5, max=60.0)
 class EffectRetry:
     """How often and when an effect is called again. `pause` is any of tenacity's `wait_...`, asked with the attempt.
 
-    Without it the pauses double, from 0.5 s to a minute.
+    Without it, and where it gives no number, the pauses double, from 0.5 s to a minute.
     """
 
     refusals: int = 3
@@ -100,4 +108,13 @@ class EffectRetry:
         """How long to wait after the attempt of this number, the first is 1."""
         state = RetryCallState(Retrying(), None, (), {})
         state.attempt_number = attempt
-        return float((self.pause or DOUBLING)(state))
+        if self.pause is not None:
+            try:
+                pause_s = float(self.pause(state))
+            except Exception as error:  # noqa: BLE001  it is the user's
+                logger.warning("`EffectRetry.pause` failed, the pause is as without it: %s", type(error).__name__)
+            else:
+                if math.isfinite(pause_s):
+                    return pause_s
+                logger.warning("`EffectRetry.pause` gave %s, the pause is as without it", pause_s)
+        return DOUBLING(state)

@@ -28,6 +28,7 @@ from tpc.coordinator.spark.settings import (
     stateful_settings,
 )
 from tpc.errors import ConfigurationError
+from tpc.support.file_systems import file_system
 
 # Without Spark -----------------------------------------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ def test_a_relative_checkpoint_stays_where_it_was_meant(tmp_path: Path, monkeypa
 
 
 def test_a_mounted_remote_checkpoint_needs_a_log_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_settings, "_file_system", lambda path: "nfs4")
+    monkeypatch.setattr(spark_settings, "file_system", lambda path: "nfs4")
     with pytest.raises(ConfigurationError, match=r"remote file system \(nfs4\)") as caught:
         local_checkpoint(str(tmp_path), explicit_log=False)
     assert "log=LocalLog" in caught.value.remedy
@@ -94,7 +95,7 @@ def test_a_mounted_remote_checkpoint_needs_a_log_elsewhere(tmp_path: Path, monke
 
 
 def test_the_file_system_of_a_path_is_that_of_its_closest_mount() -> None:
-    assert spark_settings._file_system(Path("/proc/self")) == "proc"
+    assert file_system(Path("/proc/self")) == "proc"
 
 
 def test_a_pipeline_without_a_checkpoint_says_so() -> None:
