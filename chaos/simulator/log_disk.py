@@ -25,6 +25,8 @@ class LogDisk:
         """What a mirror of the log would hold of damaged slots."""
         self.was_changed = False
         """Whether somebody has changed what coordinators may know of it."""
+        self.late_terms: set[int] = set()
+        """Slots of generation records that landed after their put had been given up, perhaps by a dead process."""
 
     def land(self, slot: int, data: bytes, *, synced: bool) -> bool:
         """Put if absent; whether `slot` holds `data` now."""
@@ -158,8 +160,8 @@ class SimulatedLog(Log):
     def _arrives(self, slot: int, data: bytes, after: bytes | None) -> None:
         if after is not None and self.disk.content.get(slot - 1, after) != after:
             return  # it was meant for another log than the one in place
-        if not self.disk.losses.away:
-            self.disk.land(slot, data, synced=True)
+        if not self.disk.losses.away and self.disk.land(slot, data, synced=True) and _kind(data) == "generation":
+            self.disk.late_terms.add(slot)
 
     def _power_fails(self, slot: int, place: str) -> None:
         """The machine dies while the record is on its way to the disk."""
