@@ -37,6 +37,10 @@ class Part:
 class Source(ABC):
     """A description of something to read. `name` is what recovery finds its position by."""
 
+    begins_anew: bool = True
+    """Whether a first start may begin elsewhere than another one. An epoch without events then records where it began,
+    before anything is read; a source that always begins at its beginning says False."""
+
     def __init__(self, name: str) -> None:
         self.name = checked_name(name, "source")
 

@@ -39,14 +39,23 @@ class Cutter:
         self._every = every
         self._clocks = [NO_TIME] * len(inputs)
         self._cut_at = time.monotonic()
+        self._first = 0
+        """Which reader is asked first in this epoch: one that always has enough must not keep the others out."""
+        self._is_to_record = False
 
     def seek(self, cuts: Sequence[SourceCut]) -> None:
-        """Stand where the last decided epoch ended; a source that it did not know begins."""
+        """Stand where the last decided epoch ended; a source that it did not know begins.
+
+        Where one begins that would begin elsewhere at the next start, the next epoch records it, without events.
+        """
         ends = {cut.name: cut for cut in cuts}
+        self._is_to_record = False
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             known = ends.get(each.name)
             reader.seek(None if known is None else known.end)
             self._clocks[number] = NO_TIME if known is None else known.clock
+            is_new = known is None or reader.position() != known.end  # the same source with another topic, say
+            self._is_to_record |= is_new and each.source.begins_anew
 
     def again(self, cuts: Sequence[SourceCut]) -> Cut:
         """The events of a decided epoch, read again from its start to its end."""
@@ -61,20 +70,22 @@ class Cutter:
     def next(self, is_stopped: Callable[[], bool], between: Callable[[], None], *, until_end: bool) -> Cut | None:
         """The next epoch's events; None when it is to stop, or with `until_end` when the sources are exhausted.
 
-        `between` is called while nothing has come. What is polled and not cut is read again by the next start.
+        `between` is called again and again. What is polled and not cut is read again by the next start.
         """
-        rows = 0
+        if self._is_to_record and not is_stopped():
+            return self._cut()
+        rows, wait_s = 0, 0.0  # nobody waits for one source while another has something
+        readers = [*self._readers[self._first :], *self._readers[: self._first]]
         while not is_stopped():
-            wait_s = self._wait_s(rows)
-            for reader in self._readers:
-                share_s = wait_s / len(self._readers)
+            for reader in readers:
+                share_s = wait_s / len(readers)
                 rows += reader.poll(self._every.rows - rows, share_s) if rows < self._every.rows else 0
             if rows >= self._every.rows or (rows and self._is_due()):
                 return self._cut()
             if until_end and all(reader.is_exhausted() for reader in self._readers):
                 return self._cut() if rows else None
-            if not rows:
-                between()
+            between()
+            wait_s = self._wait_s(rows)
         return None
 
     def _is_due(self) -> bool:
@@ -96,6 +107,8 @@ class Cutter:
                 self._clocks[number] = before.after(parts, each.time)
             cuts.append(SourceCut(each.name, start, reader.position(), before.time_ms, self._clocks[number]))
         self._cut_at = time.monotonic()
+        self._first = (self._first + 1) % len(self._readers)
+        self._is_to_record = False
         return Cut(events, tuple(cuts))
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ class KeyedState(Protocol):
     """What the loop asks of a state (`tpc.coordinator.loop.state.State`); what functions ask is a mapping's."""
 
     name: str
+    ttl_ms: int | None
     event_ms: int | None
 
     def restore(self, *, before: int | None = None) -> None:
@@ -56,24 +57,44 @@ class Function:
 
 def run_functions(
     functions: Sequence[Function],
+    inputs: Sequence[Input],
     events: Mapping[str, Sequence[Any]],
     states: Sequence[KeyedState],
     out: Emitted,
 ) -> None:
-    """Run all of them over an epoch's `events`, by the name of their source."""
+    """Run all of them over an epoch's `events`, by the name of their source; where there are none, nothing is run.
+
+    States with a time to live are told the time of the event at hand, or the newest of those at hand.
+    """
+    if not any(events.values()):
+        return
+    expiring = [state for state in states if state.ttl_ms is not None]
     for function in functions:
         if not function.inputs:
+            _tell(expiring, inputs, events)
             function.call(out)
         for source in function.inputs:
             came = events[source.name]
             if function.is_batch:
                 if came:
+                    _tell(expiring, [source], events)
                     function.call(came, out)
-            elif source.time is None or not states:
+            elif source.time is None or not expiring:
+                _tell(expiring, [source], events)
                 for event in came:
                     function.call(event, out)
             else:
-                _timed(function.call, came, source.time, states, out)
+                _timed(function.call, came, source.time, expiring, out)
+        for state in expiring:
+            state.event_ms = None
+
+
+def _tell(states: Sequence[KeyedState], inputs: Sequence[Input], events: Mapping[str, Sequence[Any]]) -> None:
+    """The newest event of these inputs; none where none of them has a time, or an event."""
+    if states:
+        newest = [max(map(each.time, events[each.name])) for each in inputs if each.time and events[each.name]]
+        for state in states:
+            state.event_ms = max(newest, default=None)
 
 
 def _timed(
@@ -85,5 +106,3 @@ def _timed(
         for state in states:
             state.event_ms = at
         call(event, out)
-    for state in states:
-        state.event_ms = None

@@ -113,7 +113,7 @@ class Running:
                 state.begin(epoch, time_ms)
             users = len(program.writings) - len(program.states)
             out = Emitted(program.writings[:users], epoch, time_ms)
-            run_functions(program.functions, cut.events, program.states, out)
+            run_functions(program.functions, program.inputs, cut.events, program.states, out)
             changed = [(users + number, state.changes()) for number, state in enumerate(program.states)]
             return [*out.batches(), *((number, batch) for number, batch in changed if batch.num_rows)]
 

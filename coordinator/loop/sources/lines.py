@@ -14,6 +14,8 @@ from tpc.source import Part, Source, SourceReader
 class LinesSource(Source):
     """Each whole line of `path` as text (UTF-8) without its end; a line that has no end yet is waited for."""
 
+    begins_anew = False
+
     def __init__(self, path: str | os.PathLike[str], *, name: str | None = None) -> None:
         super().__init__(Path(path).stem if name is None else name)
         self.path = Path(path)
@@ -36,14 +38,25 @@ class _LinesReader(SourceReader):
         self._position = self._read_to = 0 if position is None else int(position)
         self._polled = []
         try:
-            size = self._opened().seek(0, os.SEEK_END)
+            self._check(self._opened())
         except OSError as error:
             raise TransientError(f"{self._path} cannot be read: {error.strerror}") from error
-        if size < self._position:
-            raise StateLostError(
-                f"{self._path} has {size} bytes, and {self._position} of it were read before",
-                remedy="put the file back as it was; lines may only come at its end.",
-            )
+
+    def _check(self, file: BinaryIO) -> None:
+        """Stand after what was read, in a file that still looks like the one it was read from."""
+        opened, found = os.fstat(file.fileno()), self._path.stat()
+        if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino):
+            raise self._lost("is another file than the one that is being read")
+        if opened.st_size < self._read_to:
+            raise self._lost(f"has {opened.st_size} bytes, and {self._read_to} of it were read before")
+        if self._read_to:
+            file.seek(self._read_to - 1)
+            if file.read(1) != b"\n":
+                raise self._lost(f"has no line that ends at byte {self._read_to}, to which it was read before")
+
+    def _lost(self, what: str) -> StateLostError:
+        remedy = "put the file back as it was; lines may only come at its end."
+        return StateLostError(f"{self._path} {what}", remedy=remedy)
 
     def _opened(self) -> BinaryIO:
         if self._file is None:
@@ -64,6 +77,7 @@ class _LinesReader(SourceReader):
         taken = 0
         try:
             file = self._opened()
+            self._check(file)
             file.seek(self._read_to)
             self._is_exhausted = False
             while (rows is None or taken < rows) and (end is None or self._read_to < end):

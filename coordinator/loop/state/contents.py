@@ -27,8 +27,11 @@ class Contents(ABC):
         """Take what the store has applied, or what it had before an epoch that is not complete."""
 
     @abstractmethod
-    def fold(self, epoch: int, changes: dict[bytes, Change]) -> None:
-        """Go on to the content after `epoch`, which is decided and changed these keys, at least one."""
+    def fold(self, epoch: int, changes: dict[bytes, Change], added: int) -> None:
+        """Go on to the content after `epoch`, which is decided and changed these keys, at least one.
+
+        There are `added` keys more then; the store, which may have applied the epoch, could no longer tell.
+        """
 
     @abstractmethod
     def get(self, key: bytes) -> Change | None:
@@ -64,7 +67,7 @@ class MemoryContents(Contents):
         self._expiring = [(held.expires_ms, key) for key, held in self._held.items() if held.expires_ms is not None]
         heapq.heapify(self._expiring)
 
-    def fold(self, epoch: int, changes: dict[bytes, Change]) -> None:
+    def fold(self, epoch: int, changes: dict[bytes, Change], added: int) -> None:
         """What changed, and nothing else, is touched."""
         self.epoch = epoch
         self._put(changes)
@@ -119,10 +122,9 @@ class DiskContents(Contents):
         for key, change in self._over.items():
             self._count += (change.value is not None) - (self.store.get(key) is not None)
 
-    def fold(self, epoch: int, changes: dict[bytes, Change]) -> None:
+    def fold(self, epoch: int, changes: dict[bytes, Change], added: int) -> None:
         """Over what the store shows, until it shows this epoch itself."""
-        for key, change in changes.items():
-            self._count += (change.value is not None) - (self.get(key) is not None)
+        self._count += added
         if self._over and self.store.applied() >= self.epoch:
             self._over.clear()
         self._over.update(changes)

@@ -21,15 +21,36 @@ from tpc.coordinator.loop.state.rules import NO_EPOCH
 from tpc.errors import ConfigurationError, StateMachineError
 
 _GONE = object()
+_FIXED = frozenset((int, str, float, bytes, bool, type(None)))
+"""What cannot be changed in place."""
 
 
 @dataclass
 class _Touched:
-    """An entry that the epoch has read or written, and the event time of the last time it did."""
+    """An entry that the epoch has read or written, and the newest event time at which it did either.
+
+    `seen` is how it stood when it was first read after it was written, at the event time `seen_ms`; None where none of
+    that matters.
+    """
 
     value: Any
     is_written: bool
     event_ms: int | None
+    seen: bytes | None = None
+    seen_ms: int | None = None
+
+    def read_at(self, now_ms: int | None) -> None:
+        """It is handed out: it may be changed in place now, or only be looked at, which the cut tells."""
+        is_newer = now_ms is not None and (self.event_ms is None or now_ms > self.event_ms)
+        if not is_newer or type(self.value) in _FIXED:
+            return
+        if self.is_written and self.seen is None:
+            self.seen, self.seen_ms = encode(self.value), self.event_ms
+        self.event_ms = now_ms
+
+    def changed_ms(self, value: bytes) -> int | None:
+        """The event time of its last change, given what it came to."""
+        return self.seen_ms if value == self.seen else self.event_ms
 
 
 class State(MutableMapping[Any, Any]):
@@ -51,6 +72,8 @@ class State(MutableMapping[Any, Any]):
         self._contents = contents
         self._touched: dict[bytes, _Touched] = {}
         self._cut: dict[bytes, Change] | None = None
+        self._added = 0
+        """How many keys more there are after the cut."""
 
     # For the runtime ------------------------------------------------------------------------------------------
 
@@ -70,7 +93,7 @@ class State(MutableMapping[Any, Any]):
         if self._cut is None and self._touched:
             raise StateMachineError(f"state {self.name}: epoch {self.epoch} was neither cut nor abandoned", epoch=epoch)
         if self._cut:
-            self._contents.fold(self.epoch, self._cut)
+            self._contents.fold(self.epoch, self._cut, self._added)
         self._touched, self._cut = {}, None
         self.epoch, self.event_ms = epoch, None
         if watermark_ms is not None:
@@ -83,8 +106,14 @@ class State(MutableMapping[Any, Any]):
         Raises `DataError` for a value that cannot be kept; nothing is changed by that.
         """
         if self._cut is None:
-            changed = (self._changed(key, touched) for key, touched in sorted(self._touched.items()))
-            self._cut = {change.key: change for change in changed if change is not None}
+            cut, added = dict[bytes, Change](), 0
+            for key, touched in sorted(self._touched.items()):
+                before = self._contents.get(key)
+                change = self._changed(key, touched, before)
+                if change is not None:
+                    cut[key] = change
+                    added += (change.value is not None) - (before is not None)
+            self._cut, self._added = cut, added
         return to_batch(self._cut.values(), self.rests_on)
 
     def abandon(self) -> None:
@@ -95,25 +124,24 @@ class State(MutableMapping[Any, Any]):
         """Let go of the store; `restore` opens it again."""
         self._contents.store.close()
 
-    def _changed(self, key: bytes, touched: _Touched) -> Change | None:
-        before = self._contents.get(key)
+    def _changed(self, key: bytes, touched: _Touched, before: Change | None) -> Change | None:
         if touched.value is _GONE:
             return None if before is None else Change(key, None, None)
         value = encode(touched.value)
         if not touched.is_written and before is not None and value == before.value:
             return None
-        change = Change(key, value, self._expires_ms(touched))
+        change = Change(key, value, self._expires_ms(touched.changed_ms(value)))
         return None if change == before else change
 
-    def _expires_ms(self, touched: _Touched) -> int | None:
+    def _expires_ms(self, changed_ms: int | None) -> int | None:
         if self.ttl_ms is None:
             return None
-        if touched.event_ms is None:
+        if changed_ms is None:
             raise ConfigurationError(
                 f"the state {self.name} has a time to live, and its events have no time",
                 remedy="say where the events' time stands, or give the state no ttl.",
             )
-        return touched.event_ms + self.ttl_ms
+        return changed_ms + self.ttl_ms
 
     # The mapping ----------------------------------------------------------------------------------------------
 
@@ -127,7 +155,8 @@ class State(MutableMapping[Any, Any]):
             touched = self._touched[encoded] = _Touched(decode(held.value), False, None)
         if touched.value is _GONE:
             raise KeyError(key)
-        touched.event_ms = self._now_ms()
+        if self.ttl_ms is not None:
+            touched.read_at(self._now_ms())
         return touched.value
 
     def __setitem__(self, key: Any, value: Any) -> None:

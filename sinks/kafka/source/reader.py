@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.source.partitions import Cluster, Offsets, Partition, in_words, lost, offsets_of, position_of
+from tpc.sinks.kafka.source.source import OURS, KafkaSource
 from tpc.source import Part, SourceReader
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
-    from tpc.sinks.kafka.source.source import KafkaSource
 
 logger = logging.getLogger(__name__)
 
 _WAIT_S = 0.2
+_AT_ONCE = 1_000_000
+"""More messages than these the client refuses to be asked for."""
 
 
 class KafkaReader(SourceReader):
@@ -52,7 +54,7 @@ class KafkaReader(SourceReader):
 
     def poll(self, rows: int, timeout_s: float) -> int:
         """See `SourceReader`."""
-        consumer = self._consumer()
+        consumer, rows = self._consumer(), min(rows, _AT_ONCE)
         if time.monotonic() - self._looked_at >= self._source.look_again_s:
             self._look_for_partitions()
         # `consume` waits for all that it is asked for. Who has nothing yet wants to know of the first at once.
@@ -152,16 +154,8 @@ class KafkaReader(SourceReader):
         if self._made is None:
             from confluent_kafka import Consumer
 
-            ours = {
-                "group.id": f"tpc-{self._source.name}",  # asked for by the client, and not used
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "allow.auto.create.topics": False,
-            }
-            self._made = Consumer({**ours, **self._source.connection.librdkafka()})
+            group = f"tpc-{self._source.name}"  # asked for by the client, and not used
+            self._made = Consumer({**self._source.connection.librdkafka(), **OURS, "group.id": group})
         return self._made
 
 

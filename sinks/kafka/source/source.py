@@ -14,13 +14,24 @@ from tpc.source import Source, SourceReader
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+OURS: Mapping[str, str | bool] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "allow.auto.create.topics": False,
+}
+"""Settings of librdkafka that reading exactly once rests on."""
+
 
 class KafkaSource(Source):
     """Every message of these topics once. Events are messages of confluent-kafka, or what `decode` makes of each.
 
     - `topics`: read with all their partitions; partitions that are added later are read from their beginning.
     - `servers`, `client`: as for `KafkaSink`; secrets have to be `tpc.env(...)`.
-    - `first`: where the very first start begins, "earliest" or "latest".
+      What reading exactly once rests on is refused.
+    - `first`: where the very first start begins, "earliest" or "latest"; the first epoch of "latest" records where.
     - `look_again_s`: how often it is looked for new partitions.
     - `timeout_s`: deadline of every question to the cluster.
 
@@ -45,10 +56,16 @@ class KafkaSource(Source):
                 f"a source of topics {list(topics)} that begins at {first!r} cannot be",
                 remedy="name one topic or more; first='earliest' or 'latest'.",
             )
+        if taken := sorted(OURS.keys() & (client or {}).keys()):
+            raise ConfigurationError(
+                f"the Kafka setting {taken[0]!r} is the source's own: it is always {OURS[taken[0]]!r}",
+                remedy="leave it out of client=; where a first start begins is said by first=.",
+            )
         self.topics = tuple(dict.fromkeys(topics))
         self.connection = ConnectionSettings(servers, dict(client or {}))
         self.decode = decode
         self.first = first
+        self.begins_anew = first == "latest"
         self.look_again_s = look_again_s
         self.timeout_s = timeout_s
 

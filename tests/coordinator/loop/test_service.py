@@ -242,6 +242,31 @@ def test_lines_of_a_file_are_read_when_they_are_whole(tmp_path: Path) -> None:
     assert tpc.positions(tmp_path / "service").offsets == ("7",)
 
 
+@pytest.mark.parametrize("anew", ["shorter", "another", "grown again"])
+def test_a_file_that_is_not_what_was_read_is_refused_while_it_is_read(anew: str, tmp_path: Path) -> None:
+    file, other = tmp_path / "lines.txt", tmp_path / "other.txt"
+    file.write_text("11\n22\n")
+    reader = LinesSource(file).reader()
+    reader.seek(None)
+    assert reader.poll(10, 0) == 2
+    if anew == "another":
+        other.write_text("11\n22\n33\n")
+        other.replace(file)
+    else:
+        file.write_text("3\n" if anew == "shorter" else "3333333\n4\n")
+    with pytest.raises(StateLostError, match=r"lines\.txt"):
+        reader.poll(10, 0)
+    reader.close()
+
+
+def test_a_position_within_a_line_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("3333333\n4\n")
+    reader = LinesSource(tmp_path / "lines.txt").reader()
+    with pytest.raises(StateLostError, match="no line that ends at byte 6"):
+        reader.seek("6")
+    reader.close()
+
+
 def test_a_second_process_takes_over_and_the_first_ends_fenced(tmp_path: Path) -> None:
     numbers = Numbers(tmp_path, 50)
     ended: list[BaseException] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,28 @@ def test_a_state_expires_by_the_time_of_the_events(tmp_path: Path) -> None:
     events += [{"key": "last", "ms": 21_000}]
     run()  # the watermark, too, is what it was when the last epoch ended
     assert found == [[], ["early"], ["early", "late"], ["later"]]
+
+
+def test_what_a_batch_or_a_cut_writes_lives_on_from_its_newest_event(tmp_path: Path) -> None:
+    service = tpc.service("expiring", directory=tmp_path / "service")
+    source = service.read(IterableSource([1_002_000, 1_000_000]), time=int)
+    kept: Any = service.state("kept", ttl=tpc.seconds(10))
+
+    @service.each_batch(source)
+    def by_batch(events: Any, out: Any) -> None:
+        kept["batch"] = len(events)
+
+    @service.each(source)
+    def by_event(event: int, out: Any) -> None:
+        kept["event"] = event
+
+    @service.at_cut
+    def by_cut(out: Any) -> None:
+        kept["cut"] = [kept["event"], sum(kept.values())]
+        out.row("rows", {"n": 1})
+
+    service.write("rows", {"n": int}).to(FileSink(tmp_path / "out", name="out"))
+    service.run(every=2, until_end=True)
+    with sqlite3.connect(tmp_path / "service" / "state" / "kept.db") as store:
+        expires = dict(store.execute("SELECT substr(key, 2), expires_ms FROM entries"))
+    assert expires == {b'"batch"': 1_012_000, b'"event"': 1_010_000, b'"cut"': 1_012_000}

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
+import tpc
 from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
+from tpc import failpoints
 from tpc.errors import ConfigurationError, StateLostError, TransientError
+from tpc.sinks import FileSink
 from tpc.source import Part, SourceReader
 from tpc.sources import KafkaSource
 
@@ -99,6 +103,53 @@ def test_a_first_start_at_the_latest_leaves_out_what_was_there(kafka: KafkaTopic
         reader.seek(None)
         kafka.produce(topic, [(None, "after")])
         assert read(reader, 1) == ["after"]
+
+
+def test_what_came_after_the_first_start_is_read_although_that_process_decided_nothing_of_it(
+    kafka: KafkaTopics, tmp_path: Path
+) -> None:
+    topic, found = kafka.topic(partitions=1), list[str]()
+
+    def run(taken: Callable[[str], None]) -> None:
+        service = tpc.service("latest", directory=tmp_path / "service")
+        source = KafkaSource(topic, servers=kafka.bootstrap, decode=text, first="latest")
+
+        @service.each(service.read(source))
+        def take(event: str, out: Any) -> None:
+            taken(event)
+            out.row("rows", {"event": event})
+
+        service.write("rows", {"event": str}).to(FileSink(tmp_path / "out", name="out"))
+        service.run(until_end=True)
+
+    def die(event: str) -> None:
+        raise ZeroDivisionError(event)
+
+    kafka.produce(topic, [(None, "before")])
+    failpoints.install({"recovery.reconciled": lambda *_: kafka.produce(topic, [(None, "after")])})
+    try:
+        with pytest.raises(ZeroDivisionError, match="after"):
+            run(die)
+    finally:
+        failpoints.install({})
+    run(found.append)
+    assert found == ["after"]
+
+
+def test_more_events_than_the_client_gives_at_once_may_be_asked_for(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    kafka.produce(topic, [(None, "a"), (None, "b")])
+    with reader_of(kafka, topic) as reader:
+        reader.seek(None)
+        while not reader.is_exhausted():
+            reader.poll(2_000_000, 0.1)
+        assert events_of(reader.cut()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("setting", ["isolation.level", "auto.offset.reset", "enable.auto.offset.store"])
+def test_a_setting_that_reading_exactly_once_rests_on_is_refused_by_name(setting: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"'{setting}' is the source's own"):
+        KafkaSource("topic", servers="x", client={setting: "read_uncommitted"})
 
 
 def test_messages_that_retention_has_taken_are_refused_by_name(kafka: KafkaTopics) -> None:

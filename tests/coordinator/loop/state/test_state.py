@@ -247,6 +247,31 @@ def test_what_was_changed_in_place_lives_on_from_the_event_that_changed_it(tmp_p
     assert epochs.stored() == {"a": [1, 2]}
 
 
+def test_a_look_at_what_was_written_changes_nothing_about_when_it_expires(tmp_path: Path) -> None:
+    epochs = Epochs(tmp_path, ttl_s=10.0)
+
+    def work(state: State) -> None:
+        state.event_ms = 6_000
+        state.update({"number": 1, "list": [1], "grown": [1]})
+        state.event_ms = 9_000
+        assert state["list"] == [1]
+        state["grown"].append(2)
+        state.event_ms = None
+        assert len(list(state.values())) == 3
+
+    epochs.run(0, work)
+    expires = {row["key"][1:]: row["expires_ms"] for row in epochs.state.changes().to_pylist()}
+    assert expires == {b'"number"': 16_000, b'"list"': 16_000, b'"grown"': 19_000}
+
+
+def test_the_number_of_keys_is_right_where_an_epoch_touches_more_than_the_cache_holds(epochs: Epochs) -> None:
+    epochs.run(0, lambda state: state.update(dict.fromkeys(range(10), 1)))
+    epochs.run(1, lambda state: [state.pop(number) for number in range(7)])
+    epochs.run(2, lambda state: state.update(dict.fromkeys(range(20, 29), 1)))
+    epochs.state.begin(3)
+    assert (len(epochs.state), len(list(epochs.state))) == (12, 12)
+
+
 def test_a_time_to_live_needs_the_events_time(tmp_path: Path) -> None:
     epochs = Epochs(tmp_path, ttl_s=10.0)
     epochs.state.begin(0)

@@ -1,0 +1,53 @@
+"""When an epoch is cut, and what is in it: of several sources each gets its turn, and nothing else waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tpc.coordinator.loop.barriers import SourceCut
+from tpc.coordinator.loop.cutting import Cut, Cutter
+from tpc.coordinator.loop.every import Every
+from tpc.coordinator.loop.functions import Input
+from tpc.source import Source
+from tpc.sources import IterableSource
+
+
+def cutter_of(*sources: Source, rows: int, ends: Sequence[SourceCut] = ()) -> Cutter:
+    cutter = Cutter([Input(source, None) for source in sources], Every(rows=rows))
+    cutter.seek(ends)
+    return cutter
+
+
+def after(times: int) -> Callable[[], bool]:
+    """It is asked to stop, once it has looked so often."""
+    looks = iter([False] * times)
+    return lambda: next(looks, True)
+
+
+def cut(cutter: Cutter) -> Cut:
+    made = cutter.next(after(9), lambda: None, until_end=False)
+    assert made is not None
+    return made
+
+
+def test_where_a_source_begins_that_could_begin_elsewhere_is_an_epoch_of_its_own() -> None:
+    numbers = IterableSource(range(3))
+    numbers.begins_anew = True
+    cutter = cutter_of(numbers, rows=2)
+    first = cut(cutter)
+    assert (first.rows, [(source.start, source.end) for source in first.sources]) == (0, [("0", "0")])
+    assert cut(cutter).events == {"values": [0, 1]}
+    assert cut(cutter_of(numbers, rows=2, ends=first.sources)).events == {"values": [0, 1]}
+
+
+def test_upkeep_is_not_held_back_by_an_epoch_that_waits_for_more_events() -> None:
+    kept_up: list[int] = []
+    cutter = cutter_of(IterableSource(range(10)), rows=1000)
+    assert cutter.next(after(3), lambda: kept_up.append(1), until_end=False) is None
+    assert kept_up
+
+
+def test_a_source_that_fills_every_epoch_does_not_keep_another_out() -> None:
+    cutter = cutter_of(IterableSource(range(1000), name="busy"), IterableSource("ab", name="rare"), rows=10)
+    cuts = [cut(cutter) for _ in range(2)]
+    assert [list(made.events["rare"]) for made in cuts] == [[], ["a", "b"]]
