@@ -5,6 +5,7 @@ Each call has a deadline twice: the server's `statement_timeout`, and the client
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ GRACE_S = 5.0
 """How much longer than the server's own statement_timeout we wait: its error says more than our silence."""
 _ASKED_WRONGLY = ("22", "28", "3D", "3F", "42")
 """Values, authorization, no such database or schema, access rule or missing object."""
+_LETS_IN_LATER = re.compile(
+    r"FATAL:\s+(sorry, too many clients|too many connections for|remaining connection slots|the database system is )"
+)
+"""Full, starting, recovering or shutting down. libpq gives no SQLSTATE for a login that fails."""
 FLUSHED_SOON_S = 0.02
 _PAGE_HEADER_BYTES = 40
 """Of a page of the write-ahead log, at most. The server counts it as inserted before there is anything to flush."""
@@ -36,6 +41,7 @@ _HORIZON = """
 """
 _INSERTED = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn, current_setting('wal_block_size')::bigint"
 _FLUSHED = "SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn"
+_REPLICATED = "SELECT current_setting('synchronous_standby_names') <> ''"
 _HOLDERS = """
     SELECT format('prepared transaction %%L of database %%s', gid, database),
            extract(epoch FROM now() - prepared)::float8
@@ -82,7 +88,7 @@ def opened(dsn: str | Elsewhere, timeout_s: float) -> BoundedConnection:
             ) from None
         except psycopg.OperationalError as error:
             words = " ".join(str(error).split())
-            if "FATAL" in words and "starting up" not in words:
+            if "FATAL" in words and not _LETS_IN_LATER.search(words):
                 raise ConfigurationError(
                     f"PostgreSQL does not accept the source's login: {words}",
                     remedy="check user, password and database of the dsn, and pg_hba.conf.",
@@ -93,9 +99,10 @@ def opened(dsn: str | Elsewhere, timeout_s: float) -> BoundedConnection:
     connection.answer_within_s = timeout_s + GRACE_S
     with asked():
         connection.execute(
-            sql.SQL("SET statement_timeout = {}; SET TIME ZONE 'UTC'; SET default_transaction_read_only = on").format(
-                sql.Literal(round(timeout_s * 1000))
-            )
+            sql.SQL(
+                "SET statement_timeout = {}; SET TIME ZONE 'UTC'; SET default_transaction_read_only = on;"
+                "SET row_security = off"  # rows that a policy would hide are an error
+            ).format(sql.Literal(round(timeout_s * 1000)))
         )
     return connection
 
@@ -120,7 +127,8 @@ def _in_our_words(words: str, state: str | None) -> TpcError:
     if (state or "").startswith(_ASKED_WRONGLY):
         return ConfigurationError(
             f"PostgreSQL refuses what the source asks: {words} (SQLSTATE {state})",
-            remedy="grant the role SELECT on the table and USAGE on its schema; the table may have been changed.",
+            remedy="grant the role SELECT on the table and USAGE on its schema, and BYPASSRLS where row-level security "
+            "is on; the table may have been changed.",
         )
     return TransientError(f"PostgreSQL, which the source reads, did not answer: {words}")
 
@@ -136,39 +144,54 @@ def horizon(connection: BoundedConnection) -> Horizon:
     return Horizon(cluster, finished, following)
 
 
-def lasting_horizon(connection: BoundedConnection, timeout_s: float) -> Horizon:
-    """The same, once the server would remember it after a crash.
+def make_lasting(connection: BoundedConnection, timeout_s: float) -> None:
+    """Wait until what the server has finished by now is remembered after a crash, by its synchronous replica too.
 
-    The record that a transaction was rolled back (or committed asynchronously) is flushed a moment after it is
-    finished. A server that crashes in between gives its id to another transaction, whose rows a position above it would
-    pass over. Raises `TransientError` when the log is not flushed in time.
+    The record that a transaction was rolled back (or committed asynchronously) is flushed, and sent, a moment after it
+    is finished. A server that crashes in between, or a replica that is promoted then, gives its id to another
+    transaction, whose rows a position above it would pass over. Raises `TransientError` when that takes too long.
     """
-    seen = horizon(connection)
     inserted, page_bytes = _row(connection, _INSERTED)
 
     def is_flushed() -> bool:
         (flushed,) = _row(connection, _FLUSHED)
         return bool(flushed >= inserted or (flushed % page_bytes == 0 and inserted - flushed <= _PAGE_HEADER_BYTES))
 
-    if not until(is_flushed, FLUSHED_SOON_S):
+    (is_replicated,) = _row(connection, _REPLICATED)
+    if is_replicated or not until(is_flushed, FLUSHED_SOON_S):
         _flush(connection)
     if not until(is_flushed, timeout_s):
         raise TransientError(
             f"PostgreSQL has not flushed its write-ahead log for {timeout_s:g} s, so it could forget what it has done",
             remedy="look at its disk, or raise the source's timeout_s.",
         )
-    return seen
 
 
 def _flush(connection: BoundedConnection) -> None:
-    """Let the server flush its log up to here, as each commit does: by a message in the log that says nothing.
+    """Let the server flush its log up to here, and its synchronous replica: by a commit that says nothing.
 
-    A server on which nobody commits takes seconds of its own accord.
+    A server on which nobody commits takes seconds of its own accord. A wait for the replica that somebody cancels ends
+    in a commit with a warning.
     """
-    with asked(), connection.transaction():
-        connection.execute("SET TRANSACTION READ WRITE")
-        connection.execute("SET LOCAL synchronous_commit = local")
-        connection.execute("SELECT pg_logical_emit_message(true, 'tpc', '')")
+    warnings: list[str] = []
+
+    def note(told: psycopg.errors.Diagnostic) -> None:
+        if told.severity_nonlocalized == "WARNING":
+            warnings.append(told.message_primary or "")
+
+    connection.add_notice_handler(note)
+    try:
+        with asked(), connection.transaction():
+            connection.execute("SET TRANSACTION READ WRITE")
+            connection.execute("SET LOCAL synchronous_commit = on; SET LOCAL client_min_messages = warning")
+            connection.execute("SELECT pg_logical_emit_message(true, 'tpc', '')")
+    finally:
+        connection.remove_notice_handler(note)
+    if warnings:
+        raise TransientError(
+            f"PostgreSQL's synchronous replica may not know what the server has finished: {'; '.join(warnings)}",
+            remedy="see that the replica follows.",
+        )
 
 
 def holder(connection: BoundedConnection, xid: int) -> Holder | None:

@@ -25,7 +25,10 @@ _STARTS = ("beginning", "now")
 
 @dataclass(frozen=True)
 class Since:
-    """Begin with the first transaction that has a row of `time` or later in `column`; earlier rows may come too."""
+    """Begin with the first transaction that has a row of `time` or later in `column`; earlier rows may come too.
+
+    What a column without time zone says is taken to be UTC.
+    """
 
     column: str
     time: datetime

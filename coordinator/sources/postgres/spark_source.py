@@ -27,7 +27,7 @@ from tpc.coordinator.sources.postgres.position import (
     refuse_other_place,
 )
 from tpc.coordinator.sources.postgres.reading import Reading
-from tpc.coordinator.sources.postgres.server import Horizon, asked, holder, horizon, lasting_horizon, opened
+from tpc.coordinator.sources.postgres.server import Horizon, asked, holder, horizon, make_lasting, opened
 from tpc.coordinator.spark.plan_checks import TABLE_SOURCE
 from tpc.errors import ConfigurationError, DataError
 from tpc.support.bounded_connection import BoundedConnection, is_alive
@@ -84,17 +84,19 @@ class TableStreamReader(DataSourceStreamReader):
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802  Spark's name
         """Up to where every transaction is finished; the last position again where nothing is to be read."""
         connection = self._connected()
-        now = lasting_horizon(connection, self.reading.timeout_s)
+        now = horizon(connection)
         if self.seen is None:
             began = self._beginning(connection, now)
-            return self._position(now, began, self._end(connection, now, began) or max(began, now.finished)).to_offset()
-        refuse_other_place(self.seen, now.cluster, self.reading.name, self.reading.upgraded_from)
-        refuse_gone_back(self.seen, now.finished)
-        end = self._end(connection, now, self.seen.xid)
-        if end is None:
-            return self._nothing_new(connection, now, self.seen).to_offset()
-        self.held_since = None
-        return self._position(now, self.seen.began, end).to_offset()
+            end = self._end(connection, now, began) or max(began, now.finished)
+        else:
+            refuse_other_place(self.seen, now.cluster, self.reading.name, self.reading.upgraded_from)
+            refuse_gone_back(self.seen, now.finished)
+            began, found = self.seen.began, self._end(connection, now, self.seen.xid)
+            if found is None:
+                return self._nothing_new(connection, now, self.seen).to_offset()
+            end, self.held_since = found, None
+        make_lasting(connection, self.reading.timeout_s)
+        return self._position(now, began, end).to_offset()
 
     def _position(self, now: Horizon, began: int, end: int) -> Position:
         return Position(now.cluster, self.reading.name, began, end, now.next)
@@ -111,7 +113,7 @@ class TableStreamReader(DataSourceStreamReader):
             return int(start["xid"])
         if "at" in start:
             return now.finished if start["at"] == "now" else 0
-        first = sql.SQL("SELECT min({}::text::bigint) FROM {} WHERE {} >= {}").format(
+        first = sql.SQL("SELECT min({}::text::bigint) FROM {} WHERE {} >= {}::timestamptz").format(
             sql.Identifier(self.reading.xid),
             sql.Identifier(self.reading.schema, self.reading.table),
             sql.Identifier(start["column"]),
@@ -172,9 +174,7 @@ class TableStreamReader(DataSourceStreamReader):
                 refuse_gone_back(position, now.finished)
         self.seen = after
         low = lowest_unread(before, after)
-        if low >= after.xid:
-            return [Range(low, low, after)]
-        return self._cut(connection, low, after)
+        return [Range(low, low, after)] if low >= after.xid else self._cut(connection, low, after)
 
     def _cut(self, connection: BoundedConnection, low: int, end: Position) -> list[Range]:
         """Into ranges of about as many rows."""

@@ -23,7 +23,8 @@ DEFAULT = "pg_current_xact_id()"
 
 _TABLE = """
     SELECT c.oid, current_database(), n.nspname, c.relname, c.relkind::text, c.relpersistence::text,
-           row_security_active(c.oid)
+           row_security_active(c.oid),
+           c.relkind = 'p' OR EXISTS (SELECT FROM pg_inherits WHERE c.oid IN (inhparent, inhrelid))
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)
 """
 _COLUMNS = """
@@ -94,11 +95,18 @@ def _found(
             f"there is no table {table!r} in database {connection.info.dbname!r}",
             remedy="create it, or mend table= and schema= (names are case-sensitive here).",
         )
-    oid, database, found_schema, found, kind, persistence, row_security = row
+    oid, database, found_schema, found, kind, persistence, row_security, is_of_several = row
     if kind not in "rp" or persistence != "p":
         raise ConfigurationError(
             f"{table!r} is no ordinary, logged table, so its rows may change or go in a crash",
             remedy="read the table that a view is made of; ALTER TABLE ... SET LOGGED.",
+        )
+    if is_of_several:
+        raise ConfigurationError(
+            f"{table!r} is partitioned, or of a family of tables: one that is attached later has rows of old "
+            "transactions, which would never be read, and members may have other defaults",
+            remedy="write its rows into an ordinary table too, in the same transaction (a trigger can), and read that; "
+            "a member that is taken out of it (DETACH PARTITION, NO INHERIT) can be read.",
         )
     if row_security:
         raise ConfigurationError(
@@ -124,8 +132,7 @@ def _check_column(
     if xid not in columns:
         raise ConfigurationError(
             f"{told}it has no column {xid!r} that tells each row's transaction",
-            remedy=f"{add.as_string(connection)}, which rewrites the table, and CREATE INDEX on it; or name it by "
-            "xid=.",
+            remedy=f"{add.as_string(connection)}, and CREATE INDEX on it; or name it by xid=.",
         )
     declared, _, required, default, _ = columns[xid]
     if declared != "xid8" or not required or default != DEFAULT:

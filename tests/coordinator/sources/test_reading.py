@@ -147,6 +147,31 @@ def test_a_time_begins_with_the_first_transaction_that_has_such_a_row(orders: Po
     assert Stream(reader(orders, start=start)).batch() == [2, 3]
 
 
+def test_a_time_in_a_column_without_zone_is_of_utc(orders: PostgresDatabase) -> None:
+    orders.execute("ALTER TABLE orders ADD COLUMN at timestamp")
+    for hour in (21, 22, 23):
+        orders.execute("INSERT INTO orders (id, at) VALUES (%s, %s)", [hour, f"2026-01-02 {hour}:00"])
+    start = json.dumps({"column": "at", "time": "2026-01-03T00:00:00+02:00"})
+    assert Stream(reader(orders, start=start)).batch() == [22, 23]
+
+
+def test_rows_that_row_level_security_begins_to_hide_are_not_passed_over(orders: PostgresDatabase) -> None:
+    stream = Stream(reader(orders))
+    add(orders, 1)
+    assert stream.batch() == [1]
+    orders.execute("CREATE POLICY no_two ON orders USING (id <> 2) WITH CHECK (true)")
+    orders.execute("ALTER TABLE orders ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
+    add(orders, 2)
+    add(orders, 3)
+    for one in (stream.reader, reader(orders)):
+        stream.reader = one
+        with pytest.raises(ConfigurationError, match="row-level security"):
+            stream.batch()
+    orders.execute("ALTER TABLE orders DISABLE ROW LEVEL SECURITY")
+    stream.again_after_a_restart(reader(orders))
+    assert stream.batch() == [2, 3]
+
+
 def test_an_epoch_can_be_bounded_from_the_first_one_on_and_cuts_no_transaction(orders: PostgresDatabase) -> None:
     for ids in ((1, 2), (3, 4, 5), (6,), (7,)):
         add(orders, *ids)

@@ -15,6 +15,8 @@ from tpc.coordinator.sources.postgres.server import once
 from tpc.coordinator.sources.postgres.table import Table, checked_table
 from tpc.errors import ConfigurationError
 
+WHOLE = "id bigint, xid xid8 NOT NULL DEFAULT pg_current_xact_id()"
+
 
 def looked_at(postgres: PostgresDatabase, table: str = "orders", **wanted: list[str]) -> Table:
     return once(postgres.dsn, 20.0, lambda it: checked_table(it, table, None, "xid", wanted.get("columns")))
@@ -30,6 +32,12 @@ def looked_at(postgres: PostgresDatabase, table: str = "orders", **wanted: list[
         ("CREATE TABLE orders (xid xid8 DEFAULT pg_current_xact_id())", r"is xid8 DEFAULT pg_current_xact_id\(\)"),
         ("CREATE TABLE orders (xid xid8 NOT NULL)", "is xid8 NOT NULL DEFAULT nothing"),
         ("CREATE TABLE orders (xid xid8 NOT NULL DEFAULT pg_current_xact_id())", "has no index"),
+        (f"CREATE TABLE orders ({WHOLE}) PARTITION BY LIST (id); CREATE INDEX ON orders (xid)", "is partitioned"),
+        (
+            f"CREATE TABLE orders ({WHOLE}); CREATE INDEX ON orders (xid); CREATE TABLE b () INHERITS (orders)",
+            "a family",
+        ),
+        (f"CREATE TABLE a ({WHOLE}); CREATE TABLE orders () INHERITS (a); CREATE INDEX ON orders (xid)", "a family"),
     ],
 )
 def test_a_table_that_does_not_tell_each_row_s_transaction_is_refused(
@@ -39,6 +47,18 @@ def test_a_table_that_does_not_tell_each_row_s_transaction_is_refused(
     with pytest.raises(ConfigurationError, match=told) as raised:
         looked_at(postgres)
     assert raised.value.remedy
+
+
+def test_the_column_is_added_to_a_table_with_rows_without_rewriting_it(postgres: PostgresDatabase) -> None:
+    postgres.execute("CREATE TABLE orders AS SELECT generate_series(1, 3) AS id")
+    file = postgres.execute("SELECT pg_relation_filenode('orders')")
+    with pytest.raises(ConfigurationError, match="has no column 'xid'") as raised:
+        looked_at(postgres)
+    postgres.execute(raised.value.remedy.split(",")[0])
+    postgres.execute("CREATE INDEX ON orders (xid)")
+    assert postgres.execute("SELECT pg_relation_filenode('orders')") == file
+    assert postgres.execute("SELECT count(DISTINCT xid) FROM orders") == [(1,)], "all come in one epoch"
+    assert looked_at(postgres).table == "orders"
 
 
 def test_an_index_on_a_part_of_the_rows_or_on_another_column_first_is_none(postgres: PostgresDatabase) -> None:
