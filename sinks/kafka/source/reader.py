@@ -7,14 +7,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
+from tpc.sinks.kafka.source.own_settings import OURS
 from tpc.sinks.kafka.source.partitions import Cluster, Offsets, Partition, in_words, lost, offsets_of, position_of
-from tpc.sinks.kafka.source.source import OURS, KafkaSource
 from tpc.source import Part, SourceReader
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
+    from tpc.sinks.kafka.source.source import KafkaSource
 
 logger = logging.getLogger(__name__)
 

@@ -9,20 +9,11 @@ from tpc.errors import ConfigurationError
 from tpc.handles import default_name
 from tpc.settings import Elsewhere
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
+from tpc.sinks.kafka.source.own_settings import OURS
 from tpc.source import Source, SourceReader
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
-
-OURS: Mapping[str, str | bool] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "isolation.level": "read_committed",
-    "auto.offset.reset": "error",
-    "enable.partition.eof": True,
-    "allow.auto.create.topics": False,
-}
-"""Settings of librdkafka that reading exactly once rests on."""
 
 
 class KafkaSource(Source):

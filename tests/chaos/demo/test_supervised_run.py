@@ -23,7 +23,7 @@ KILL = StepKill(Step.BEFORE_INTENT)
 def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoDirectory:
     """A place for runs of the toy pipeline, of eight epochs."""
     toy = ["tests.chaos.kills.toy_pipeline", str(tmp_path / "done"), "8"]
-    monkeypatch.setattr(supervised_run, "_arguments", lambda _paths, _per_epoch: toy)
+    monkeypatch.setattr(supervised_run, "_arguments", lambda *_: toy)
     monkeypatch.setattr(supervised_run, "SILENT_S", 5.0)
     monkeypatch.setattr(Stack, "environment", lambda _self: {"PYTHONPATH": str(ROOT)})
     return DemoDirectory(tmp_path)
@@ -66,7 +66,7 @@ def test_a_life_that_fell_silent_is_red_with_its_number_and_its_last_step(paths:
 def test_a_pipeline_that_ends_by_itself_is_given_up_after_a_few_restarts_however_many_kills_are_planned(
     paths: DemoDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervised_run, "_arguments", lambda _paths, _per_epoch: ["tests.chaos.no_such_module"])
+    monkeypatch.setattr(supervised_run, "_arguments", lambda *_: ["tests.chaos.no_such_module"])
     record = RunRecord({})
     assert run(record, paths, *[KILL] * 100) == 1
     assert len(record.lives) == SPARE_RESTARTS + 1
