@@ -113,13 +113,14 @@ class MarkerTests(KitTests):
         with no_error("`completed`", Clause.REUSE, "begin what waits for it beside the pipeline; log what fails."):
             for committer in (bench.committer, bench.fresh_committer(), bench.committer):
                 committer.completed(0)
-        self.require_marker(bench, first, "after `completed` of epoch 0")
+        keep = "take nothing away in `completed`: older markers may go in `released`, the newest never."
+        self.require_marker(bench, first, "after `completed` of epoch 0", keep)
         bench.commit(second)
         bench.require_visible(
             *(first, second),
             after="`completed` of epoch 0, told three times, and a commit of epoch 1",
             clause=Clause.REUSE,
-            to_do="take nothing away in `completed`: older markers may go in `released`, the newest never.",
+            to_do=keep,
         )
 
     def test_forgotten_markers_prove_nothing(self, bench: Bench) -> None:
