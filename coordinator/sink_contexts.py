@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.passes.routes import Writing
+from tpc.coordinator.spark.parallelism import tasks_on_a_machine
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.sink import CheckContext, OffsetsCommitter, Sink
@@ -29,12 +30,13 @@ def check_contexts(
     parallel = session.sparkContext.defaultParallelism
     partitions = shuffles if stateful or plan.partitioned else parallel
     by_tasks = written_by_tasks(plan, sinks, offsets_sink)
+    neighbours = tasks_on_a_machine(session.sparkContext, parallel)
     contexts = dict[str, CheckContext]()
     for sink in sinks:
         peers = tuple(peer for peer in sinks if peer is not sink)
         schema = plan.schemas.get(sink.name)
-        branches, tasks = (partitions, parallel) if sink.name in by_tasks else (1, 1)
-        contexts[sink.name] = CheckContext(pipeline, schema, branches, peers, tasks)
+        branches, *tasks = (partitions, parallel, neighbours) if sink.name in by_tasks else (1, 1, 1)
+        contexts[sink.name] = CheckContext(pipeline, schema, branches, peers, *tasks)
     return contexts
 
 

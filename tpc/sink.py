@@ -185,6 +185,8 @@ class CheckContext:
     """The other sinks of the pipeline."""
     tasks_at_once: int = 0
     """How many tasks run at a time, each with a writer for every sink that tasks write; 0 where that is not known."""
+    tasks_on_a_machine: int = 0
+    """How many of these have one machine's address, at least; 0 where that is not known."""
 
 
 @dataclass(frozen=True)

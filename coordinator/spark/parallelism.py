@@ -1,4 +1,4 @@
-"""Into how many partitions Spark cuts what it reads, as far as that follows from the number of cores.
+"""What follows from the number of cores: into how many partitions Spark cuts what it reads, tasks on one machine.
 
 A lost branch is found among the rows of a replay by its digest, so the replay must cut the rows as they were cut when
 the epoch was decided. Files are packed by the number of cores, and so is what adaptive execution joins after a shuffle;
@@ -7,6 +7,7 @@ both can be told another number. What a source takes from the cores by itself (`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from tpc.coordinator.spark.settings import explicit_settings
 from tpc.states import State
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 READ = "spark.sql.leafNodeDefaultParallelism"
@@ -24,6 +26,17 @@ JOINED = "spark.sql.adaptive.coalescePartitions.minPartitionNum"
 def parallelism_of(session: SparkSession) -> int:
     """The number by which Spark cuts in this session: its cores, unless somebody has set another."""
     return int(session.conf.get(READ, None) or session.sparkContext.defaultParallelism)
+
+
+def tasks_on_a_machine(context: SparkContext, tasks: int) -> int:
+    """How many of `tasks`, which run at a time, one machine has at least: as far as executors are there already."""
+    spark = context._jsc.sc()
+    if spark.isLocal():
+        return tasks
+    driver = spark.env().blockManager().blockManagerId()  # it stands in the list too
+    there = [(one.host(), one.port()) for one in spark.statusTracker().getExecutorInfos()]
+    hosts = Counter(host for host, port in there if (host, port) != (driver.host(), driver.port()))
+    return max(hosts.values(), default=0) * tasks // max(hosts.total(), 1)
 
 
 @contextmanager

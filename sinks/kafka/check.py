@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sink import CheckContext
+from tpc.sinks.kafka.capacity import connections_lacking
 from tpc.sinks.kafka.cluster.login import require_login
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.worker.messages import MessageColumns
@@ -45,3 +46,9 @@ def check_reachable(sink: TransactionalSink, context: CheckContext) -> None:
             sink=sink.name,
             remedy="start it, or correct servers= (and security.protocol in client=).",
         ) from error
+
+
+def check_connections(cluster: KafkaCluster, sink: TransactionalSink, context: CheckContext) -> None:
+    """The brokers let in the connections of all tasks that run at a time."""
+    if (short := connections_lacking(cluster.broker_settings(), cluster.brokers(), sink, context)) is not None:
+        raise ConfigurationError(short.what, pipeline=str(context.pipeline), sink=sink.name, remedy=short.remedy)

@@ -74,6 +74,7 @@ TIERS: dict[str, tuple[set[str], ...]] = {
         {"offsets", "source"},
         {"driver"},
         {"check"},
+        {"capacity"},
         {"worker"},
         {"cluster"},
         {"transactional_sink", "connection_settings", "librdkafka", "kafka_python", "token_function"},

@@ -40,6 +40,10 @@ class KafkaCluster:
             raise TransientError("the Kafka cluster does not tell its id")
         return str(cluster_id)
 
+    def brokers(self) -> int:
+        """How many brokers the cluster has now."""
+        return len(self._metadata([]).brokers)
+
     def partitions(self, topic: str) -> int | None:
         """How many partitions a topic has; None when there is no such topic. Never creates one."""
         (described,) = self._metadata([topic]).topics

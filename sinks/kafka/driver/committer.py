@@ -17,7 +17,7 @@ from tpc.findings import Finding
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner
-from tpc.sinks.kafka.check import check_reachable
+from tpc.sinks.kafka.check import check_connections, check_reachable
 from tpc.sinks.kafka.cluster.answers import NOT_FOUND, Reply, Transaction
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
 from tpc.sinks.kafka.cluster.limits import limits
@@ -67,6 +67,7 @@ class TransactionCommitter(Committer):
         rights = needed_rights(self._sink.topic, self._sink.marker_topic, self._sink.consumer_group)
         require_rights(self._cluster, self._client, self._pipeline, rights, self._sink.timeout_s)
         self.check_target(context)
+        check_connections(self._cluster, self._sink, context)
         self._facts = self._find_facts()
 
     def findings(self, context: CheckContext) -> list[Finding]:

@@ -17,6 +17,7 @@ import tpc
 from tests.support.folder_sink import FolderSink
 from tpc.chaos.servers.spark_session import spark_session
 from tpc.coordinator import operations
+from tpc.coordinator.spark.parallelism import tasks_on_a_machine
 from tpc.sink import ExecutorNeeds, Sink
 from tpc.sinks import FileSink, KafkaSink
 
@@ -57,6 +58,7 @@ def main() -> None:
     python, spark.sparkContext.pythonExec = spark.sparkContext.pythonExec, "/nowhere/python"
     told["no python"] = ask(spark, folder, shared)
     spark.sparkContext.pythonExec = python
+    told["tasks"] = {"at once": 2, "on a machine": tasks_on_a_machine(spark.sparkContext, 2)}
     told["left"] = {"files": sorted(path.name for path in [*folder.iterdir(), *(folder / "shared").iterdir()])}
     (folder / "told.json").write_text(json.dumps(told))
     spark.stop()

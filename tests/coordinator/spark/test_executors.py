@@ -96,6 +96,12 @@ def test_an_interpreter_that_is_not_there_is_refused_in_the_same_place(told: Tol
     assert "PYSPARK_PYTHON" in refusal["remedy"]
 
 
+@pytest.mark.spark
+@pytest.mark.slow
+def test_executors_on_one_machine_share_its_address(told: Told) -> None:
+    assert told["tasks"] == {"at once": 2, "on a machine": 2}
+
+
 def places(refusal: dict[str, Any]) -> set[str]:
     """The workers' directories that are named."""
     return set(re.findall(r"work-\d", refusal["what"]))
