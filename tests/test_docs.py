@@ -35,6 +35,8 @@ DOCUMENTED: dict[str, Callable[..., Any]] = {
     "tpc.service": tpc.service,
     "KafkaSource": sources.KafkaSource,
     "Service.state": tpc.Service.state,
+    "Service.keep": tpc.Service.keep,
+    "tpc.make_transactional": tpc.make_transactional,
     "Service.read": tpc.Service.read,
     "Service.each": tpc.Service.each,
     "Service.write": tpc.Service.write,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tpc import errors
 from tpc.errors import TpcError
 from tpc.settings import Env, SecretFile, env, secret_file
+from tpc.transactional import Transactional, make_transactional
 
 if TYPE_CHECKING:
     from tpc.coordinator.json_logging import JsonFormatter, json_logging
@@ -28,9 +29,11 @@ __all__ = [
     "SecretFile",
     "Service",
     "TpcError",
+    "Transactional",
     "env",
     "errors",
     "json_logging",
+    "make_transactional",
     "pipeline",
     "positions",
     "seconds",

@@ -20,7 +20,7 @@ from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.loop.cutting import Cutter
 from tpc.coordinator.loop.every import DEFAULT_EVERY, Every, Seconds
-from tpc.coordinator.loop.functions import EventTime, Function, Input
+from tpc.coordinator.loop.functions import EventTime, Function, Input, KeyedState
 from tpc.coordinator.loop.no_query import NoQueryLog
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.routes import LoopWriting
@@ -43,7 +43,9 @@ from tpc.states import State as Coordinating
 if TYPE_CHECKING:
     from tpc.coordinator.loop.routes import Schema
     from tpc.coordinator.loop.state.state import State
+    from tpc.transactional import Transactional
 
+Kept = TypeVar("Kept")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
@@ -65,7 +67,7 @@ class Service(Job):
         self._log = log or log_beside(self.checkpoint)
         self._inputs: list[Input] = []
         self._functions: list[Function] = []
-        self._states: list[tuple[Sink, State]] = []
+        self._states: list[tuple[Sink, KeyedState]] = []
         self._writings: list[LoopWriting] = []
 
     # What the user says ----------------------------------------------------------------------------------------
@@ -128,8 +130,18 @@ class Service(Job):
         by the time of the events, is gone.
         """
         sink = StateSink(name, self._directory / "state")
-        self._states.append((sink, sink.state(self.id, kind, ttl_s=ttl)))
-        return self._states[-1][1]
+        state = sink.state(self.id, kind, ttl_s=ttl)
+        self._states.append((sink, state))
+        return state
+
+    def keep(self, name: str, made: Transactional[Kept]) -> Transactional[Kept]:
+        """An object of any class that functions change (`made.value`), whole: decided with each epoch like any sink.
+
+        `made` is what `tpc.make_transactional(obj)` has returned. An epoch that changes it stores all of it.
+        """
+        sink = StateSink(name, self._directory / "state")
+        self._states.append((sink, sink.kept(self.id, made)))
+        return made
 
     @property
     def checkpoint(self) -> CheckpointFiles:

@@ -1,6 +1,6 @@
 """Keys and values of a state as bytes: JSON with tags for what JSON has not, behind one byte that says the version.
 
-Durable data is never pickled: a pickle runs code when it is read, and is bound to the classes of the program that
+Nothing here is pickled: a pickle runs code when it is read, and is bound to the classes of the program that
 wrote it. A value of a type that does not stand here is refused by name. Equal values of one type are equal bytes, dicts
 in the order of their keys; `1`, `1.0` and `True` are different bytes, and so different keys.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
@@ -14,7 +14,9 @@ from tpc.sink import Committer, Sink, Writer
 if TYPE_CHECKING:
     import pyarrow
 
+    from tpc.coordinator.loop.state.kept import KeptObject
     from tpc.coordinator.loop.state.state import State
+    from tpc.transactional import Transactional
 
 DISK = "disk"
 CACHED_KEYS = 100_000
@@ -75,6 +77,19 @@ class StateSink(Sink):
             )
         store = Store(self, pipeline)
         return State(self.name, MemoryContents(store) if kind is dict else DiskContents(store, cached_keys), ttl_s)
+
+    def kept(self, pipeline: PipelineId, made: Transactional[Any]) -> KeptObject:
+        """A whole object in this store, and nothing beside it."""
+        from tpc.coordinator.loop.state.kept import KeptObject
+        from tpc.coordinator.loop.state.store import Store
+
+        if made.name:
+            raise ConfigurationError(
+                f"this object is kept as {made.name!r} already",
+                sink=self.name,
+                remedy="call tpc.make_transactional once for each service and name.",
+            )
+        return KeptObject(made, Store(self, pipeline))
 
     def describe(self) -> Mapping[str, str]:
         """Where it is."""

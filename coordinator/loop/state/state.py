@@ -20,6 +20,9 @@ from tpc.coordinator.loop.state.contents import Contents
 from tpc.coordinator.loop.state.rules import NO_EPOCH
 from tpc.errors import ConfigurationError, StateMachineError
 
+OBJECT_KEY = b"\x02object"
+"""The only key of a store that holds a whole object (`kept.py`): no key of a state begins with this byte."""
+
 _GONE = object()
 _FIXED = frozenset((int, str, float, bytes, bool, type(None)))
 """What cannot be changed in place."""
@@ -85,6 +88,12 @@ class State(MutableMapping[Any, Any]):
     def restore(self, *, before: int | None = None) -> None:
         """Read the content from the store, as it is; or as it was before an epoch that is decided and not complete."""
         self._contents.restore(before)
+        if self._contents.get(OBJECT_KEY) is not None:
+            raise ConfigurationError(
+                f"the store of {self.name!r} holds a whole object, and no state of keys",
+                sink=self.name,
+                remedy="read it with service.keep, or give the state a name of its own.",
+            )
         self._touched, self._cut, self.watermark_ms, self.event_ms = {}, None, None, None
         self.epoch = self.rests_on
 

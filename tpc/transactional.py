@@ -1,0 +1,137 @@
+"""The double buffer of an object that an epoch changes: the bytes that are decided, and the copy that is worked on.
+
+What stores the bytes, and decides them with an epoch's outputs, is a participant of the loop's
+(`tpc.coordinator.loop.state.kept`). Nothing here touches a disk.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from tpc.errors import ConfigurationError, DataError, StateMachineError
+
+T = TypeVar("T")
+
+BYTES_MAX = 400_000_000
+"""What one object may come to: it is stored in one piece, which SQLite limits."""
+
+PROTOCOL = 5
+"""Of pickle: fixed, so that another version of Python writes the same bytes."""
+
+_CAN_DO = "give it `dumps` and `loads` that can, or keep what is in it in a state of keys (service.state)."
+
+
+class Transactional(Generic[T]):
+    """An object of which every epoch changes a copy. See `make_transactional`; functions use `value`, no more.
+
+    An epoch's copy is always made of bytes, never the object that an earlier epoch has worked on: so it is the same
+    whether there was a restart in between or not.
+    """
+
+    def __init__(self, value: T, dumps: Callable[[T], bytes], loads: Callable[[bytes], T]) -> None:
+        self.dumps = dumps
+        self.loads = loads
+        self.name = ""
+        """Under which a service keeps it; empty as long as none does."""
+        try:
+            self._initial = dumps(value)
+            self._check(self._initial)
+            loads(self._initial)
+        except Exception as error:
+            what = f"a {type(value).__qualname__} cannot be made transactional: {_said(error)}"
+            raise ConfigurationError(what, remedy=_CAN_DO) from error
+        self._front = self._initial
+        """What is decided, or what the store holds."""
+        self._back: list[T] = []
+        """The copy that the running epoch works on; empty until somebody asks for it."""
+        self._cut: bytes | None = None
+        """What the epoch came to, from its cut on."""
+        self._is_running = False
+
+    @property
+    def value(self) -> T:
+        """In an epoch its own copy, which may be changed in place; outside of one a copy that belongs to the caller."""
+        if not self._is_running:
+            return self.loads(self._front if self._cut is None else self._cut)
+        if not self._back:
+            self._back.append(self.loads(self._front))
+        return self._back[0]
+
+    @value.setter
+    def value(self, value: T) -> None:
+        if not self._is_running:
+            what = f"the object {self.name} is replaced outside of an epoch"
+            raise StateMachineError(what, remedy="replace it in a function of the service.")
+        self._back[:] = [value]
+
+    # For the runtime ------------------------------------------------------------------------------------------
+
+    def restore(self, stored: bytes | None) -> None:
+        """Take what a store holds; None: nothing yet, so that it is as the program made it."""
+        front = self._initial if stored is None else stored
+        try:
+            back = [self.loads(front)]
+        except Exception as error:
+            raise ConfigurationError(
+                f"the object {self.name} is stored in {len(front)} bytes that `loads` cannot read: {_said(error)}",
+                sink=self.name,
+                remedy="start the program that wrote it, or one whose `loads` reads its bytes.",
+            ) from error
+        self._front, self._back, self._cut, self._is_running = front, back, None, False
+
+    def begin(self) -> None:
+        """Begin an epoch; the one before it, if it was cut, is decided: its copy is swapped in."""
+        if self._is_running:
+            raise StateMachineError(f"the object {self.name}: an epoch was neither cut nor abandoned")
+        if self._cut is not None:
+            self._front, self._cut = self._cut, None
+        self._is_running = True
+
+    def cut(self) -> bytes:
+        """What the epoch came to; the same when it is asked again.
+
+        The bytes are read back at once: what nobody could read is refused (`DataError`) while nothing is decided.
+        """
+        if self._cut is None:
+            if not self._back:  # nobody has asked for it
+                self._cut, self._is_running = self._front, False
+                return self._cut
+            try:
+                cut = self.dumps(self._back[0])
+                self._check(cut)
+                back = [] if cut == self._front else [self.loads(cut)]
+            except Exception as error:
+                what = f"the object {self.name} cannot be kept: {_said(error)}"
+                raise DataError(what, sink=self.name, remedy=_CAN_DO) from error
+            self._cut, self._back, self._is_running = cut, back, False
+        return self._cut
+
+    def abandon(self) -> None:
+        """The epoch is aborted: the copy is dropped, and what was decided stays."""
+        self._back, self._cut, self._is_running = [], None, False
+
+    def _check(self, data: bytes) -> None:
+        if not isinstance(data, bytes):
+            raise TypeError(f"`dumps` returned a {type(data).__qualname__}, not bytes")
+        if len(data) > BYTES_MAX:
+            raise ValueError(f"it comes to {len(data)} bytes, and one object may come to {BYTES_MAX}")
+
+
+def make_transactional(
+    obj: T, *, dumps: Callable[[T], bytes] | None = None, loads: Callable[[bytes], T] | None = None
+) -> Transactional[T]:
+    """Make `obj`, whatever it is, something that `service.keep` can decide with the outputs of an epoch.
+
+    `dumps` makes bytes of such an object and `loads` an object of bytes; without them it is pickled. Equal histories
+    must make equal bytes, in any process: `tpc.testing.TransactionalConformance` tries it.
+    """
+    if (dumps is None) != (loads is None):
+        raise ConfigurationError("`dumps` and `loads` belong together", remedy="give both, or none of them.")
+    return Transactional(obj, dumps or partial(pickle.dumps, protocol=PROTOCOL), loads or pickle.loads)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
