@@ -1,0 +1,30 @@
+"""A conformance kit on a server that is not the one of `make test`: run in a process of its own, as one case."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from tests.support.processes import REPOSITORY
+
+TIMEOUT_S = 600.0
+
+
+def passed_in(kit: str, environment: Mapping[str, str]) -> int:
+    """How many tests of the kit, a test's file with perhaps a class, have passed there. Raises AssertionError if one
+    has failed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-rfE", kit],
+        cwd=REPOSITORY,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    counted = re.search(r"(\d+) passed", done.stdout)
+    return int(counted[1]) if counted else 0
