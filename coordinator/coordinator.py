@@ -35,9 +35,11 @@ from tpc.coordinator.observing import Observing
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.late_plans import check_batch
 from tpc.coordinator.spark.query_log import SparkLog
-from tpc.coordinator.spark.reconcile import check_begun_with, check_decided, check_identity, check_undecided, reconcile
-from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
+from tpc.coordinator.spark.reconcile import check_begun_with, check_identity, reconcile
+from tpc.coordinator.spark.running_plan import RunningPlan
+from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError, TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.manifest import Barrier
@@ -207,31 +209,30 @@ class Coordinator:
             reconcile(self.journal.history, self.spark_log, run_one_batch, self.journal.require_leading)
         failpoints.hit("recovery.reconciled", generation=self.engine.state.generation)
 
-    def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
-        """The cut of `epoch` as Spark has planned it, after it was compared with the log; undecided ones made durable.
+    def barrier(self, epoch: int, running: RunningPlan, *, stateful: bool) -> Barrier:
+        """The cut of `epoch` as Spark has planned it and runs it; of an undecided one made durable.
 
-        Raises `HistoryMismatchError` before anything was done for the epoch.
+        Raises `TransientError` before anything was done for the epoch, where Spark's files say otherwise than the
+        log, or than the query.
         """
         history = self.journal.history
-        with self._fenced_first():
+        with self._fenced_first(TransientError):
             barrier = self.spark_log.barrier(epoch, stateful=stateful)
-            decided = history.manifests.get(epoch)
-            if decided is not None:
-                check_decided(decided, barrier.offsets_file)
-            else:
-                if epoch > (-1 if history.last_intent is None else history.last_intent) + 1:
-                    self.journal.require_leading()  # else the machine says what is out of step
-                check_undecided(history.manifests.get(epoch - 1), epoch, barrier.start)
+            if epoch > (-1 if history.last_intent is None else history.last_intent) + 1:
+                self.journal.require_leading()  # else the machine says what is out of step
+            check_batch(history, epoch, barrier, running)
+            if epoch not in history.manifests:
                 self.spark_log.make_durable(epoch)
         return barrier
 
     @contextmanager
-    def _fenced_first(self) -> Iterator[None]:
+    def _fenced_first(self, *also: type[TransientError]) -> Iterator[None]:
         """What looks like a contradiction to a fenced coordinator is the work of the one that leads."""
+        contradictions: tuple[type[TpcError], ...] = (HistoryMismatchError, *also)
         with self.engine.stating():
             try:
                 yield
-            except HistoryMismatchError:
+            except contradictions:
                 self.journal.require_leading()
                 raise
 

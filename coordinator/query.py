@@ -23,6 +23,7 @@ from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.java_errors import in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.plan_checks import reads_table
+from tpc.coordinator.spark.running_plan import running_plan
 from tpc.coordinator.spark.settings import available_now_for_tables, explicit_settings, stateful_settings
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions, tell_passed_over
 from tpc.coordinator.stop_word import StopWord
@@ -185,7 +186,8 @@ class PipelineQuery(QueryFacts):
 
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self._coordinator
-        barrier = coordinator.barrier(epoch, stateful=self._stateful)
+        running = running_plan(self._session, coordinator.engine.claim["query_id"])
+        barrier = coordinator.barrier(epoch, running, stateful=self._stateful)
         failpoints.hit("epoch.planned", epoch=epoch)
         coordinator.engine.run_batch(epoch, SparkPass(frame, self._plan, self._context(barrier)))
 

@@ -110,7 +110,7 @@ class Driver:
     def _run_epoch(self, batch: Batch, epoch: int) -> bool:
         """The batch function, as `PipelineQuery` makes it. Whether it has made other rows than it makes as a rule."""
         engine = self.coordinator.engine
-        barrier = self.coordinator.barrier(epoch, stateful=self.place.spark.stateful)
+        barrier = self.coordinator.barrier(epoch, batch.plan, stateful=self.place.spark.stateful)
         runner = SimulatedPass(self.world, engine, self.place.systems, barrier, batch)
         engine.run_batch(epoch, runner)
         return runner.other_rows

@@ -100,6 +100,8 @@ class Fault(str, Enum):
     """Spark's newest commits are gone, more than one."""
     SPARK_METADATA_LOST = "spark-metadata-lost"
     """Spark's metadata file is gone."""
+    SPARK_WRITE_LATE = "spark-write-late"
+    """A process is taken for dead while Spark writes a file; it arrives late, over what its successor has written."""
     NOT_DETERMINISTIC = "not-deterministic"
     """A replay makes other rows."""
 

@@ -76,6 +76,8 @@ class Operator:
             return self.place.log.losses.ever or self.place.log.was_changed
         if isinstance(error, FencedError) and self.place.log.late_terms:
             return True  # nobody can tell the term of a process that has died since from that of one that leads
+        if isinstance(error, ConcurrentQueriesError) and self.place.spark.came_late:
+            return True
         if isinstance(error, ConcurrentQueriesError | FencedError):
             return overlapped
         return isinstance(error, _RESTART_IS_ENOUGH)

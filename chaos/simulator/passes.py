@@ -10,6 +10,7 @@ from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.systems import Rows, System
 from tpc.chaos.simulator.world import PIPELINE, Killed, World
 from tpc.coordinator.engine import Engine
+from tpc.coordinator.spark.running_plan import RunningPlan
 from tpc.effects import ReplayEpoch
 from tpc.errors import DataError, TransientError
 from tpc.events import Replayed
@@ -27,6 +28,8 @@ class Batch:
     start: int
     end: int
     state: int
+    plan: RunningPlan
+    """What the query has in its memory, whatever its file says by now."""
 
     def rows_for(self, number: int, partition: int) -> Rows:
         """The rows that a partition routes to the sink of this number; every seventh row goes nowhere."""

@@ -58,8 +58,8 @@ _OF_THE_LOG = (
     Fault.LOG_OLDER,
     Fault.LOG_FORKED,
 )
-_BY_CHANCE = tuple(fault for fault in Fault if fault is not Fault.MOVED)
-"""Of a run's own chance; whether its pipeline moves is drawn apart (`with_a_move`)."""
+_BY_CHANCE = tuple(fault for fault in Fault if fault not in (Fault.MOVED, Fault.SPARK_WRITE_LATE))
+"""Of a run's own chance; the others are drawn apart (`with_a_move`, `with_late_writes`)."""
 _DURING_REPAIRS = (Fault.CRASH, Fault.FREEZE, Fault.RIVAL, *_OF_THE_LOG)
 """What would hardly meet a repair by chance."""
 
@@ -132,6 +132,11 @@ class FaultPlan:
         """Have the pipeline moved, and somebody try what must be refused then."""
         for strike in (*drawn(random, Fault.MOVED), *drawn(random, Fault.WRONG_START)):
             self.add(strike)
+
+    def with_late_writes(self, random: Random) -> None:
+        """Have processes go while Spark writes a file: the store writes over what is there."""
+        for _ in range(random.randrange(3)):
+            self.add(_one(random, Fault.SPARK_WRITE_LATE))
 
     @classmethod
     def of(cls, strikes: Iterable[Strike]) -> FaultPlan:

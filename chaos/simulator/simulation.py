@@ -31,6 +31,9 @@ MOST_FAULTS = 6
 MOVES = 0.1
 """In how many runs the pipeline is moved."""
 
+OVERWRITES = 0.3
+"""In how many runs Spark's files lie where a late write goes over what is there."""
+
 
 @dataclass(frozen=True)
 class SimulationResult:
@@ -53,18 +56,22 @@ class Simulation:
     """The world of one seed with its supervisor. `run` it, or take turns by hand."""
 
     def __init__(self, seed: int, plan: FaultPlan | None = None) -> None:
-        random = Random(seed)
+        random, store = Random(seed), Random(f"store {seed}")
+        overwrites = store.random() < OVERWRITES
         if plan is None:
             plan = FaultPlan.of_chance(random, random.randrange(MOST_FAULTS + 1))
             if (moves := Random(f"moves {seed}")).random() < MOVES:
                 plan.with_a_move(moves)
+            if overwrites:
+                plan.with_late_writes(store)
         self.world = World(seed, random, plan)
         self.ledger = Ledger(self.world)
         traits = sorted(random.sample(range(len(ALL_TRAITS)), random.randrange(2, 4)))
         kinds = [ALL_TRAITS[number] for number in traits]
         self.ledger.expiring = frozenset(kind.kind for kind in kinds if kind.expires_after_s is not None)
         systems = {t.kind: System(self.world, self.ledger, t.kind, t) for t in kinds}
-        spark = SparkDisk(self.world, random.randrange(15, 60), stateful=random.random() < 0.3)
+        rows, stateful = random.randrange(15, 60), random.random() < 0.3
+        spark = SparkDisk(self.world, rows, stateful=stateful, overwrites=overwrites)
         self.place = Place(self.world, LogDisk(self.world, self.ledger), spark, systems, _settings(random))
         self.supervisor = Supervisor(self.place, self.ledger)
 

@@ -20,8 +20,10 @@ CHECKPOINT = LocalFiles(Path("/simulated"))
 class SparkDisk:
     """Spark's files of one checkpoint, over all processes."""
 
-    def __init__(self, world: World, rows: int, *, stateful: bool) -> None:
+    def __init__(self, world: World, rows: int, *, stateful: bool, overwrites: bool = False) -> None:
         self.world = world
+        self.overwrites = overwrites
+        """Whether a file that has come in between is written over, as where a rename does that."""
         self.rows = rows
         """How many rows the source has."""
         self.stateful = stateful
@@ -32,10 +34,14 @@ class SparkDisk:
         """The number of the process that has led last."""
         self.trampled = False
         """Whether a process has changed files after another had taken over: nothing fences Spark's own files."""
+        self.came_late = False
+        """Whether a file has arrived that a process had begun to write which has gone since."""
         self.backup: dict[tuple[str, int], str] = {}
         """The files as those who led have written them."""
         self._fell_behind = False
         """Whether commits were lost. A second time would ask a stateful query for epochs before those of the first."""
+        self._under_way: dict[tuple[str, int], str] = {}
+        """Files that arrive right after somebody else has written them."""
         self.states: dict[int, int] = {0: 0}
         """Version -> state; batch N makes version N + 1."""
 
@@ -50,9 +56,39 @@ class SparkDisk:
             else:
                 files[kind, batch] = text
 
+    def add(self, kind: str, batch: int, text: str) -> None:
+        """Spark itself writes a file: also one that leads no more, and what it writes late is to be put right."""
+        trampled = self.trampled
+        self.change(kind, batch, text)
+        self.trampled = trampled
+        self.durable.discard((kind, batch))
+        if late := self._under_way.pop((kind, batch), None):
+            self._arrive(kind, batch, late)
+
+    def add_late(self, kind: str, batch: int, text: str) -> None:
+        """A process that nobody waits for any more has begun to write a file: it arrives over whatever is there then.
+
+        Some time later, or right after somebody else has written the file.
+        """
+        awaits_another = self.world.random.random() < 0.5
+        if awaits_another:
+            self._under_way[kind, batch] = text
+
+        def arrive() -> None:
+            if not awaits_another or self._under_way.pop((kind, batch), None) is not None:
+                self._arrive(kind, batch, text)
+
+        self.world.later(f"a late {kind}/{batch}", arrive, 10**6 if awaits_another else None)
+
+    def _arrive(self, kind: str, batch: int, text: str) -> None:
+        self.world.tell(f"spark: {kind}/{batch} is written by a process that has gone")
+        self.files[kind, batch] = text
+        self.durable.discard((kind, batch))
+        self.came_late = True
+
     def copied(self) -> SparkDisk:
         """The same files at another place, all of them durable."""
-        copy = SparkDisk(self.world, self.rows, stateful=self.stateful)
+        copy = SparkDisk(self.world, self.rows, stateful=self.stateful, overwrites=self.overwrites)
         copy.files, copy.backup, copy.states = dict(self.files), dict(self.files), dict(self.states)
         copy.durable = set(copy.files)
         copy.query_id, copy.leader, copy._fell_behind = self.query_id, self.leader, self._fell_behind
@@ -75,6 +111,10 @@ class SparkDisk:
     def end_of(self, batch: int) -> int:
         """Where a batch ends, by its offsets file."""
         return int(json.loads(self.files["offsets", batch].split("\n")[2])["n"])
+
+    def made_at_ms(self, batch: int) -> int:
+        """When a batch was planned, by its offsets file."""
+        return int(json.loads(self.files["offsets", batch].split("\n")[1])["batchTimestampMs"])
 
     def power_cut(self) -> None:
         """Files that were not made durable may be gone, empty or torn."""

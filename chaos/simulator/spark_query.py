@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.passes import Batch
 from tpc.chaos.simulator.spark import SparkDisk
+from tpc.chaos.simulator.world import Killed
+from tpc.coordinator.spark.running_plan import RunningPlan
 
 BatchFunction = Callable[[Batch, int], bool]
 """Runs a batch; says whether it has made other rows than it makes as a rule."""
@@ -28,6 +31,10 @@ def next_state(state: int, end: int) -> int:
     return (state * 31 + end) % 1_000_003
 
 
+def _offset(end: int) -> str:
+    return f'{{"n":{end}}}'
+
+
 class SimulatedQuery:
     """One start of the streaming query on the checkpoint."""
 
@@ -38,6 +45,7 @@ class SimulatedQuery:
         self._batch = 0
         self._start = 0
         self._planned_end: int | None = None
+        self._planned_at_ms = 0
         self._populate()
 
     def _populate(self) -> None:
@@ -47,7 +55,7 @@ class SimulatedQuery:
         if latest is None:
             return
         self._batch = latest
-        self._planned_end = self.disk.end_of(latest)
+        self._planned_end, self._planned_at_ms = self.disk.end_of(latest), self.disk.made_at_ms(latest)
         if latest:
             self._start = self.disk.end_of(latest - 1)
         if self.disk.newest("commits") == latest:
@@ -64,7 +72,8 @@ class SimulatedQuery:
         if self._batch not in states:
             raise MissingStateError(f"batch {self._batch}: no state of version {self._batch}")
         state = states[self._batch]
-        other = self.function(Batch(self._start, end, state if self.disk.stateful else 0), self._batch)
+        plan = RunningPlan(frozenset({_offset(end)}), self._planned_at_ms)
+        other = self.function(Batch(self._start, end, state if self.disk.stateful else 0, plan), self._batch)
         states[self._batch + 1] = next_state(state, end) + other
         self._commit()
         self._batch, self._start, self._planned_end = self._batch + 1, end, None
@@ -76,21 +85,29 @@ class SimulatedQuery:
             return False
         size = 0 if self.disk.stateful and self.world.random.random() < 0.1 else self.world.random.randrange(1, 9)
         end = self._start + min(left, size)
-        self.world.call("spark.offsets")
-        self._add("offsets", f'v1\n{{"batchWatermarkMs":0}}\n{{"n":{end}}}')
-        self.world.call("spark.offsets", after=True)
+        self._planned_at_ms = int(self.world.now_s * 1000)
+        self._add("offsets", f'v1\n{{"batchTimestampMs":{self._planned_at_ms}}}\n{_offset(end)}')
         self._planned_end = end
         return True
 
     def _commit(self) -> None:
         """A stateful query names in every commit the state files that this run of the batch has made."""
         names = f',"stores":{self.world.random.randrange(10**9)}' if self.disk.stateful else ""
-        self.world.call("spark.commits")
         self._add("commits", f'v1\n{{"nextBatchWatermarkMs":0{names}}}')
-        self.world.call("spark.commits", after=True)
 
     def _add(self, kind: str, text: str) -> None:
+        """Spark looks whether the file is there, then writes it: in one step only where the store can."""
+        if self.disk.overwrites:
+            self._require_absent(kind)
+            if self.world.strikes(Fault.SPARK_WRITE_LATE, f"{kind}/{self._batch}"):
+                self.disk.add_late(kind, self._batch, text)
+                raise Killed
+        self.world.call(f"spark.{kind}")
+        if not self.disk.overwrites:
+            self._require_absent(kind)
+        self.disk.add(kind, self._batch, text)
+        self.world.call(f"spark.{kind}", after=True)
+
+    def _require_absent(self, kind: str) -> None:
         if (kind, self._batch) in self.disk.files:
             raise ConcurrentQueriesError(f"{kind}/{self._batch} is there already")
-        self.disk.change(kind, self._batch, text)
-        self.disk.durable.discard((kind, self._batch))

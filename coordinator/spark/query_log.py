@@ -13,11 +13,16 @@ import re
 
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.whole_files import is_whole
-from tpc.errors import HistoryMismatchError
+from tpc.errors import HistoryMismatchError, TransientError
 from tpc.manifest import Barrier
 
 NO_QUERY = "loop"
 """Stands in the log in the place of a query's id where no query is: a service runs without Spark."""
+RESTART = (
+    "restart the pipeline (a supervisor does it): the start puts Spark's files right. Another driver has changed "
+    "them: where one was forgotten, end it."
+)
+"""What to do where a running query's plan was written over."""
 _V2_LINE = re.compile(r"(\d+):(.*)", re.DOTALL)
 
 
@@ -65,11 +70,15 @@ class SparkLog:
         return is_whole(self.files, f"{kind}/{batch}")
 
     def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
-        """The cut of `epoch` as Spark has planned it. `offsets/N` must be there."""
-        text = self.read("offsets", epoch)
+        """The cut of `epoch` as Spark has planned it. `offsets/N` must be there, else `TransientError`."""
+        text, before = self.read("offsets", epoch), self.read("offsets", epoch - 1)
         if text is None:
-            raise HistoryMismatchError(f"Spark runs batch {epoch} without having written offsets/{epoch}", epoch=epoch)
-        before = self.read("offsets", epoch - 1)
+            what = f"Spark runs batch {epoch}, and its offsets/{epoch} is not there"
+            raise TransientError(what, epoch=epoch, remedy=RESTART)
+        for batch, plan in ((epoch, text), (epoch - 1, before)):
+            if plan is not None and not is_whole_plan(plan, 0):
+                what = f"Spark runs batch {epoch}, and its offsets/{batch} is not there to its end"
+                raise TransientError(what, epoch=epoch, remedy=RESTART)
         base = self.read("commits", epoch - 1)
         return Barrier(
             offsets_file=text,

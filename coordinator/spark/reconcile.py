@@ -1,8 +1,9 @@
 """Does Spark's log belong to ours, and what is to be done where it lies behind.
 
-The intent log decides. Spark's log may have lost its newest files, or their ends (it is never fsynced): they are
-written back from the manifests, and batches that Spark must run again are run one by one, from the newest commit on
-whose state is whole. A difference that a lost file cannot explain stops the pipeline before anything is touched.
+The intent log decides. Spark's log may have lost its newest files, or their ends (it is never fsynced), or hold what a
+forgotten driver has written late: its plans are written back from the manifests, and batches that Spark must run again
+are run one by one, from the newest commit on whose state is whole. A difference that neither explains stops the
+pipeline before anything is touched.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from tpc.coordinator.spark.query_log import NO_QUERY, SparkLog, is_whole_plan, source_offsets
+from tpc.coordinator.spark.late_plans import late_plans
+from tpc.coordinator.spark.query_log import NO_QUERY, SparkLog, is_whole_plan
 from tpc.coordinator.spark.sources import Mending, look_at_sources
 from tpc.coordinator.spark.state import StateFiles
 from tpc.coordinator.spark.usable_commit import RESTORE, usable_commit
 from tpc.errors import HistoryMismatchError
 from tpc.history import History
-from tpc.manifest import Manifest
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +34,8 @@ def reconcile(
     commits. `run_one_batch` starts the query for exactly one batch and waits for it. `still_leading` raises when the
     log has gone on without this coordinator; it is asked before each of Spark's files is moved, since they are the new
     one's then. Nothing fences these files: a process that stands still between the two may move one nevertheless, and
-    the next start says that Spark's log is not what was decided. Raises `HistoryMismatchError`; `StateLostError` where
-    state that decided epochs rest on cannot be made again.
+    the next start writes it back. Raises `HistoryMismatchError`; `StateLostError` where state that decided epochs rest
+    on cannot be made again.
     """
     check_identity(history, spark)
     torn = _torn_plans(history, spark)
@@ -42,13 +43,16 @@ def reconcile(
     commits = spark.batches("commits")
     if commits and (last is None or commits[-1] > last):
         raise _unknown_commits(commits[-1], last)
-    _check_offsets(history, spark, torn)
+    late = late_plans(history, spark, torn)
     state = StateFiles(spark)
-    committed = usable_commit(history, spark, commits, state)
+    committed = usable_commit(history, spark, commits, state, late)
     sources = look_at_sources(history, spark, committed)
     torn += _plans_of_lost_sources(history, spark, sources, torn)
     _mend_files(spark, state, sources, still_leading)
     _mend_plans(history, spark, torn, still_leading)
+    if late:
+        _move_aside(spark, "commits", committed, still_leading)  # first: beside a decided plan it would be gone on from
+        _mend_late_plans(history, spark, late, still_leading)
     if last is None:
         return
     if committed == last:
@@ -87,14 +91,6 @@ def check_begun_with(history: History, spark: SparkLog) -> None:
     commits = spark.batches("commits")
     if history.pipeline is None and commits:
         raise _unknown_commits(commits[-1], None)
-
-
-def _check_offsets(history: History, spark: SparkLog, torn: Collection[int]) -> None:
-    """Every `offsets/N` of a decided epoch must be what its manifest says, byte by byte, unless it is `torn`."""
-    for epoch, manifest in history.manifests.items():
-        text = spark.read("offsets", epoch)
-        if text is not None and epoch not in torn:
-            check_decided(manifest, text)
 
 
 def _torn_plans(history: History, spark: SparkLog) -> list[int]:
@@ -146,28 +142,17 @@ def _mend_plans(history: History, spark: SparkLog, torn: Iterable[int], still_le
             spark.move_aside("offsets", batch)
 
 
-def check_decided(manifest: Manifest, text: str) -> None:
-    """`text` is Spark's `offsets/N`; raises when the decided epoch was another."""
-    if text.strip() != manifest.barrier.offsets_file.strip():
-        raise HistoryMismatchError(
-            f"Spark's offsets/{manifest.epoch} is not what was decided "
-            f"(decided: {list(manifest.barrier.end)}, Spark: {list(source_offsets(text))})",
-            pipeline=str(manifest.pipeline),
-            epoch=manifest.epoch,
-            remedy=RESTORE,
+def _mend_late_plans(history: History, spark: SparkLog, late: Iterable[int], still_leading: Callable[[], None]) -> None:
+    """What was decided is written back, in the place of what a forgotten driver has written there."""
+    for epoch in late:
+        still_leading()
+        logger.warning(
+            "Spark's offsets/%d is not what was decided: a driver that does not lead any more has written it; "
+            "it is moved aside, and what was decided is written back from the intent log",
+            epoch,
         )
-
-
-def check_undecided(previous: Manifest | None, epoch: int, start: tuple[str, ...]) -> None:
-    """An undecided epoch must begin where the one before it ended."""
-    if previous is None or previous.epoch != epoch - 1 or previous.barrier.end == start:
-        return
-    raise HistoryMismatchError(
-        f"Spark's batch {epoch} begins at {list(start)}, epoch {previous.epoch} ended at {list(previous.barrier.end)}",
-        pipeline=str(previous.pipeline),
-        epoch=epoch,
-        remedy=RESTORE,
-    )
+        spark.move_aside("offsets", epoch)
+        spark.restore("offsets", epoch, history.manifests[epoch].barrier.offsets_file)
 
 
 def _unknown_commits(newest: int, last: int | None) -> HistoryMismatchError:

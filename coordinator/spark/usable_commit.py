@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint
 from tpc.coordinator.spark.state import StateFiles
 from tpc.errors import START_ANEW, HistoryMismatchError, StateLostError
@@ -11,12 +13,15 @@ from tpc.manifest import Manifest
 RESTORE = f"restore the checkpoint and the intent log from one moment, or {START_ANEW}."
 
 
-def usable_commit(history: History, spark: SparkLog, commits: list[int], state: StateFiles) -> int:
+def usable_commit(
+    history: History, spark: SparkLog, commits: list[int], state: StateFiles, late: Collection[int] = ()
+) -> int:
     """The newest batch whose `commits/N` is whole, the one the next manifest rests on, and whose state is there.
 
-    -1 for none. Those after it cannot be gone on from: torn ones, those whose state a power cut has taken, and those of
-    a catch-up that was interrupted, which name the state stores that it made anew. Raises when what is decided after it
-    cannot be caught up from there, because the log no longer holds all of it.
+    -1 for none. Those after it cannot be gone on from: torn ones, those whose state a power cut has taken, those of a
+    catch-up that was interrupted, which name the state stores that it made anew, and that of the newest decided epoch
+    where its plan is a `late` one: no manifest says yet which state is the epoch's. Raises when what is decided after
+    it cannot be caught up from there, because the log no longer holds all of it.
     """
     foreign: Manifest | None = None
     lost: str | None = None
@@ -27,6 +32,8 @@ def usable_commit(history: History, spark: SparkLog, commits: list[int], state: 
             continue
         if after is not None and after.barrier.stateful and after.barrier.base_commit != fingerprint(text):
             foreign = foreign or after
+            continue
+        if after is None and batch in late and history.manifests[batch].barrier.stateful:
             continue
         wrong = state.why_not_whole(batch)
         if wrong is None:

@@ -17,6 +17,7 @@ from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.spark.running_plan import RunningPlan
 from tpc.errors import FencedError, HistoryMismatchError
 from tpc.records import Record, RecordKind, digest
 from tpc.sink import Marker, Owner
@@ -139,6 +140,10 @@ def test_a_term_that_was_begun_in_the_slot_of_the_claim_means_fenced(job: Job, m
         job.coordinator().finish()
 
 
+def plan_text(number: int) -> str:
+    return f'v1\n{{"batchTimestampMs":{number}}}\n{number}'
+
+
 def test_a_forgotten_coordinator_that_meets_a_later_batch_of_its_successor_is_fenced(job: Job) -> None:
     """It stood still between bringing Spark's log up and starting the query."""
     job.with_epoch()
@@ -146,17 +151,27 @@ def test_a_forgotten_coordinator_that_meets_a_later_batch_of_its_successor_is_fe
     forgotten.finish()
     leading.finish()
     for epoch in (1, 2):
-        leading.spark_log.restore("offsets", epoch, f"v1\n{{}}\n{epoch}")
+        leading.spark_log.restore("offsets", epoch, plan_text(epoch))
     with pytest.raises(FencedError):
-        forgotten.barrier(2, stateful=False)
+        forgotten.barrier(2, RunningPlan(frozenset({"2"}), 2), stateful=False)
+
+
+def test_a_plan_that_a_successor_has_written_over_means_fenced(job: Job) -> None:
+    job.with_epoch()
+    forgotten, leading = job.coordinator(), job.coordinator()
+    forgotten.finish()
+    leading.finish()
+    leading.spark_log.restore("offsets", 2, plan_text(3))
+    with pytest.raises(FencedError):
+        forgotten.barrier(2, RunningPlan(frozenset({"2"}), 2), stateful=False)
 
 
 def test_a_batch_that_is_not_the_next_is_left_to_the_machine_by_who_leads(job: Job) -> None:
     job.with_epoch()
     coordinator = job.coordinator()
     coordinator.finish()
-    coordinator.spark_log.restore("offsets", 2, "v1\n{}\n2")
-    assert coordinator.barrier(2, stateful=False).end == ("2",)
+    coordinator.spark_log.restore("offsets", 2, plan_text(2))
+    assert coordinator.barrier(2, RunningPlan(frozenset({"2"}), 2), stateful=False).end == ("2",)
 
 
 def test_spark_s_query_id_is_written_only_by_who_has_won_the_claim(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:

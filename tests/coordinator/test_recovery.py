@@ -251,17 +251,6 @@ def test_a_batch_is_run_again_before_the_one_that_spark_had_planned_after_it(job
     assert job.spark_files("commits")[:3] == [0, 1, 2]
 
 
-def test_other_offsets_than_the_decided_ones_stop_the_start(job: Job) -> None:
-    job.feed.epochs(2)
-    job.run_until_dead({"epoch.decided": die_at(1)})
-    path = job.checkpoint / "offsets" / "1"
-    text = path.read_text()
-    job.lose("offsets", 1)
-    path.write_text(text.replace('{"logOffset":1}', '{"logOffset":0}'))
-    with pytest.raises(HistoryMismatchError, match="offsets/1 is not what was decided"):
-        job.start()
-
-
 def test_a_lost_log_is_not_taken_for_an_empty_history(job: Job) -> None:
     job.feed.epochs(1)
     job.run()

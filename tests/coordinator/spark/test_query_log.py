@@ -12,7 +12,7 @@ import pytest
 from tpc.coordinator.feeding.source_offsets import kafka_offsets
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint, source_offsets
-from tpc.errors import HistoryMismatchError
+from tpc.errors import HistoryMismatchError, TransientError
 
 V1 = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":5}\n{"t":{"0":4,"1":7}}\n-'
 V2 = 'v2\n{"batchWatermarkMs":0,"batchTimestampMs":5}\n1:-\n0:{"t":{"0":4,"1":7}}'
@@ -89,8 +89,16 @@ def test_the_first_barrier_rests_on_nothing(log: SparkLog) -> None:
     assert (barrier.start, barrier.base_commit) == ((), None)
 
 
-def test_a_batch_without_its_offsets_stops(log: SparkLog) -> None:
-    with pytest.raises(HistoryMismatchError, match="without having written offsets/3"):
+def test_a_batch_whose_plan_is_gone_stops(log: SparkLog) -> None:
+    with pytest.raises(TransientError, match="runs batch 3, and its offsets/3 is not there"):
+        log.barrier(3, stateful=False)
+
+
+@pytest.mark.parametrize("torn", [2, 3])
+def test_a_batch_whose_plan_or_the_one_before_is_not_there_to_its_end_stops(log: SparkLog, torn: int) -> None:
+    for batch in (2, 3):
+        write(log, "offsets", batch, "" if batch == torn else V1)
+    with pytest.raises(TransientError, match=f"offsets/{torn} is not there to its end"):
         log.barrier(3, stateful=False)
 
 

@@ -189,15 +189,76 @@ def test_a_torn_plan_of_a_decided_epoch_is_written_back_as_it_was_decided(tmp_pa
     assert checkpoint.spark.read("offsets", 2) == checkpoint.offsets_text(2)
 
 
-def test_a_plan_that_differs_from_the_decided_one_and_is_no_part_of_it_stops_the_start(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path, decided=2, stateful=True)
-    checkpoint.write("offsets", 2, checkpoint.offsets_text(7))
-    with pytest.raises(HistoryMismatchError, match="offsets/2 is not what was decided"):
+@pytest.mark.parametrize("epoch", [0, 2, 3])
+@pytest.mark.parametrize("late", ["another plan", "", "v1", 'v1\n{}\n{"offset":7'])
+def test_a_late_plan_of_a_decided_epoch_is_moved_aside_and_the_decided_one_written_back(
+    tmp_path: Path, epoch: int, late: str
+) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=3, stateful=False)
+    checkpoint.write("offsets", epoch, late)
+    checkpoint.reconcile()
+    assert checkpoint.spark.read("offsets", epoch) == checkpoint.offsets_text(epoch)
+    assert checkpoint.spark.batches("commits") == [0, 1, 2, 3]
+    if late not in ("", "v1"):  # these are torn ones of the decided plan, as far as can be told
+        [kept] = (tmp_path / "tpc" / "moved-aside").iterdir()
+        assert kept.read_text() == late
+
+
+def test_late_plans_of_two_forgotten_drivers_are_put_right(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=4, stateful=True)
+    for epoch in (1, 3):
+        checkpoint.write("offsets", epoch, checkpoint.offsets_text(7))
+    checkpoint.reconcile()
+    assert [checkpoint.spark.read("offsets", epoch) for epoch in (1, 3)] == [
+        checkpoint.offsets_text(1),
+        checkpoint.offsets_text(3),
+    ]
+
+
+def test_late_plans_of_two_epochs_that_follow_each_other_are_another_history_and_stop_the_start(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=3, stateful=True)
+    for epoch in (2, 3):
+        checkpoint.write("offsets", epoch, checkpoint.offsets_text(epoch + 7))
+    with pytest.raises(HistoryMismatchError, match="offsets/2 and offsets/3 are not what was decided"):
         checkpoint.reconcile()
+
+
+def test_a_late_plan_of_an_older_epoch_leaves_the_state_that_a_later_one_was_computed_from(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=3, stateful=True)
+    checkpoint.write("offsets", 2, checkpoint.offsets_text(7))
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("commits") == [0, 1, 2, 3]
+
+
+def test_a_late_plan_of_the_newest_epoch_has_its_batch_run_again_where_there_is_state(tmp_path: Path) -> None:
+    """Nothing tells yet whether the state that its commit names is that of the decided plan."""
+    checkpoint = Checkpoint(tmp_path, decided=3, stateful=True)
+    checkpoint.write("offsets", 3, checkpoint.offsets_text(7))
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("commits") == [0, 1, 2]
+    assert checkpoint.spark.read("offsets", 3) == checkpoint.offsets_text(3)
+
+
+def test_a_start_that_dies_while_it_puts_a_late_plan_right_leaves_no_commit_beside_the_decided_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=3, stateful=True)
+    checkpoint.write("offsets", 3, checkpoint.offsets_text(7))
+
+    def dies(*_: object) -> None:
+        raise OSError
+
+    with monkeypatch.context() as patched, pytest.raises(OSError):
+        patched.setattr(SparkLog, "restore", dies)
+        checkpoint.reconcile()
+    assert checkpoint.spark.batches("commits") == [0, 1, 2]
+    checkpoint.reconcile()
+    assert checkpoint.spark.read("offsets", 3) == checkpoint.offsets_text(3)
 
 
 def test_a_coordinator_that_no_longer_leads_mends_no_plan(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path, decided=1, stateful=True)
+    checkpoint.write("offsets", 0, checkpoint.offsets_text(7))
     checkpoint.write("offsets", 1, "")
     checkpoint.write("offsets", 2, "")
 
@@ -207,6 +268,7 @@ def test_a_coordinator_that_no_longer_leads_mends_no_plan(tmp_path: Path) -> Non
     with pytest.raises(FencedError):
         reconcile(checkpoint.history, checkpoint.spark, checkpoint.run_one_batch, fenced)
     assert [checkpoint.spark.read("offsets", batch) for batch in (1, 2)] == ["", ""]
+    assert checkpoint.spark.read("offsets", 0) == checkpoint.offsets_text(7)
 
 
 def cut_back(checkpoint: Checkpoint) -> None:
@@ -218,8 +280,9 @@ def empty(checkpoint: Checkpoint) -> None:
     checkpoint.history = begun()
 
 
-def another_plan(checkpoint: Checkpoint) -> None:
-    checkpoint.write("offsets", 3, checkpoint.offsets_text(7))
+def other_plans(checkpoint: Checkpoint) -> None:
+    for epoch in (2, 3):
+        checkpoint.write("offsets", epoch, checkpoint.offsets_text(7))
 
 
 def pruned_too_far(checkpoint: Checkpoint) -> None:
@@ -228,7 +291,7 @@ def pruned_too_far(checkpoint: Checkpoint) -> None:
     checkpoint.lose("commits", 2, 3, 4)
 
 
-@pytest.mark.parametrize("contradict", [cut_back, empty, another_plan, pruned_too_far])
+@pytest.mark.parametrize("contradict", [cut_back, empty, other_plans, pruned_too_far])
 def test_a_refused_start_has_touched_none_of_spark_s_plans_and_commits(
     tmp_path: Path, contradict: Callable[[Checkpoint], None]
 ) -> None:

@@ -1,0 +1,60 @@
+"""What the batch that runs was planned to read, as the running query itself has it in memory.
+
+Its `offsets/N` says the same unless another process has written over it. What a difference means is decided in
+`late_plans.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tpc.coordinator.spark.query_log import source_offsets
+from tpc.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NO_OFFSET = "-"
+"""Stands in `offsets/N` for a source that has none yet."""
+
+
+@dataclass(frozen=True)
+class RunningPlan:
+    """A plan of Spark's. Two plans of one batch differ in what they read, or at least in when they were made."""
+
+    ends: frozenset[str]
+    """Where the sources end, as Spark writes it."""
+    made_at_ms: int
+    """What Spark calls the time of the batch."""
+
+    def is_written_in(self, text: str) -> bool:
+        """Whether `text`, an `offsets/N` file, is this plan."""
+        try:
+            made_at_ms = json.loads(text.split("\n")[1])["batchTimestampMs"]
+        except (IndexError, ValueError, KeyError, TypeError):
+            return False
+        return made_at_ms == self.made_at_ms and frozenset(source_offsets(text)) - {_NO_OFFSET} == self.ends
+
+
+def running_plan(session: SparkSession, query_id: str) -> RunningPlan:
+    """The plan of the batch that the query with this id is running now, in its own thread."""
+    from py4j.protocol import Py4JError
+
+    try:
+        query = session._jsparkSession.streams().get(query_id).streamingQuery()
+        ends = frozenset(str(offset.json()) for offset in _each(query.availableOffsets().values()))
+        return RunningPlan(ends, int(query.lastExecution().offsetSeqMetadata().batchTimestampMs()))
+    except (Py4JError, AttributeError) as error:
+        raise ConfigurationError(
+            f"this Spark does not tell what a batch reads: {str(error).splitlines()[0]}",
+            remedy="use a version of Spark that the documents name.",
+        ) from error
+
+
+def _each(values: Any) -> Iterator[Any]:
+    iterator = values.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
