@@ -87,6 +87,14 @@ class StandaloneCluster:
             self._workers[number] = self._worker(number)
         self._await("worker", lambda: self._said("Registering worker") >= known + len(missing))
 
+    def add_worker(self, environment: Mapping[str, str]) -> int:
+        """Start one more, on a host that has one, with another environment; its number. Waits as `start_workers`."""
+        number, known = len(self._hosts), self._said("Registering worker")
+        self._hosts += (self._hosts[-1],)
+        self._workers[number] = self._worker(number, environment)
+        self._await("worker", lambda: self._said("Registering worker") > known)
+        return number
+
     def kill_worker(self, number: int) -> None:
         """SIGKILL to a worker and to all that runs on it. It does not come back by itself."""
         self._workers[number].kill()
@@ -121,11 +129,15 @@ class StandaloneCluster:
     def _is_alive(self, number: int) -> bool:
         return number in self._workers and self._workers[number].alive
 
-    def _worker(self, number: int) -> OwnedProcess:
+    def _worker(self, number: int, environment: Mapping[str, str] | None = None) -> OwnedProcess:
         words = ("--cores", "1", "--memory", WORKER_MEMORY, "--work-dir", str(self.directory / f"work-{number}"))
-        return self._process(f"worker-{number}", "worker.Worker", self._hosts[number], *words, self.url)
+        return self._process(
+            f"worker-{number}", "worker.Worker", self._hosts[number], *words, self.url, own=environment
+        )
 
-    def _process(self, name: str, role: str, host: str, *arguments: str) -> OwnedProcess:
+    def _process(
+        self, name: str, role: str, host: str, *arguments: str, own: Mapping[str, str] | None = None
+    ) -> OwnedProcess:
         home = _spark_home()
         options = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dspark.decommission.enabled=true")
         place = ("--host", host, "--webui-port", "0")
@@ -135,7 +147,7 @@ class StandaloneCluster:
             "SPARK_SCALA_VERSION": _scala_version(home),  # else a worker looks for Spark's build directories
             "SPARK_LOCAL_IP": host,
             "PYSPARK_PYTHON": sys.executable,
-            **self._environment,
+            **(self._environment if own is None else own),
         }
         return OwnedProcess(
             [find_java(), *options, *classes, *place, *arguments],

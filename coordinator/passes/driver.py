@@ -19,6 +19,7 @@ from tpc.coordinator.passes.order import in_order
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.passes.reports import REPORT_SCHEMA, completed, decode, left_losers
 from tpc.coordinator.passes.task import PassTask
+from tpc.coordinator.passes.worker_needs import DriverHas
 from tpc.coordinator.spark.java_errors import in_our_words
 from tpc.coordinator.spark.parallelism import parallelism_of
 from tpc.sink import Sink
@@ -54,7 +55,8 @@ class SparkPass(EpochPass):
         context = self.context
         actions = {step: action for step, action in failpoints.installed().items() if step.startswith("pass.")}
         taken = {name for route in self.plan.routes for name in (route.digest, *(wide for wide, _ in route.columns))}
-        result = in_order(self.frame, self.plan.order, taken).mapInArrow(PassTask(work, actions).run, REPORT_SCHEMA)
+        task = PassTask(work, DriverHas.of(work), actions)
+        result = in_order(self.frame, self.plan.order, taken).mapInArrow(task.run, REPORT_SCHEMA)
         partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
         context.end_phase("plan")
         with in_our_words():

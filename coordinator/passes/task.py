@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tpc import failpoints
 from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed
 from tpc.coordinator.passes.reports import TaskAttempt, TaskReport, encode
+from tpc.coordinator.passes.worker_needs import DriverHas, require_needs
 from tpc.coordinator.passes.worker_process import spare_repetitions
 from tpc.errors import TpcError
 
@@ -26,6 +27,7 @@ class PassTask:
     """All that a task needs to know; pickled with the job."""
 
     work: EpochWork
+    driver: DriverHas
     actions: Mapping[str, failpoints.Action] = field(default_factory=dict)
     """What is installed at the steps "pass.*" in the driver, for the workers."""
 
@@ -39,8 +41,9 @@ class PassTask:
         attempt = TaskAttempt(
             context.partitionId(), context.attemptNumber(), context.taskAttemptId(), context.stageId()
         )
-        feed = PartitionFeed(self.work, attempt.partition, attempt.task_id)
         try:
+            require_needs(self.work, self.driver)
+            feed = PartitionFeed(self.work, attempt.partition, attempt.task_id)
             report = TaskReport(attempt, feed.run(batches))
         except TpcError as error:
             report = TaskReport(attempt, error=error)

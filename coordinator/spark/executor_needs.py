@@ -6,11 +6,13 @@ import logging
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.spark.secrets import kept_elsewhere
+from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tpc.sink import Sink
@@ -19,6 +21,11 @@ logger = logging.getLogger(__name__)
 
 OWN = {"tpc": "tpc", "pyspark": "pyspark", "pyarrow": "pyarrow"}
 """What every task needs, module and package."""
+
+REMEDY = (
+    "packages: the same environment on every machine, or spark.archives; settings: spark.executorEnv.NAME, or the"
+    " workers' own environment; directories: mount one file system under one path everywhere."
+)
 
 Answer = Mapping[str, Any]
 """See `executor_probe.answer`."""
@@ -53,13 +60,25 @@ def needs_of(sinks: Mapping[str, Sink]) -> Needs:
     return Needs(modules, packages, settings, directories)
 
 
-def lacks(answer: Answer, needs: Needs) -> Iterator[str]:
-    """What an executor says that it has not, or has otherwise than the driver; a line for each."""
+def question_of(needs: Needs) -> dict[str, Any]:
+    """What `executor_probe.answer` is asked, but for its places."""
+    return {
+        "modules": list(needs.modules),
+        "packages": list(needs.packages),
+        "settings": {name: setting for name, (setting, _) in needs.settings.items()},
+    }
+
+
+def lacks(answer: Answer, needs: Needs, ours: str) -> Iterator[str]:
+    """What an executor says that it has not, or has otherwise than the driver; a line for each.
+
+    `ours` is the driver's version of this library.
+    """
     where = _where(answer)
     for module, why in answer["modules"].items():
         if why:
             yield f"{where} {module} cannot be imported{_for(needs.modules[module])}: {why}"
-    ours, theirs = _version_here("tpc"), answer["versions"].get("tpc")
+    theirs = answer["versions"].get("tpc")
     if ours and theirs and ours != theirs:
         yield f"{where} is tpc {theirs}, the driver's is {ours}"
     for name, why in answer["settings"].items():
@@ -86,19 +105,31 @@ def unseen(answer: Answer, places: Mapping[str, Path]) -> Iterator[str]:
             yield f"{_where(answer)} what is written to {directory} is not there for the driver"
 
 
+def refusal(missing: Iterable[str], pipeline: str, epoch: int | None = None) -> ConfigurationError:
+    """The error that names all that is missing."""
+    return ConfigurationError(
+        f"executors lack what the sinks need: {'; '.join(dict.fromkeys(missing))}",
+        pipeline=pipeline,
+        epoch=epoch,
+        remedy=REMEDY,
+    )
+
+
 def tell_other_versions(answers: Iterable[Answer]) -> None:
     """Log the packages of which executors have another version: it may do."""
     others = {
         f"{package} {theirs} on {answer['host']}, {ours} on the driver"
         for answer in answers
         for package, theirs in answer["versions"].items()
-        if theirs and (ours := _version_here(package)) and ours != theirs
+        if theirs and (ours := version_here(package)) and ours != theirs
     }
     if others:
         logger.warning("executors have other versions than the driver: %s", "; ".join(sorted(others)))
 
 
-def _version_here(package: str) -> str:
+@cache
+def version_here(package: str) -> str:
+    """Of a package of this process; empty where it is none that was installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -1,8 +1,8 @@
 """Asks the executors of a cluster, before the first epoch, for what the sinks' writers need there.
 
 One small Spark job: Python, this library and the sinks' packages, the settings that are kept in the environment or in
-files of each machine, and that a shared directory is the same one. Executors that come later are not asked: what they
-lack is met in an epoch, which is then aborted. Where driver and tasks are one machine (`local[...]`) nobody is asked.
+files of each machine, and that a shared directory is the same one. Executors that come later are asked by their first
+task (`tpc.coordinator.passes.worker_needs`). Where driver and tasks are one machine (`local[...]`) nobody is asked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.spark import executor_probe
-from tpc.coordinator.spark.executor_needs import Answer, Needs, lacks, needs_of, tell_other_versions, unseen
+from tpc.coordinator.spark.executor_needs import (
+    Answer,
+    Needs,
+    lacks,
+    needs_of,
+    question_of,
+    refusal,
+    tell_other_versions,
+    unseen,
+    version_here,
+)
 from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import PipelineId
 from tpc.support.deadlines import until
@@ -55,15 +65,10 @@ def ask_executors(
     needs = needs_of(sinks)
     with _places(needs.directories) as places:
         answers = _answers(context, needs, places, pipeline, is_answer_required)
-        missing = [line for answer in answers.values() for line in lacks(answer, needs)]
+        missing = [line for answer in answers.values() for line in lacks(answer, needs, version_here("tpc"))]
         missing += [line for answer in answers.values() for line in unseen(answer, places)]
     if missing:
-        raise ConfigurationError(
-            f"executors lack what the sinks need: {'; '.join(dict.fromkeys(missing))}",
-            pipeline=str(pipeline),
-            remedy="packages: the same environment on every machine, or spark.archives; settings: spark.executorEnv."
-            "NAME, or the workers' own environment; directories: mount one file system under one path everywhere.",
-        )
+        raise refusal(missing, str(pipeline))
     tell_other_versions(answers.values())
 
 
@@ -98,12 +103,7 @@ def _answers(
 ) -> dict[str, Answer]:
     """What each executor says, by executor; asked again, longer, until all that are there have been met."""
     until(lambda: _registered(context) >= _expected(context), COME_WITHIN_S, pause_max_s=0.5)
-    question = {
-        "modules": list(needs.modules),
-        "packages": list(needs.packages),
-        "settings": {name: setting for name, (setting, _) in needs.settings.items()},
-        "places": {directory: str(place) for directory, place in places.items()},
-    }
+    question = {**question_of(needs), "places": {directory: str(place) for directory, place in places.items()}}
     answers: dict[str, Answer] = {}
     for pause_s in PAUSES_S:
         tasks = max(1, _TASKS_EACH * _registered(context))

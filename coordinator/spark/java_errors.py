@@ -12,11 +12,17 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from tpc import errors
+from tpc.coordinator.spark.executor_needs import REMEDY
 from tpc.errors import START_ANEW, ConfigurationError, TpcError, TransientError
 
 _LONGEST = 300
 _OURS = re.compile(r"^tpc\.errors\.(\w+): (.+)$", re.MULTILINE)
 """What Python writes last of an error that a data source of ours has raised in a process of Spark's."""
+_NOT_LOADED = re.compile(
+    r"^ModuleNotFoundError: [^\n]+(?=\s*\n\s+at )|\[PYTHON_VERSION_MISMATCH\][^\n]*|Cannot run program [^\n]*",
+    re.MULTILINE,
+)
+_LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((?P<host>\S+) executor (?P<executor>[^)]+)\)")
 
 
 _OTHER_SCHEMA = re.compile(
@@ -28,20 +34,25 @@ _OTHER_SCHEMA = re.compile(
 def in_our_words() -> Iterator[None]:
     """An error of the JVM leaves as one of the library, and alone: without Java's as its cause."""
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PythonException
 
     try:
         yield
-    except Py4JJavaError as error:
-        raise in_words(error) from None
+    except (Py4JJavaError, PythonException) as error:
+        if (told := in_words(error)) is error:
+            raise
+        raise told from None
 
 
 def in_words(error: BaseException) -> BaseException:
     """The library's error for an error of the JVM, or for one of ours that it has carried; any other as it is."""
     from py4j.protocol import Py4JError, Py4JJavaError
-    from pyspark.errors import StreamingQueryException
+    from pyspark.errors import PythonException, StreamingQueryException
 
     if isinstance(error, StreamingQueryException):
         return _carried(str(error)) or _other_schema(str(error)) or _not_waited_for(str(error)) or error
+    if isinstance(error, PythonException):  # it has Java's pages in its text only where a setting says so
+        return _not_loaded(getattr(error, "_stackTrace", "")) or error
     if not isinstance(error, Py4JJavaError):
         return error
     failed: Any = error
@@ -49,8 +60,24 @@ def in_words(error: BaseException) -> BaseException:
         said, java = str(failed.java_exception.getMessage() or failed.java_exception.toString()), str(error)
     except (Py4JError, OSError):  # the JVM is gone, and its error with it
         said = java = failed.errmsg
+    if (without := _not_loaded(java)) is not None:
+        return without
     line = next((line.strip() for line in said.splitlines() if line.strip()), "no word of it")
     return TransientError(f"Spark could not run the epoch's job: {line[:_LONGEST]}", java=java)
+
+
+def _not_loaded(java: str) -> TpcError | None:
+    """A task that did not come to its first line: it is this library or the sink that could not be loaded there."""
+    told = _NOT_LOADED.search(java)
+    if told is None:
+        return None
+    where = _LOST_TASK.search(java)
+    place = "an executor" if where is None else f"executor {where['executor']} on {where['host']}"
+    return ConfigurationError(
+        f"executors lack what the sinks need: {place} cannot run the epoch's tasks: {told[0].strip()[:_LONGEST]}",
+        remedy=REMEDY,
+        java=java,
+    )
 
 
 def _carried(text: str) -> TpcError | None:

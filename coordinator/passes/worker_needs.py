@@ -1,0 +1,63 @@
+"""Asks a worker process, before its first branch, for what executors were asked for before the first epoch.
+
+Executors come later too: on a machine that replaces another, or by dynamic allocation. A process answers once for each
+start of a pipeline: constant work, and no job of Spark's. What is missing is told as it is at a start; the pass ends
+with it, and none of its branches is decided. A shared directory is held to be the driver's when it is there: that
+another one lies under its path is found by the sink's own verify.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tpc.coordinator.feeding.branch import Mode
+from tpc.coordinator.feeding.partition import EpochWork
+from tpc.coordinator.spark.executor_needs import Needs, lacks, needs_of, question_of, refusal, version_here
+from tpc.coordinator.spark.executor_probe import answer
+from tpc.support.deadlines import within
+
+LOOK_WITHIN_S = 30.0
+"""For a directory: a mount whose server is gone never answers."""
+
+_have_answered: set[tuple[str, int]] = set()
+"""Pipeline and generation of those starts whose needs this process has."""
+
+
+@dataclass(frozen=True)
+class DriverHas:
+    """What the driver has that tasks need as well: its `tpc`, and which of the sinks' directories are there."""
+
+    version: str
+    directories: frozenset[str]
+
+    @classmethod
+    def of(cls, work: EpochWork) -> DriverHas:
+        """Looked up by the driver."""
+        return cls(version_here("tpc"), frozenset(path for path in _needs(work).directories if not _lacking(path)))
+
+
+def require_needs(work: EpochWork, driver: DriverHas) -> None:
+    """Raise `ConfigurationError` naming all that this process lacks, and where it is."""
+    start = (str(work.pipeline), work.generation)
+    if start in _have_answered:
+        return
+    needs = _needs(work)
+    given = answer({**question_of(needs), "places": {}, "pause_s": 0.0}, 0)
+    given["directories"] = {path: _lacking(path) for path in driver.directories}
+    if missing := list(lacks(given, needs, driver.version)):
+        raise refusal(missing, str(work.pipeline), work.epoch)
+    _have_answered.add(start)
+
+
+def _needs(work: EpochWork) -> Needs:
+    return needs_of({task.sink.name: task.sink for task in work.sinks if task.mode is Mode.WRITE})
+
+
+def _lacking(directory: str) -> str:
+    """Why it cannot be used; nothing where it is there."""
+    try:
+        found = within(LOOK_WITHIN_S, Path(directory).is_dir, waiting_for="its file system")
+    except OSError as error:
+        return str(error)
+    return "" if found else "it is not there"
