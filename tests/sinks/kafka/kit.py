@@ -1,7 +1,11 @@
-"""What the conformance tests of both Kafka sinks share: a broker of their own that is frozen for an outage."""
+"""What the conformance tests of both Kafka sinks share: a broker of their own that is frozen for an outage.
+
+With `KIT_KAFKA` in the environment, 3.9, the broker is of that version. So `tests/clusters` runs the kits on it.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,12 +21,14 @@ import tpc
 from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
 from tests.support.processes import eventually
 from tpc.chaos.servers.kafka import KafkaServer
+from tpc.chaos.servers.kafka_versions import OlderKafkaServer
 from tpc.settings import Env
 from tpc.sink import Sink
 from tpc.testing import SinkConformance
 
 PASSWORD = "hunter2-of-the-kit"
 """The broker asks for none, so that any will do."""
+BROKERS = {"": KafkaServer, "3.9": OlderKafkaServer}
 
 
 class KafkaKit(SinkConformance):
@@ -38,7 +44,7 @@ class KafkaKit(SinkConformance):
     @classmethod
     def server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
         """A broker of our own."""
-        server = KafkaServer(tmp_path_factory.mktemp("frozen"))
+        server = BROKERS[os.environ.get("KIT_KAFKA", "")](tmp_path_factory.mktemp("frozen"))
         server.start()
         yield server
         server.kill()
