@@ -8,11 +8,15 @@ superuser `admin`.
 
 from __future__ import annotations
 
+import shutil
+import ssl
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.servers.certificates import CertificateAuthority
+from tpc.chaos.servers.certificates import Certificate, CertificateAuthority
 from tpc.chaos.servers.kafka import KafkaServer
+from tpc.errors import LocalServerError
+from tpc.support.deadlines import until
 
 MECHANISM = "SCRAM-SHA-512"
 ADMIN = "admin"
@@ -41,6 +45,7 @@ listener.name.{listener}.ssl.keystore.type=PEM
 listener.name.{listener}.ssl.keystore.location={keystore}
 """
 GOOD = "SASL_SSL"
+ROTATION_TIMEOUT_S = 30.0
 BAD = ("EXPIRED", "ELSEWHERE")
 """Listeners whose certificates a client must refuse: one is expired, the other is another host's."""
 
@@ -59,11 +64,17 @@ class SecuredKafkaServer(KafkaServer):
             "EXPIRED": self.authority.issue("expired", days_valid=-1),
             "ELSEWHERE": self.authority.issue("elsewhere", hosts=("kafka.example.org",)),
         }
+        self._rotations = 0
 
     @property
     def bootstrap(self) -> str:
         """By the name that the certificate carries."""
         return f"localhost:{self.port}"
+
+    @property
+    def plain_bootstrap(self) -> str:
+        """The broker's own listener, on which everybody is a superuser: for checkers."""
+        return f"127.0.0.1:{self._ports[2]}"
 
     def bootstrap_of(self, listener: str) -> str:
         """The same of one of the `BAD` listeners."""
@@ -81,6 +92,29 @@ class SecuredKafkaServer(KafkaServer):
     def administrator(self) -> dict[str, str | int | float | bool]:
         """All settings of a client of the superuser."""
         return {**self.client(ADMIN), "bootstrap.servers": self.bootstrap, "sasl.password": ADMIN_PASSWORD}
+
+    def rotate(self, certificate: Certificate) -> None:
+        """Show another certificate to whoever connects from now on; no connection is ended.
+
+        The broker takes it while it runs, if its subject and its hosts are those of the certificate before.
+        """
+        from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+        self._rotations += 1
+        keystore = self.directory / f"rotated-{self._rotations}.pem"  # a new name: the broker looks at nothing else
+        shutil.copyfile(certificate.key_and_certificate, keystore)
+        name = f"listener.name.{GOOD.lower()}.ssl.keystore.location"
+        entry = ConfigEntry(name, str(keystore), incremental_operation=AlterConfigOpType.SET)
+        broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": self.plain_bootstrap})
+        admin.incremental_alter_configs([broker], request_timeout=ROTATION_TIMEOUT_S)[broker].result()
+        wanted = certificate.certificate.read_text().strip()
+
+        def shown() -> bool:
+            return ssl.get_server_certificate(("localhost", self.port), timeout=5).strip() == wanted
+
+        if not until(shown, ROTATION_TIMEOUT_S):
+            raise LocalServerError(f"the {self.name} server does not show the certificate that it was given")
 
     def _administrator(self) -> dict[str, str | int | float | bool]:
         return self.administrator()
