@@ -10,6 +10,8 @@ import fcntl
 import json
 import os
 import uuid
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -84,6 +86,14 @@ class CheckpointLock:
         found = self._read_word()
         if found is not None and found != self._found:
             raise self._fenced(found)
+
+    def hold(self, taken_over: Callable[[], None]) -> None:
+        """Call `taken_over` when somebody has taken over since. A lock gone past is held once it is free."""
+        if self._descriptor is not None:
+            with suppress(BlockingIOError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if self._read_word() not in (None, self._found):
+            taken_over()
 
     def _require_younger(self, takeover: _Takeover | None) -> None:
         """A process that began before a takeover was taken over, unless it is the one that did it."""

@@ -90,10 +90,14 @@ class Coordinator:
         with self.engine.stating():
             self._lock.acquire(takeover=takeover)
 
+    def hold(self) -> None:
+        """Between epochs, when no record is put: raises `FencedError` when somebody has taken over."""
+        with self.engine.stating():
+            self._lock.hold(self.journal.require_leading)
+
     def read(self) -> History:
         """The log's history, with nothing asked or changed."""
-        history = self.journal.open()
-        check_pipeline(history, self.pipeline, self.journal.log.describe())
+        check_pipeline(history := self.journal.open(), self.pipeline, self.journal.log.describe())
         return history
 
     def take_over(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:

@@ -23,6 +23,7 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.places import open_log
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.sign_of_life import leader
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
 from tpc.history import Action, History, Removal, Resolution
@@ -48,11 +49,12 @@ def log_of(checkpoint: CheckpointFiles | str | os.PathLike[str], place: str | No
 def status(log: Log, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
     """Who leads, which epoch is decided and complete, what is pending and who refuses it; and the newest epochs.
 
-    Without the `checkpoint` nobody knows who refuses: the note on that lies there.
+    Without the `checkpoint` nobody knows who refuses, nor which process of a service leads: these notes lie there.
     """
     with stated(holds_for_reader):
         history = Journal(log).open()
-    return state_of(history, None if checkpoint is None else ParkedNote(checkpoint.notes).of(history))
+    state = state_of(history, None if checkpoint is None else ParkedNote(checkpoint.notes).of(history))
+    return {**state, "leader": None if checkpoint is None else leader(checkpoint.notes)}
 
 
 def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:

@@ -14,6 +14,10 @@ def status_lines(state: dict[str, Any]) -> list[str]:
         f"pipeline {state['pipeline']}, generation {state['generation']}",
         f"last decided epoch {state['last_decided']}, last complete epoch {state['last_complete']}",
     ]
+    if leader := state.get("leader"):
+        lines.append(
+            "led by process {process} on {host}, whose last sign of life is {age_s:.1f} s old".format(**leader)
+        )
     if state["pending"] is None:
         lines.append("nothing is pending")
     elif (parked := state["parked"]) is not None:

@@ -140,10 +140,11 @@ class Running:
         return self._stop_asked
 
     def _keep_up(self) -> None:
-        """Sweep if it is time to, begin a new term, and look for the word of another process."""
+        """Sweep if it is time to, begin a new term, and look for the words of other processes."""
         now = time.monotonic()
         if now - self._kept_at >= _UPKEEP_INTERVAL_S:
             self._kept_at = now
+            self._coordinator.hold()
             self._coordinator.engine.upkeep()
             if self._stop_word.is_left():
                 logger.info("the service is asked to stop after its current epoch")

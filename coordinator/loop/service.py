@@ -18,20 +18,18 @@ from tpc.coordinator.health_server import HealthPlace
 from tpc.coordinator.job import Job
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
-from tpc.coordinator.loop.cutting import Cutter
 from tpc.coordinator.loop.every import DEFAULT_EVERY, Every, Seconds
 from tpc.coordinator.loop.functions import EventTime, Function, Input, KeyedState
+from tpc.coordinator.loop.leading import lead
 from tpc.coordinator.loop.no_query import NoQueryLog
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.routes import LoopWriting
-from tpc.coordinator.loop.running import Running
-from tpc.coordinator.loop.sink_rows import changes_of, columns_of, contexts_of
+from tpc.coordinator.loop.sink_rows import changes_of, columns_of
+from tpc.coordinator.loop.standing_by import NextInLine
 from tpc.coordinator.loop.state.sink import StateSink
-from tpc.coordinator.loop.stopping import stopping
 from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.local_files import LocalFiles
-from tpc.coordinator.stop_word import StopWord
 from tpc.coordinator.ui_server import PagePlace
 from tpc.errors import ConfigurationError
 from tpc.safety import holds, stated
@@ -177,6 +175,7 @@ class Service(Job):
         every: Seconds | int = DEFAULT_EVERY,
         until_end: bool = False,
         takeover: bool = False,
+        standby: Seconds | None = None,
         metrics_port: int | None = None,
         metrics_host: str = "127.0.0.1",
         health_port: int | None = None,
@@ -189,30 +188,26 @@ class Service(Job):
 
         `every` cuts an epoch: `tpc.seconds(0.05)` after the last cut, or at so many events; with `until_end` it ends
         when the sources have given all that was there. The ports, and `takeover`, are those of `Pipeline.start`.
-        SIGTERM ends it after the current epoch. Raises what ended it otherwise.
+        With `standby` it waits as long as another process of the service leads, and takes over when that is gone, or
+        silent for so long. SIGTERM ends it after the current epoch. Raises what ended it otherwise.
         """
         metrics = MetricsPlace(metrics_port, metrics_host, None)
         health = HealthPlace(health_port, health_host, silent_after_s)
         page = PagePlace(ui_port, ui_host, self.log, self.checkpoint, self.id, self.sinks)
-        with stated(lambda error: holds(Coordinating(self.id), error)):
-            self.log.require_lasting()
-            program = self._program()
-            coordinator = self.coordinator()
-            names, directory = [sink.name for sink in self.sinks], self.checkpoint.notes
-            callbacks = self._on_complete, self._on_decision_needed
-            coordinator.observed_by(observing(self.id.name, names, directory, *callbacks, metrics, health, page))
-        cutter = Cutter(self._inputs, Every.of(every))
-        running = Running(coordinator, program, cutter, StopWord(directory))
-        try:
-            with stopping(running.stop):
-                coordinator.lock(takeover=takeover)
-                contexts = contexts_of(self.id, self._all_writings(), self.sinks)
-                coordinator.take_over(contexts, self.columns())
-                running.begin()
-                running.run(until_end=until_end)
-        finally:
-            cutter.close()
-            coordinator.close()
+        names, directory = [sink.name for sink in self.sinks], self.checkpoint.notes
+        stating = stated(lambda error: holds(Coordinating(self.id), error))
+        with NextInLine(directory, self.log, standby) as line:
+            with stating:
+                self.log.require_lasting()
+                program, columns = self._program(), self.columns()
+                if standby is not None and not takeover and not line.wait():
+                    return
+                coordinator = self.coordinator()
+                callbacks = self._on_complete, self._on_decision_needed
+                coordinator.observed_by(observing(self.id.name, names, directory, *callbacks, metrics, health, page))
+            takeover = takeover or standby is not None
+            is_leading = line.leave
+            lead(coordinator, program, columns, Every.of(every), takeover, until_end, is_leading)
 
     def _program(self) -> Program:
         return Program(

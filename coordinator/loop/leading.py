@@ -1,0 +1,46 @@
+"""A process of a service that leads: lock, recovery, one epoch after the other, and a sign of life all along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tpc.coordinator.coordinator import Coordinator
+from tpc.coordinator.loop.cutting import Cutter
+from tpc.coordinator.loop.every import Every
+from tpc.coordinator.loop.program import Program
+from tpc.coordinator.loop.running import Running
+from tpc.coordinator.loop.sink_rows import contexts_of
+from tpc.coordinator.loop.stopping import stopping
+from tpc.coordinator.sign_of_life import SignOfLife
+from tpc.coordinator.stop_word import StopWord
+from tpc.schemas import Columns
+
+
+def lead(
+    coordinator: Coordinator,
+    program: Program,
+    columns: Mapping[str, Columns],
+    every: Every,
+    takeover: bool,
+    until_end: bool,
+    is_leading: Callable[[], object],
+) -> None:
+    """Until SIGTERM, or until the sources' end. `is_leading` is called once others can see that this process leads."""
+    directory = coordinator.checkpoint.notes
+    sign = SignOfLife(directory)
+    cutter = Cutter(program.inputs, every)
+    running = Running(coordinator, program, cutter, StopWord(directory))
+    try:
+        with stopping(running.stop):
+            coordinator.lock(takeover=takeover)
+            sign.begin()
+            is_leading()
+            sinks = list(coordinator.participants.sinks.values())
+            contexts = contexts_of(coordinator.pipeline, program.writings, sinks)
+            coordinator.take_over(contexts, columns)
+            running.begin()
+            running.run(until_end=until_end)
+    finally:
+        cutter.close()
+        coordinator.close()
+        sign.end()

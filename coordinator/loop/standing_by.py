@@ -1,0 +1,159 @@
+"""A process of a service that waits until the one that leads is gone or silent, and then takes over like any start.
+
+Who leads is seen by its sign of life, and by its lock, which goes with it. Whoever is wrong about that has fenced a
+process that could have gone on, and nothing more: the log lets one of them decide.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import math
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.loop.stopping import stopping
+from tpc.coordinator.sign_of_life import BEAT_S, Sign, read_sign
+from tpc.errors import ConfigurationError, CorruptionError
+from tpc.records import RecordKind, decode
+from tpc.support import since_boot
+from tpc.support.durable_files import make_directories
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.2
+GONE_AFTER_S = 4 * BEAT_S
+"""How long a sign is looked at whose process has let go of the lock."""
+FILE_NAME = "next"
+
+
+class NextInLine:
+    """Waits in `directory`, one process at a time; the others wait for that one to lead."""
+
+    def __init__(self, directory: Path, log: Log, silent_after_s: float | None) -> None:
+        if silent_after_s is not None and silent_after_s < GONE_AFTER_S:
+            what = f"who leads cannot be taken for silent after {silent_after_s:g} s"
+            raise ConfigurationError(what, remedy=f"give at least {GONE_AFTER_S:g} s: a sign comes every {BEAT_S:g} s.")
+        self._directory = directory
+        self._log = log
+        self._silent_after_s = math.inf if silent_after_s is None else silent_after_s
+        self._place: int | None = None
+        self._stopped = threading.Event()
+
+    def wait(self) -> bool:
+        """True when nobody leads any more, and until `leave` nobody else finds the same; False after SIGTERM.
+
+        Raises `ConfigurationError` where who leads cannot be seen from here.
+        """
+        make_directories(self._directory)
+        self._check_place()
+        with stopping(self._stopped.set):
+            while not self._is_first():
+                if self._stopped.wait(POLL_S):
+                    return False
+            seen, silent_s, looked_at, is_told = read_sign(self._directory), 0.0, time.monotonic(), False
+            while not self._is_over(seen, silent_s):
+                if not is_told:
+                    is_told = True
+                    who = "a process" if seen is None else f"process {seen.process}"
+                    logger.info("%s leads: this one stands by", who)
+                if self._stopped.wait(POLL_S):
+                    return False
+                sign, now = read_sign(self._directory), time.monotonic()
+                # What passes at once counts as two looks: then this process stood still itself.
+                silent_s = silent_s + min(now - looked_at, 2 * POLL_S) if sign == seen else 0.0
+                if sign != seen and sign is not None:
+                    self._check_machine(sign)
+                seen, looked_at = sign, now
+        self._check_place()
+        if seen is not None and not seen.ended:
+            logger.warning("process %d has given no sign of life for %.1f s: taking over", seen.process, silent_s)
+        return True
+
+    def leave(self) -> None:
+        """The next process may be next in line. Idempotent."""
+        if self._place is not None:
+            os.close(self._place)
+            self._place = None
+
+    def __enter__(self) -> NextInLine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def _is_first(self) -> bool:
+        if self._place is None:
+            self._place = _locked(self._directory / FILE_NAME)
+        return self._place is not None
+
+    def _is_over(self, sign: Sign | None, silent_s: float) -> bool:
+        """Whether who gave this sign, and no other for so long, leads no more."""
+        # Where the lock says another process than the sign, somebody is just beginning, or an operator is at work.
+        # Where it says the same and is held nevertheless, it is by one that stands still and was taken over before.
+        is_ended = sign is None or sign.ended
+        if sign is not None and self._holder() == sign.process and (is_ended or silent_s >= self._silent_after_s):
+            return True
+        return (is_ended or silent_s >= GONE_AFTER_S) and self._is_free()
+
+    def _is_free(self) -> bool:
+        descriptor = _locked(self._directory / "lock")
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is not None
+
+    def _holder(self) -> int | None:
+        try:
+            return int((self._directory / "lock").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def _check_machine(self, sign: Sign) -> None:
+        """Whoever gives a sign here lives on this machine: the states' stores let in no other's processes."""
+        if sign.boot != since_boot.which():
+            raise ConfigurationError(
+                f"process {sign.process} on {sign.host} leads, and this is another machine",
+                remedy="stand by on the machine of who leads, where the states lie; or stop it there and start here.",
+            )
+
+    def _check_place(self) -> None:
+        """Who leads by the log must be one that gives its signs here."""
+        term, sign = _newest_term(self._log), read_sign(self._directory)
+        here = (socket.gethostname(), None) if sign is None else (sign.host, sign.process)
+        if term is not None and term != here and term[0] != socket.gethostname():
+            raise ConfigurationError(
+                f"the log was last led by process {term[1]} on {term[0]}, which gives no sign of life in "
+                f"{self._directory}",
+                remedy="stand by with the directory, and on the machine, of who leads: its states lie there, and only "
+                "there can be seen whether it runs. If it is stopped for good, start once without standby.",
+            )
+
+
+def _newest_term(log: Log) -> tuple[str, int] | None:
+    """Host and process of the newest term in a log."""
+    for slot in sorted(log.slots(), reverse=True):
+        try:
+            record = decode(log.read(slot), slot)
+        except (KeyError, CorruptionError):  # pruned meanwhile; or damaged, which the start judges
+            continue
+        if record.kind is RecordKind.GENERATION:
+            return (record.body["host"], record.body["process"]) if "host" in record.body else None
+    return None
+
+
+def _locked(path: Path) -> int | None:
+    """The descriptor of a file that is locked now; None where another process holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor

@@ -1,0 +1,105 @@
+"""The sign of life beside a checkpoint, by which a process that stands by sees whether the one that leads still runs.
+
+Nothing rests on it: what keeps two coordinators apart is the log. It is given by a thread, so that only a process
+that is gone or stands still is silent, not one that waits for a system which would let nobody else go on either.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tpc.support import since_boot
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "alive"
+BEAT_S = 0.5
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What the process that leads has said last. Who looks compares it with the one before: no clock is compared."""
+
+    turn: int
+    """Grows with each process that leads: one that stood still meanwhile sees that it is no longer its own."""
+    process: int
+    host: str
+    boot: str
+    """Which boot of which machine."""
+    count: int = 0
+    ended: bool = False
+
+
+def read_sign(directory: Path) -> Sign | None:
+    """The newest; None where nobody has given one, or a power cut has left it empty."""
+    try:
+        return Sign(**json.loads((directory / FILE_NAME).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def leader(directory: Path) -> dict[str, Any] | None:
+    """Which process leads, for people, and how old its newest sign is by the clock of the file system; None: nobody."""
+    sign = read_sign(directory)
+    if sign is None or sign.ended:
+        return None
+    age_s = time.time() - (directory / FILE_NAME).stat().st_mtime
+    return {"process": sign.process, "host": sign.host, "age_s": max(0.0, age_s)}
+
+
+class SignOfLife:
+    """Given in `directory` from `begin` to `end`."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._give, name="tpc-alive", daemon=True)
+        self._sign: Sign | None = None
+
+    def begin(self) -> None:
+        """This process leads, or is about to."""
+        before = read_sign(self._directory)
+        turn = 1 if before is None else before.turn + 1
+        self._sign = Sign(turn, os.getpid(), socket.gethostname(), since_boot.which())
+        self._write(self._sign)
+        self._thread.start()
+
+    def end(self) -> None:
+        """It does not lead any more; who stands by need not wait. Idempotent."""
+        if self._sign is not None and not self._over.is_set():
+            self._over.set()
+            self._thread.join()
+            self._next(ended=True)
+
+    def _give(self) -> None:
+        while not self._over.wait(BEAT_S):
+            if not self._next():
+                return
+
+    def _next(self, *, ended: bool = False) -> bool:
+        """False when somebody else has begun to lead: what this process says is of no interest any more."""
+        assert self._sign is not None
+        found = read_sign(self._directory)
+        if found is not None and found.turn > self._sign.turn:
+            return False
+        self._sign = replace(self._sign, count=self._sign.count + 1, ended=ended)
+        self._write(self._sign)
+        return True
+
+    def _write(self, sign: Sign) -> None:
+        """Whole or not at all. Not durable: a power cut ends who gives it."""
+        temporary = self._directory / f".{FILE_NAME}-{uuid.uuid4().hex}"
+        try:
+            temporary.write_text(json.dumps(asdict(sign)))
+            temporary.replace(self._directory / FILE_NAME)
+        except OSError as error:  # a full disk, say: at worst somebody takes over
+            logger.debug("no sign of life can be given: %s", error)

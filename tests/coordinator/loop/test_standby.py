@@ -1,0 +1,253 @@
+"""A second process of a service stands by: it takes over when the first is gone or silent, and fences it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.coordinator.loop.standby_program import KEYS
+from tests.core.builders import generation_body
+from tpc.coordinator import operations
+from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.loop.standing_by import NextInLine
+from tpc.coordinator.sign_of_life import FILE_NAME, SignOfLife, read_sign
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.errors import ConfigurationError
+from tpc.records import RecordKind
+
+ROOT = Path(__file__).parents[3]
+DEADLINE_S = 90.0
+
+
+def until(what: str, holds: Callable[[], object]) -> None:
+    """Wait for something that another process does."""
+    end = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < end, f"not within {DEADLINE_S:g} s: {what}"
+        time.sleep(0.05)
+
+
+class Pair:
+    """Processes of one service, and the lines that it reads."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.notes = directory / "service" / "tpc"
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.numbers = 0
+        self.add(40)
+
+    def add(self, count: int) -> None:
+        """Lines, whole."""
+        with (self.directory / "lines").open("a") as lines:
+            lines.writelines(f"{number}\n" for number in range(self.numbers, self.numbers + count))
+        self.numbers += count
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "tests.coordinator.loop.standby_program", str(self.directory)]
+        told = (self.directory / f"told-{len(self.processes)}").open("wb")
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=told))
+        told.close()
+        return self.processes[-1]
+
+    def told(self, number: int) -> str:
+        return (self.directory / f"told-{number}").read_text()
+
+    def stands_by(self, number: int, leader: subprocess.Popen[bytes]) -> None:
+        until("it stands by", lambda: f"process {leader.pid} leads: this one stands by" in self.told(number))
+
+    def wrote_all(self) -> None:
+        until("all lines are written", lambda: len(self.written()) >= self.numbers)
+        assert self.written() == self.expected()
+
+    def written(self) -> list[tuple[int, int]]:
+        rows = [row for path in (self.directory / "out").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+        return sorted((row["n"], row["sum"]) for row in rows)
+
+    def expected(self) -> list[tuple[int, int]]:
+        totals, rows = [0] * KEYS, []
+        for number in range(self.numbers):
+            totals[number % KEYS] += number
+            rows.append((number, totals[number % KEYS]))
+        return rows
+
+    def leader(self) -> int | None:
+        state = operations.status(LocalLog(self.notes / "log"), LocalFiles(self.directory / "service"))
+        return None if state["leader"] is None else int(state["leader"]["process"])
+
+    def generation(self) -> int:
+        return Journal(LocalLog(self.notes / "log")).open().generation
+
+    def end(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def test_a_killed_process_is_followed_by_the_one_that_stood_by(pair: Pair) -> None:
+    first = pair.start()
+    pair.wrote_all()
+    second = pair.start()
+    pair.stands_by(1, first)
+    assert (pair.leader(), pair.generation()) == (first.pid, 1)
+    first.kill()
+    pair.add(60)
+    pair.wrote_all()
+    assert (pair.leader(), pair.generation()) == (second.pid, 2)
+    second.terminate()
+    assert second.wait(DEADLINE_S) == 0
+    assert pair.leader() is None
+
+
+def test_a_process_that_stands_still_is_taken_over_and_ends_fenced_when_it_wakes(pair: Pair) -> None:
+    first = pair.start()
+    pair.wrote_all()
+    second = pair.start()
+    pair.stands_by(1, first)
+    first.send_signal(signal.SIGSTOP)
+    pair.add(60)
+    pair.wrote_all()
+    third = pair.start()
+    pair.stands_by(2, second)
+    second.terminate()
+    assert second.wait(DEADLINE_S) == 0
+    pair.add(30)
+    pair.wrote_all()
+    assert pair.leader() == third.pid  # though the first holds the lock still
+    pair.start()
+    pair.stands_by(3, third)
+    first.send_signal(signal.SIGCONT)
+    assert first.wait(DEADLINE_S) == 86
+    assert "Traceback" not in pair.told(0)
+    pair.add(30)
+    pair.wrote_all()
+    assert pair.leader() == third.pid  # the end of the first, who held the lock, has moved nobody
+    assert [process.poll() for process in pair.processes] == [86, 0, None, None]
+
+
+def test_a_process_that_stands_by_ends_at_once_when_it_is_asked_to(pair: Pair) -> None:
+    first = pair.start()
+    pair.wrote_all()
+    second = pair.start()
+    pair.stands_by(1, first)
+    second.terminate()
+    assert second.wait(DEADLINE_S) == 0
+    assert pair.generation() == 1
+
+
+# Who leads, and who is next ------------------------------------------------------------------------------------
+
+
+def waiting(line: NextInLine) -> tuple[threading.Thread, list[Any]]:
+    """`line.wait()` in a thread, and what came of it."""
+    came: list[Any] = []
+
+    def work() -> None:
+        try:
+            came.append(line.wait())
+        except Exception as error:  # noqa: BLE001  the test asks for it
+            came.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, came
+
+
+def test_an_operator_at_work_is_waited_for_however_long_it_takes(tmp_path: Path) -> None:
+    """The leader is gone without a word, and a command holds the lock."""
+    notes = tmp_path / "tpc"
+    notes.mkdir()
+    gone = {"turn": 1, "process": 1, "host": "h", "boot": "b"}
+    (notes / FILE_NAME).write_text(json.dumps(gone))
+    with CheckpointLock(notes):
+        thread, came = waiting(NextInLine(notes, LocalLog(notes / "log"), 2.0))
+        thread.join(5.0)
+        assert came == []
+    thread.join(DEADLINE_S)
+    assert came == [True]
+
+
+def test_one_process_is_next_and_the_others_wait_for_it(tmp_path: Path) -> None:
+    notes = tmp_path / "tpc"
+    first, second = (NextInLine(notes, LocalLog(notes / "log"), 2.0) for _ in range(2))
+    assert first.wait()
+    thread, came = waiting(second)
+    thread.join(1.0)
+    assert came == []
+    leading = SignOfLife(notes)
+    leading.begin()
+    first.leave()
+    thread.join(1.0)
+    assert came == []
+    leading.end()
+    thread.join(DEADLINE_S)
+    assert came == [True]
+    second.leave()
+
+
+def test_a_sign_is_no_longer_given_when_another_process_has_begun_to(tmp_path: Path) -> None:
+    first, second = SignOfLife(tmp_path), SignOfLife(tmp_path)
+    first.begin()
+    second.begin()
+    first.end()
+    sign = read_sign(tmp_path)
+    assert sign is not None
+    assert (sign.turn, sign.ended) == (2, False)
+    second.end()
+
+
+def test_a_standby_that_cannot_see_who_leads_is_refused(tmp_path: Path) -> None:
+    """Its log is elsewhere, and the directory is another machine's."""
+    journal = Journal(LocalLog(tmp_path / "log"))
+    journal.open()
+    journal.append(RecordKind.GENERATION, generation_body(1, host="elsewhere", process=7))
+    with pytest.raises(ConfigurationError, match="led by process 7 on elsewhere, which gives no sign of life"):
+        NextInLine(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
+
+
+def test_a_standby_on_another_machine_than_the_leader_is_refused(tmp_path: Path) -> None:
+    notes = tmp_path / "tpc"
+    notes.mkdir()
+    sign = {"turn": 1, "process": 1, "host": "other", "boot": "b"}
+    (notes / FILE_NAME).write_text(json.dumps(sign))
+    thread, came = waiting(NextInLine(notes, LocalLog(notes / "log"), 60.0))
+    until("it is refused", lambda: _beaten(notes / FILE_NAME, sign) and came)
+    thread.join()
+    assert "process 1 on other leads, and this is another machine" in str(came[0])
+
+
+def _beaten(path: Path, sign: dict[str, Any]) -> bool:
+    """Another machine's sign, once more."""
+    sign["count"] = sign.get("count", 0) + 1
+    path.with_name("new").write_text(json.dumps(sign))
+    path.with_name("new").replace(path)
+    return True
+
+
+def test_a_silence_shorter_than_signs_come_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="give at least 2 s"):
+        NextInLine(tmp_path, LocalLog(tmp_path / "log"), 1.0)
