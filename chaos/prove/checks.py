@@ -52,6 +52,8 @@ _LOOP = ("coordinator/loop/",)
 _STATE_RULES = ("coordinator/loop/state/rules.py",)
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
+_KAFKA_EVIDENCE = ("sinks/kafka/driver/commit_evidence.py",)
+"""It takes a cluster whose brokers go to need it: the kit's has one, which stays."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
@@ -67,6 +69,7 @@ def _sink_kit(system: str, deadline_s: float, *also: str, not_at: tuple[str, ...
 CHECKS = (
     Check("durability kit", 120.0, _LINEAGE, tests="tests/coordinator/spark/test_lineage.py"),
     Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
+    Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
     Check("explorer", 240.0, ("tpc/", *_STATE_RULES), _SAVEPOINTS),
     Check("state kit", 420.0, ("coordinator/loop/state/",), tests="tests/coordinator/loop/state/test_conformance.py"),
@@ -76,7 +79,7 @@ CHECKS = (
     Check("object log kit", 240.0, _OBJECT_LOG, tests=_LOGS.format("object")),
     _sink_kit("postgres", 420.0),
     _sink_kit("mongo", 600.0),
-    _sink_kit("kafka", 600.0, not_at=_KAFKA_OFFSETS),
+    _sink_kit("kafka", 600.0, not_at=(*_KAFKA_OFFSETS, *_KAFKA_EVIDENCE)),
     Check("kafka offsets kit", 600.0, _KAFKA_OFFSETS, tests=_SINKS.format("kafka", "offsets_conformance")),
 )
 """In the order in which they are tried."""

@@ -166,12 +166,14 @@ class KafkaCluster:
             node.start()
             self.wait_until_whole()
 
-    def make_topic(self, topic: str, partitions: int = 3) -> None:
-        """A topic on all brokers."""
+    def make_topic(self, topic: str, partitions: int = 3, *, replicas: int = REPLICAS) -> None:
+        """A topic on all brokers, or on so many; a single replica acknowledges alone."""
         from confluent_kafka.admin import NewTopic
 
         admin = self._admin()  # must outlive the answer
-        admin.create_topics([NewTopic(topic, partitions, REPLICAS)], operation_timeout=ANSWER_S)[topic].result(SETTLE_S)
+        settings = {"min.insync.replicas": str(min(replicas, ACKNOWLEDGED_BY))}
+        new = NewTopic(topic, partitions, replicas, config=settings)
+        admin.create_topics([new], operation_timeout=ANSWER_S)[topic].result(SETTLE_S)
         for node in self.nodes.values():
             if not until(lambda node=node: node.knows(topic), SETTLE_S, pause_max_s=0.5):  # type: ignore[misc]
                 raise LocalServerError(f"broker {node.number} did not hear of topic {topic} within {SETTLE_S:g} s")

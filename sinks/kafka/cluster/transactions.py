@@ -55,12 +55,12 @@ class TransactionClient(RawClient):
     def end(self, transactions: Sequence[Transaction], *, commit: bool) -> list[Reply]:
         """Commit or abort each of `transactions`, hundreds at once. Never raises for an answer."""
 
-        async def end_one(admin: Any, transaction: Transaction) -> Reply:
-            return await _end_one(admin, transaction, commit)
+        async def one(admin: Any, transaction: Transaction) -> Reply:
+            return await end_one(admin, transaction, commit=commit)
 
         async def end_all(admin: Any) -> list[Reply]:
             await look_up(admin, TRANSACTION, [one.transactional_id for one in transactions])
-            return await each(admin, end_one, transactions)
+            return await each(admin, one, transactions)
 
         try:
             replies: list[Reply] = self.run(end_all, "EndTxn")
@@ -83,7 +83,7 @@ class TransactionClient(RawClient):
             for node, names_there in (await by_coordinator(admin, TRANSACTION, names)).items():
                 request = DescribeTransactionsRequest(transactional_ids=names_there)
                 response = await admin._manager.send(request, node_id=node)
-                answers.update(_description(state) for state in response.transaction_states)
+                answers.update(description_of(state) for state in response.transaction_states)
             forget_moved(admin, TRANSACTION, answers)
             for name, answer in answers.items():
                 if isinstance(answer, Reply) and answer.name in RETRIABLE:
@@ -137,8 +137,8 @@ class TransactionClient(RawClient):
         return reply
 
 
-async def _end_one(admin: Any, transaction: Transaction, commit: bool) -> Reply:
-
+async def end_one(admin: Any, transaction: Transaction, *, commit: bool) -> Reply:
+    """EndTxn for one transaction, within a question. Never raises for an answer."""
     request = EndTxnRequest(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,
@@ -157,7 +157,8 @@ async def _end_one(admin: Any, transaction: Transaction, commit: bool) -> Reply:
     return reply_of(response.error_code)
 
 
-def _description(state: Any) -> tuple[str, Description | Reply]:
+def description_of(state: Any) -> tuple[str, Description | Reply]:
+    """An id, and what a response of DescribeTransactions says of it."""
     if state.error_code != 0:
         return state.transactional_id, reply_of(state.error_code)
     return state.transactional_id, Description(

@@ -1,8 +1,8 @@
 """The driver's half of the Kafka sinks: one class that hands each call of the contract to the module it is about.
 
-Ending transactions: `ending`, with `verdicts`. What is open: `in_doubt`. What goes after an epoch: `pruning`.
-What is checked before the first one: `tpc.sinks.kafka.check`. Which sinks there are: `topic_committer` and
-`tpc.sinks.kafka.offsets.committer`.
+Ending transactions: `ending`, with `verdicts`, `completeness` and `commit_evidence`. What is open: `in_doubt`. What
+goes after an epoch: `pruning`. What is checked before the first one: `tpc.sinks.kafka.check`. Which sinks there are:
+`topic_committer` and `tpc.sinks.kafka.offsets.committer`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.released_ids import ReleasedIds
 from tpc.sinks.kafka.cluster.rights import needed_rights, require_rights
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
+from tpc.sinks.kafka.driver.completeness import Completeness
 from tpc.sinks.kafka.driver.ending import TransactionEnding
 from tpc.sinks.kafka.driver.in_doubt import OpenTransactions
 from tpc.sinks.kafka.driver.owners import Owners
@@ -34,6 +35,9 @@ from tpc.support.deadlines import patiently
 
 if TYPE_CHECKING:
     from tpc.sinks.kafka.transactional_sink import TransactionalSink
+
+COMPLETE_WITHIN_S = 5.0
+"""How long a commit waits for the records of all partitions: milliseconds, normally."""
 
 
 class TransactionCommitter(Committer):
@@ -50,6 +54,9 @@ class TransactionCommitter(Committer):
         self._ending = TransactionEnding(
             self._client,
             self._markers,
+            Completeness(
+                self._client, topic=sink.topic, consumer_group=sink.consumer_group, patience_s=COMPLETE_WITHIN_S
+            ),
             pipeline,
             sink.name,
             timeout_s=sink.timeout_s,
@@ -149,7 +156,10 @@ class TransactionCommitter(Committer):
                 )
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
-        """All EndTxn requests at once; ambiguous answers are settled by marker and description."""
+        """All EndTxn requests at once; ambiguous answers are settled by marker and description.
+
+        A branch is committed when every partition shows it.
+        """
         outcomes = self._ending.commit(committables)
         settled = [one.handle.epoch for one, outcome in zip(committables, outcomes, strict=True) if outcome.settled]
         self._seen_epoch = max([*settled, *([] if self._seen_epoch is None else [self._seen_epoch])], default=None)

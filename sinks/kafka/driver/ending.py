@@ -22,6 +22,7 @@ from tpc.sinks.kafka.cluster.answers import (
 )
 from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
+from tpc.sinks.kafka.driver.completeness import Completeness
 from tpc.sinks.kafka.driver.verdicts import end_of_given_up, verdict_of_evidence, verdict_of_reply
 from tpc.support.deadlines import patiently, until
 
@@ -42,6 +43,7 @@ class TransactionEnding:
         self,
         client: TransactionClient,
         markers: Markers,
+        completeness: Completeness,
         pipeline: PipelineId,
         sink: str,
         *,
@@ -50,13 +52,29 @@ class TransactionEnding:
     ) -> None:
         self._client = client
         self._markers = markers
+        self._completeness = completeness
         self._pipeline = pipeline
         self._name = sink
         self._timeout_s = timeout_s
         self._transaction_timeout_ms = transaction_timeout_ms
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
-        """All EndTxn requests at once; ambiguous answers are settled by marker and description."""
+        """All EndTxn requests at once; ambiguous answers are settled by marker and description.
+
+        A commit counts when every partition shows it.
+        """
+        try:
+            before = self._completeness.before_commit(committables)
+        except (ConfigurationError, TransientError) as error:
+            return [Outcome(Verdict.UNKNOWN, f"nothing was sent: {error.what}")] * len(committables)
+        outcomes = self._commit(committables)
+        try:
+            return self._completeness.confirmed(committables, outcomes, before)
+        except (ConfigurationError, TransientError) as error:
+            doubt = Outcome(Verdict.UNKNOWN, f"whether every partition shows it could not be asked: {error.what}")
+            return [doubt if outcome.settled else outcome for outcome in outcomes]
+
+    def _commit(self, committables: Sequence[Committable]) -> list[Outcome]:
         transactions = [Transaction.of(committable) for committable in committables]
         replies = self._end(transactions, commit=True)
         outcomes = [verdict_of_reply(reply) for reply in replies]

@@ -64,7 +64,7 @@ class KafkaOffsetsWriter(Writer):
         except BaseException:
             self._open.abort()
             raise
-        return self._open.prepare(len(self._offsets), 0, (GROUPS_TOPIC, 0), produced=0)
+        return self._open.prepare(len(self._offsets), 0, (GROUPS_TOPIC, 0), topics=(), produced=0)
 
     def abort(self) -> None:
         """Undo the branch; a second call does nothing."""

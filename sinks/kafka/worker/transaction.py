@@ -7,7 +7,7 @@ that any process can end the transaction. After that the producer is let go; the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,18 +81,23 @@ class OpenTransaction:
             ),
         )
 
-    def prepare(self, rows: int, size_bytes: int, marker: tuple[str, int], *, produced: int) -> Committable:
+    def prepare(
+        self, rows: int, size_bytes: int, marker: tuple[str, int], *, topics: Iterable[str], produced: int
+    ) -> Committable:
         """Bring the transaction to where any process can commit it. On an error it is aborted.
 
-        `marker` is a topic-partition that exists; `produced` is how many rows were handed to the client.
+        `marker` is a topic-partition that exists; `topics` have the rows; `produced` is how many of them were handed
+        to the client.
         """
         try:
-            return self._prepare(rows, size_bytes, marker, produced)
+            return self._prepare(rows, size_bytes, marker, sorted(topics), produced)
         except BaseException:
             self._abort_after_failure()
             raise
 
-    def _prepare(self, rows: int, size_bytes: int, marker: tuple[str, int], produced: int) -> Committable:
+    def _prepare(
+        self, rows: int, size_bytes: int, marker: tuple[str, int], topics: list[str], produced: int
+    ) -> Committable:
         from confluent_kafka import TopicPartition
 
         began = time.perf_counter()
@@ -106,7 +111,7 @@ class OpenTransaction:
         report = self._report(produced)
         version = self.source.facts.endtxn_version
         transaction = Transaction(name, report.producer_id, report.producer_epoch, version)
-        self._prepared = Committable(self.handle, name, rows, size_bytes, transaction.data)
+        self._prepared = Committable(self.handle, name, rows, size_bytes, {**transaction.data, "topics": topics})
         self.source.let_go()
         return self._prepared
 

@@ -82,7 +82,9 @@ class KafkaWriter(Writer):
         if self._open is None:
             return None
         marker_topic = self._sink.marker_topic or GROUPS_TOPIC
-        made = self._open.prepare(self._rows, self._size_bytes, (marker_topic, 0), produced=self._rows)
+        made = self._open.prepare(
+            self._rows, self._size_bytes, (marker_topic, 0), topics=self._partitions, produced=self._rows
+        )
         self.flush_seconds = self._open.flush_seconds
         return made
 

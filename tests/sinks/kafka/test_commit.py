@@ -85,7 +85,7 @@ def test_a_committable_is_small_json_and_names_the_transaction(branches: Branche
 
     assert committable.rows == 2
     assert committable.size_bytes == len("k-aak-bbbb")
-    assert set(committable.data) == {"producer_id", "producer_epoch", "endtxn_version"}
+    assert set(committable.data) == {"producer_id", "producer_epoch", "endtxn_version", "topics"}
     assert committable.data["producer_id"] >= 0
     assert committable.data["endtxn_version"] == 5
     assert Committable.from_json(json.loads(json.dumps(committable.to_json()))) == committable

@@ -1,0 +1,118 @@
+"""A commit counts when every partition shows it: which records may be missing, and that they are written again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.kafka_branches import Branches, texts, values
+from tests.support.kafka_topics import KafkaTopics
+from tpc.sink import Verdict
+from tpc.sinks.kafka.cluster import commit_records
+from tpc.sinks.kafka.cluster.answers import Description, Transaction
+from tpc.sinks.kafka.cluster.commit_records import Missing, Sight, look
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
+from tpc.sinks.kafka.connection_settings import ConnectionSettings
+from tpc.sinks.kafka.driver.commit_evidence import is_being_written_again, suspects
+from tpc.sinks.kafka.sink import KafkaSink
+
+FIVE = Transaction("id", 40, 3, 5)
+FOUR = Transaction("id", 40, 3, 4)
+LED = {("rows", 0): 7, ("rows", 1): 2}
+
+
+def sight(state: str, epoch: int, leaders: dict[tuple[str, int], int | None] | None = None, node: int = 1) -> Sight:
+    return Sight(node, Description("id", state, 40, epoch, 1000, 0), LED if leaders is None else leaders)
+
+
+OPEN = sight("Ongoing", 3)
+COMPLETE = sight("CompleteCommit", 4)
+
+
+def test_under_the_same_leaders_nothing_is_missing() -> None:
+    assert suspects(FIVE, OPEN, COMPLETE) == set()
+
+
+def test_a_partition_whose_leader_went_and_came_back_is_suspected() -> None:
+    after = sight("CompleteCommit", 4, {**LED, ("rows", 1): 4})
+
+    assert suspects(FIVE, OPEN, after) == {("rows", 1)}
+
+
+def test_a_partition_without_a_leader_is_suspected() -> None:
+    after = sight("CompleteCommit", 4, {**LED, ("rows", 0): None})
+
+    assert suspects(FIVE, OPEN, after) == {("rows", 0)}
+
+
+def test_the_sights_of_two_brokers_are_not_compared() -> None:
+    assert suspects(FIVE, OPEN, sight("CompleteCommit", 4, node=2)) == set(LED)
+
+
+@pytest.mark.parametrize("before", [None, COMPLETE, sight("PrepareCommit", 4), sight("Ongoing", 4)])
+def test_all_partitions_are_suspected_of_what_somebody_else_has_ended(before: Sight | None) -> None:
+    assert suspects(FIVE, before, COMPLETE) == set(LED)
+
+
+@pytest.mark.parametrize(
+    ("transaction", "after"),
+    [
+        (FIVE, sight("CompleteCommit", 5)),
+        (FIVE, sight("Empty", 4)),
+        (FOUR, sight("CompleteCommit", 4)),
+        (FOUR, sight("Ongoing", 4)),
+    ],
+)
+def test_an_id_that_is_used_again_is_left_alone(transaction: Transaction, after: Sight) -> None:
+    assert suspects(transaction, None, after) == set()
+
+
+def test_only_the_epoch_that_a_commit_leaves_behind_is_taken_for_a_writing_again() -> None:
+    assert is_being_written_again(FIVE, sight("Ongoing", 4))
+    assert not is_being_written_again(FIVE, OPEN)
+    assert not is_being_written_again(FIVE, sight("Ongoing", 5))
+    assert not is_being_written_again(FOUR, sight("Ongoing", 4))
+
+
+@pytest.fixture
+def branches(kafka: KafkaTopics) -> Branches:
+    return Branches(KafkaSink(kafka.topic(), servers=kafka.bootstrap), kafka.name("pipeline"))
+
+
+def topic_of(branches: Branches) -> str:
+    assert isinstance(branches.sink, KafkaSink)
+    assert branches.sink.topic is not None
+    return branches.sink.topic
+
+
+@pytest.mark.stack
+def test_a_committable_names_the_topics_of_its_rows(branches: Branches) -> None:
+    assert branches.prepare(texts("a")).data["topics"] == [topic_of(branches)]
+
+
+@pytest.mark.stack
+def test_a_writing_again_that_its_process_did_not_live_to_end_is_ended_by_the_next_commit(
+    kafka: KafkaTopics, branches: Branches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committable = branches.prepare(texts("a", "b"))
+    branches.commit(committable)
+    left = Transaction(committable.resource, committable.data["producer_id"], committable.data["producer_epoch"] + 1, 4)
+    client = TransactionClient(ConnectionSettings(kafka.bootstrap, {}), 20)
+
+    def dies(*_: object, **__: object) -> None:
+        raise RuntimeError("the process dies here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit_records, "end_one", dies)
+        with pytest.raises(Exception, match="the process dies here"):
+            commit_records.write_again(client, [Missing(left, [(topic_of(branches), 0)], [committable.resource])])
+    (open_sight,) = look(client, [committable.resource], []).values()
+    assert is_being_written_again(Transaction.of(committable), open_sight)
+
+    (outcome,) = branches.commit(committable)
+
+    assert outcome.verdict is Verdict.COMMITTED
+    (sight_after,) = look(client, [committable.resource], []).values()
+    assert isinstance(sight_after.description, Description)
+    assert sight_after.description.state == "CompleteCommit"
+    assert values(kafka.read(topic_of(branches))) == ["a", "b"]
+    client.close()
