@@ -15,6 +15,7 @@ from typing import Any
 import tpc
 from tpc import failpoints
 from tpc.chaos.servers.spark_session import spark_session
+from tpc.coordinator import SqlLog
 from tpc.errors import FencedError
 from tpc.sinks import FileSink
 
@@ -51,7 +52,8 @@ def pipeline(given: Mapping[str, Any]) -> tpc.Pipeline:
         rowsPerBatch=ROWS, numPartitions=2, startTimestamp=1000, advanceMillisPerBatch=1000
     )
     numbers = source.load().withWatermark("timestamp", "1 hour").dropDuplicatesWithinWatermark(["value"])
-    made = tpc.pipeline(NAME, checkpoint=given["checkpoint"])
+    log = SqlLog(given["log"], pipeline=NAME) if "log" in given else None
+    made = tpc.pipeline(NAME, checkpoint=given["checkpoint"], log=log)
     made.write(numbers).to(FileSink(given["files"], format="parquet"), select=["value"])
     return made
 

@@ -1,0 +1,113 @@
+"""A checkpoint that drivers on several machines share: another machine is another process with nothing else in common.
+
+Its working directory, home, temporary directory and notes are its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.clusters.moving_driver import NAME, ROWS
+from tests.clusters.strike import Evidence
+from tests.support.processes import REPOSITORY
+from tpc.chaos.checkers.compare import multisets_equal, nothing_left
+from tpc.chaos.checkers.files_content import read_parquet, unpublished
+from tpc.chaos.checkers.left import unfinished_epochs
+from tpc.coordinator.checkpoint_places import files_at, log_beside
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.sql import SqlLog
+
+EPOCH, LAST = 2, 4
+AFTER_THE_FIRST_PREPARE = ("collected", "prepared", "decided", "committed")
+RUN_TIMEOUT_S = 300.0
+
+
+class Place:
+    """A checkpoint at `url`, and the folder of the file sink, which all machines mount.
+
+    `settings` are those of the sessions that reach it, `environment` that of the drivers. The log lies beside the
+    checkpoint, or in the database `log_url`.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        url: str,
+        settings: Mapping[str, str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        log_url: str | None = None,
+    ) -> None:
+        self.root, self.url, self.settings, self.log_url = root, url, settings, log_url
+        self.files = root / "files"
+        self._environment = environment or {}
+        self._machines = 0
+
+    def machine(self, **more: object) -> subprocess.Popen[str]:
+        """A driver on a machine that no other has run on."""
+        self._machines += 1
+        own = self.root / f"machine-{self._machines}"
+        (own / "tmp").mkdir(parents=True)
+        given = {"checkpoint": self.url, "files": str(self.files), "settings": self.settings, "last": LAST, **more}
+        if self.log_url is not None:
+            given["log"] = self.log_url
+        hers = {"HOME": str(own), "TMPDIR": str(own / "tmp"), "TPC_NOTES": str(own / "notes")}
+        kept = {"TPC_CACHE": os.environ.get("TPC_CACHE") or str(Path.home() / ".cache" / "tpc")}
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.clusters.moving_driver", json.dumps(given)],
+            stdout=subprocess.PIPE,
+            stderr=(own / "stderr").open("w"),
+            text=True,
+            cwd=own,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY), **self._environment, **kept, **hers},
+            start_new_session=True,
+        )
+
+    def runs_to_its_end(self) -> None:
+        """A driver on a new machine comes to the last epoch."""
+        driver = self.machine()
+        driver.communicate(timeout=RUN_TIMEOUT_S)
+        assert driver.returncode == 0, self.complaints()
+
+    def complaints(self) -> str:
+        """The end of what the newest driver has said of its troubles."""
+        return (self.root / f"machine-{self._machines}" / "stderr").read_text()[-3000:]
+
+    @property
+    def log(self) -> Log:
+        """Where drivers agree."""
+        if self.log_url is not None:
+            return SqlLog(self.log_url, pipeline=NAME)
+        return log_beside(files_at(self.url, explicit_log=False))
+
+    def struck(self, evidence: Evidence, step: str, how: str) -> None:
+        """What the log says while the driver stands at `step`, or is dead there."""
+        history = Journal(self.log).open()
+        evidence.fault = {
+            "step": step,
+            "epoch": EPOCH,
+            "fault": how,
+            "last_intent": history.last_intent,
+            "last_complete": history.last_complete,
+            "between_prepare_and_complete": step in AFTER_THE_FIRST_PREPARE,
+        }
+        decided = step in ("decided", "committed", "completed")
+        assert history.last_intent == (EPOCH if decided else EPOCH - 1)
+        assert history.last_complete == (EPOCH if step == "completed" else EPOCH - 1)
+
+    def judge(self, evidence: Evidence) -> None:
+        """Every number once, nothing left."""
+        history = Journal(self.log).open()
+        assert history.last_complete is not None
+        expected = [(number,) for number in range(ROWS * (history.last_complete + 1))]
+        found = [(number,) for number in read_parquet(self.files)["value"].to_pylist()]
+        evidence.judge(
+            multisets_equal("files", expected, found),
+            nothing_left("left behind", {"files": unpublished(self.files), "the log": unfinished_epochs(history)}),
+        )

@@ -1,0 +1,69 @@
+"""A checkpoint on HDFS, its log in a database: NameNode, DataNode and driver are killed in the middle of an epoch."""
+
+from __future__ import annotations
+
+import json
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clusters.kit_run import passed_in
+from tests.clusters.moving import EPOCH, RUN_TIMEOUT_S, Place
+from tests.clusters.strike import Evidence
+from tests.conftest import CANNOT_BE_HAD
+from tests.support.hdfs_server import DataNode, NameNode
+
+SUITE = "Checkpoints on HDFS"
+SETTINGS = {"spark.hadoop.dfs.replication": "1"}
+
+pytestmark = [pytest.mark.clusters]
+
+Hdfs = tuple[NameNode, DataNode]
+
+
+@pytest.fixture(scope="module")
+def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    names = NameNode(tmp_path_factory.mktemp("names"))
+    data = DataNode(tmp_path_factory.mktemp("data"), names)
+    try:
+        names.start()
+        data.start()
+        yield names, data
+    except CANNOT_BE_HAD as error:
+        pytest.skip(f"no HDFS: {error}")
+    finally:
+        data.kill()
+        names.kill()
+
+
+@pytest.fixture
+def place(tmp_path: Path, hdfs: Hdfs) -> Place:
+    url = f"{hdfs[0].address}/{uuid.uuid4().hex}"
+    return Place(tmp_path, url, SETTINGS, log_url=f"sqlite:///{tmp_path / 'log.db'}")
+
+
+def test_the_files_of_a_checkpoint_keep_their_contract_on_hdfs(place: Place) -> None:
+    named = {"CHECKPOINT_PLACE": place.url, "CHECKPOINT_SETTINGS": json.dumps(place.settings)}
+    assert passed_in("tests/coordinator/spark/test_checkpoint_files.py", named) > 8
+
+
+@pytest.mark.parametrize("step", ["prepared", "decided"])
+def test_a_driver_that_was_killed_with_all_of_hdfs_is_gone_on_from_on_another_machine(
+    place: Place, hdfs: Hdfs, evidence: Evidence, step: str
+) -> None:
+    names, data = hdfs
+    driver = place.machine(step=f"epoch.{step}", epoch=EPOCH, signal="SIGKILL")
+    said, _ = driver.communicate(timeout=RUN_TIMEOUT_S)
+    assert (driver.returncode, said.split()) == (-signal.SIGKILL, [f"epoch.{step}"]), place.complaints()
+    kept = names.state()["FilesTotal"]
+    data.kill()
+    names.kill()
+    place.struck(evidence, step, "the driver, the NameNode and the DataNode are killed")
+    names.start()
+    data.start()
+    assert names.state()["FilesTotal"] == kept
+    place.runs_to_its_end()
+    place.judge(evidence)
