@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
@@ -33,6 +34,10 @@ from tpc.errors import JarFetchError, JavaNotFoundError, NotInstalledError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A busy machine makes every example slow: time is no part of what is asked.
+settings.register_profile("tpc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tpc")
 
 CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
 REPORT_EVERY_S = 5.0
