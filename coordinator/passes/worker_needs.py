@@ -1,13 +1,16 @@
 """Asks a worker process, before its first branch, for what executors were asked for before the first epoch.
 
-Executors come later too: on a machine that replaces another, or by dynamic allocation. A process answers once for each
-start of a pipeline: constant work, and no job of Spark's. What is missing is told as it is at a start; the pass ends
-with it, and none of its branches is decided. A shared directory is held to be the driver's when it is there: that
+Executors come later too: on a machine that replaces another, or by dynamic allocation. A process answers once per
+generation of a pipeline: constant work, and no job of Spark's. What is missing is told as it is at a start; the pass
+ends with it, and none of its branches is decided. A shared directory is held to be the driver's when it is there: that
 another one lies under its path is found by the sink's own verify.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +18,16 @@ from tpc.coordinator.feeding.branch import Mode
 from tpc.coordinator.feeding.partition import EpochWork
 from tpc.coordinator.spark.executor_needs import Needs, lacks, needs_of, question_of, refusal, version_here
 from tpc.coordinator.spark.executor_probe import answer
+from tpc.errors import TpcError
 from tpc.support.deadlines import within
+
+logger = logging.getLogger(__name__)
 
 LOOK_WITHIN_S = 30.0
 """For a directory: a mount whose server is gone never answers."""
 
 _have_answered: set[tuple[str, int]] = set()
-"""Pipeline and generation of those starts whose needs this process has."""
+"""Pipeline and generation of those whose needs this process has."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +40,37 @@ class DriverHas:
     @classmethod
     def of(cls, work: EpochWork) -> DriverHas:
         """Looked up by the driver."""
-        return cls(version_here("tpc"), frozenset(path for path in _needs(work).directories if not _lacking(path)))
+        there = frozenset[str]()
+        with _passed_over(work):
+            there = frozenset(path for path in _needs(work).directories if not _lacking(path))
+        return cls(version_here("tpc"), there)
 
 
 def require_needs(work: EpochWork, driver: DriverHas) -> None:
     """Raise `ConfigurationError` naming all that this process lacks, and where it is."""
-    start = (str(work.pipeline), work.generation)
-    if start in _have_answered:
+    generation = (str(work.pipeline), work.generation)
+    if generation in _have_answered:
         return
-    needs = _needs(work)
-    given = answer({**question_of(needs), "places": {}, "pause_s": 0.0}, 0)
-    given["directories"] = {path: _lacking(path) for path in driver.directories}
-    if missing := list(lacks(given, needs, driver.version)):
-        raise refusal(missing, str(work.pipeline), work.epoch)
-    _have_answered.add(start)
+    with _passed_over(work):
+        needs = _needs(work)
+        given = answer({**question_of(needs), "places": {}, "pause_s": 0.0}, 0)
+        given["directories"] = {path: _lacking(path) for path in driver.directories}
+        if missing := list(lacks(given, needs, driver.version)):
+            raise refusal(missing, str(work.pipeline), work.epoch)
+    _have_answered.add(generation)
+
+
+@contextmanager
+def _passed_over(work: EpochWork) -> Iterator[None]:
+    """That nobody can be asked is no failure of the epoch: its rows may be written well."""
+    try:
+        yield
+    except TpcError:
+        raise
+    except Exception as error:  # noqa: BLE001  a user's sink and its settings may raise anything
+        logger.warning(
+            "what the sinks of %s need cannot be looked up here: %s: %s", work.pipeline, type(error).__name__, error
+        )
 
 
 def _needs(work: EpochWork) -> Needs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from tpc.coordinator.spark.secrets import kept_elsewhere
 from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from tpc.settings import Elsewhere
     from tpc.sink import Sink
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Needs:
 
     modules: Mapping[str, Sequence[str]]
     packages: Mapping[str, str]
-    settings: Mapping[str, tuple[bytes, Sequence[str]]]
+    settings: Mapping[str, tuple[Elsewhere, Sequence[str]]]
     directories: Mapping[str, Sequence[str]]
 
 
@@ -45,7 +45,7 @@ def needs_of(sinks: Mapping[str, Sink]) -> Needs:
     """What their writers need."""
     modules: dict[str, list[str]] = {module: [] for module in OWN}
     packages = {package: package for package in OWN.values()}
-    settings: dict[str, tuple[bytes, list[str]]] = {}
+    settings: dict[str, tuple[Elsewhere, list[str]]] = {}
     directories: dict[str, list[str]] = {}
     for name, sink in sinks.items():
         needed = sink.executor_needs()
@@ -53,7 +53,7 @@ def needs_of(sinks: Mapping[str, Sink]) -> Needs:
             modules.setdefault(module, []).append(name)
             packages[package] = package
         for setting in kept_elsewhere(sink):
-            settings.setdefault(repr(setting), (pickle.dumps(setting), []))[1].append(name)
+            settings.setdefault(repr(setting), (setting, []))[1].append(name)
         for directory in needed.directories:
             if "://" not in directory:  # of another kind the sink's own check has something to say
                 directories.setdefault(directory, []).append(name)
@@ -61,7 +61,7 @@ def needs_of(sinks: Mapping[str, Sink]) -> Needs:
 
 
 def question_of(needs: Needs) -> dict[str, Any]:
-    """What `executor_probe.answer` is asked, but for its places."""
+    """What `executor_probe.answer` is asked, but for its places. Another process is sent the settings pickled."""
     return {
         "modules": list(needs.modules),
         "packages": list(needs.packages),

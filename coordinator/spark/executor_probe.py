@@ -28,7 +28,7 @@ def answer(question: Mapping[str, Any], task: int) -> dict[str, Any]:
     wrote = f"{executor}-{task}-{time.time_ns()}"
     return {
         "host": socket.gethostname(),
-        "directory": str(Path.cwd()),
+        "directory": _own_directory(),
         "executor": executor,
         "wrote": wrote,
         "python": platform.python_version(),
@@ -54,12 +54,23 @@ def _version(package: str) -> str:
         return ""  # as where it came in an archive (--py-files)
 
 
-def _readable(setting: bytes) -> str:
-    """The value itself goes nowhere."""
+def _own_directory() -> str:
     try:
-        pickle.loads(setting).read()
+        return str(Path.cwd())
+    except OSError as error:  # it was taken away under the process, as by a deployment
+        return f"a directory that is gone: {error.strerror}"
+
+
+def _readable(setting: Any) -> str:
+    """The value itself goes nowhere. `setting` is the object, or pickled for another process."""
+    try:
+        kept = pickle.loads(setting) if isinstance(setting, bytes) else setting
     except ImportError:
         return ""  # this library itself is missing, which is told already
+    except Exception as error:  # noqa: BLE001  a user's class may raise anything
+        return f"a setting cannot be loaded: {type(error).__name__}: {error}"
+    try:
+        kept.read()
     except Exception as error:  # noqa: BLE001  a user's class may raise anything
         return str(getattr(error, "what", error))
     return ""

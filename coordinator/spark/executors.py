@@ -11,7 +11,7 @@ import logging
 import shutil
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,7 +103,7 @@ def _answers(
 ) -> dict[str, Answer]:
     """What each executor says, by executor; asked again, longer, until all that are there have been met."""
     until(lambda: _registered(context) >= _expected(context), COME_WITHIN_S, pause_max_s=0.5)
-    question = {**question_of(needs), "places": {directory: str(place) for directory, place in places.items()}}
+    question = {**_sendable(needs), "places": {directory: str(place) for directory, place in places.items()}}
     answers: dict[str, Answer] = {}
     for pause_s in PAUSES_S:
         tasks = max(1, _TASKS_EACH * _registered(context))
@@ -120,6 +120,16 @@ def _answers(
     unasked = _registered(context) - len(answers)
     logger.warning("%d executors were busy and have not been asked for what the sinks need", unasked)
     return answers
+
+
+def _sendable(needs: Needs) -> dict[str, Any]:
+    """Each setting is pickled by itself: an executor may lack its class. Classes of the user's script go by value."""
+    from pyspark import cloudpickle
+
+    question = question_of(needs)
+    dumps: Callable[[object], bytes] = cloudpickle.dumps
+    settings = {name: dumps(setting) for name, setting in question["settings"].items()}
+    return {**question, "settings": settings}
 
 
 def _run(context: SparkContext, question: Mapping[str, Any], tasks: int, pipeline: PipelineId) -> list[Answer]:

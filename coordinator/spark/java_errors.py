@@ -18,9 +18,16 @@ from tpc.errors import START_ANEW, ConfigurationError, TpcError, TransientError
 _LONGEST = 300
 _OURS = re.compile(r"^tpc\.errors\.(\w+): (.+)$", re.MULTILINE)
 """What Python writes last of an error that a data source of ours has raised in a process of Spark's."""
-_NOT_LOADED = re.compile(
-    r"^ModuleNotFoundError: [^\n]+(?=\s*\n\s+at )|\[PYTHON_VERSION_MISMATCH\][^\n]*|Cannot run program [^\n]*",
+_NO_MODULE = re.compile(r"^ModuleNotFoundError: [^\n]+(?=\s*(?:SQLSTATE: \S+\s*)?\n\s+at )", re.MULTILINE)
+_UNPICKLING = re.compile(
+    r'pyspark/serializers\.py", line \d+, in loads$'
+    r'|Traceback \(most recent call last\):\n\s*File "[^\n]+, in <module>$',
     re.MULTILINE,
+)
+"""Where the module was looked for by unpickling, and not by a function of the user's. Spark leaves its own first frames
+out where others follow: what comes first then is the module that wants the other."""
+_NO_PYTHON = re.compile(
+    r'\[PYTHON_VERSION_MISMATCH\][^\n]*|Cannot run program "[^"\n]*"[^\n]*error=(?:2|13),[^\n]*'  # ENOENT, EACCES
 )
 _LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((?P<host>\S+) executor (?P<executor>[^)]+)\)")
 
@@ -68,7 +75,7 @@ def in_words(error: BaseException) -> BaseException:
 
 def _not_loaded(java: str) -> TpcError | None:
     """A task that did not come to its first line: it is this library or the sink that could not be loaded there."""
-    told = _NOT_LOADED.search(java)
+    told = _NO_PYTHON.search(java) or (_NO_MODULE.search(java) if _UNPICKLING.search(java) else None)
     if told is None:
         return None
     where = _LOST_TASK.search(java)
