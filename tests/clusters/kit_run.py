@@ -13,11 +13,14 @@ from tests.support.processes import REPOSITORY
 TIMEOUT_S = 600.0
 
 
-def passed_in(kit: str, environment: Mapping[str, str]) -> int:
-    """How many tests of the kit, a test's file with perhaps a class, have passed there. Raises AssertionError if one
-    has failed."""
+def passed_in(*kits: str, environment: Mapping[str, str]) -> int:
+    """How many tests of the kits have passed there; side by side, if there are several.
+
+    A kit is a test's file, with perhaps a class. Raises AssertionError if a test has failed.
+    """
+    side_by_side = ("-n", str(len(kits)), "--dist", "loadscope") if len(kits) > 1 else ()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-rfE", kit],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", "-rfE", *side_by_side, *kits],
         cwd=REPOSITORY,
         env={**os.environ, **environment},
         capture_output=True,

@@ -47,7 +47,7 @@ def place(tmp_path: Path, hdfs: Hdfs) -> Place:
 
 def test_the_files_of_a_checkpoint_keep_their_contract_on_hdfs(place: Place) -> None:
     named = {"CHECKPOINT_PLACE": place.url, "CHECKPOINT_SETTINGS": json.dumps(place.settings)}
-    assert passed_in("tests/coordinator/spark/test_checkpoint_files.py", named) > 8
+    assert passed_in("tests/coordinator/spark/test_checkpoint_files.py", environment=named) > 8
 
 
 @pytest.mark.parametrize("step", ["prepared", "decided"])

@@ -80,4 +80,4 @@ def test_a_forgotten_driver_that_wakes_up_changes_nothing(place: Place, evidence
 
 def test_the_files_of_a_checkpoint_keep_their_contract_on_s3(place: Place) -> None:
     named = {"CHECKPOINT_PLACE": place.url, "CHECKPOINT_SETTINGS": json.dumps(place.settings)}
-    assert passed_in("tests/coordinator/spark/test_checkpoint_files.py", named) > 8
+    assert passed_in("tests/coordinator/spark/test_checkpoint_files.py", environment=named) > 8
