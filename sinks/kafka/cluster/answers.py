@@ -77,6 +77,8 @@ class Description:
     producer_epoch: int
     timeout_ms: int
     start_time_ms: int
+    partitions: frozenset[tuple[str, int]] = frozenset()
+    """Where an open one has rows or offsets, as far as this user may see."""
 
 
 @dataclass(frozen=True)

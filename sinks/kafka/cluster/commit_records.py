@@ -12,9 +12,11 @@ This module asks and writes; when it must be done is the affair of `tpc.sinks.ka
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from kafka.errors import AuthorizationError, KafkaError
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, AddPartitionsToTxnRequest
@@ -55,10 +57,21 @@ class Missing:
 
 
 def look(client: TransactionClient, names: Sequence[str], topics: Sequence[str]) -> dict[str, Sight]:
-    """What the coordinators of these ids see of them and of the topics' partitions. Raises `TransientError`."""
+    """What the coordinators of these ids see of them and of the topics' partitions.
+
+    Left out is what cannot be had now: a coordinator that is away must not hold up the others. Raises `TransientError`
+    where there is no connection at all.
+    """
 
     async def one(admin: Any, there: tuple[int, list[str]]) -> dict[str, Sight]:
-        node, ids = there
+        try:
+            return await seen(admin, *there)
+        except AuthorizationError:
+            raise
+        except (KafkaError, OSError):
+            return {}
+
+    async def seen(admin: Any, node: int, ids: list[str]) -> dict[str, Sight]:
         described = await admin._manager.send(DescribeTransactionsRequest(transactional_ids=ids), node_id=node)
         wanted = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
@@ -69,14 +82,32 @@ def look(client: TransactionClient, names: Sequence[str], topics: Sequence[str])
         }
 
     async def ask(admin: Any) -> dict[str, Sight]:
-        coordinators = await by_coordinator(admin, TRANSACTION, names)
-        seen = await each(admin, one, list(coordinators.items()))
+        coordinators = await _known_coordinators(admin, names)
+        found = await each(admin, one, list(coordinators.items()))
         for name in names:
             forget(admin, TRANSACTION, name)
-        return {name: sight for sights in seen for name, sight in sights.items()}
+        return {name: sight for sights in found for name, sight in sights.items()}
 
     sights: dict[str, Sight] = client.run(ask, "the leaders of partitions")
     return sights
+
+
+async def _known_coordinators(admin: Any, names: Sequence[str]) -> dict[int, list[str]]:
+    """One question for all, which fails as a whole; then one for each."""
+    with suppress(KafkaError, OSError):
+        return await by_coordinator(admin, TRANSACTION, names)
+
+    async def one(admin: Any, name: str) -> dict[int, list[str]]:
+        try:
+            return await by_coordinator(admin, TRANSACTION, [name])
+        except (KafkaError, OSError):
+            return {}
+
+    grouped: dict[int, list[str]] = {}
+    for found in await each(admin, one, names):
+        for node, there in found.items():
+            grouped.setdefault(node, []).extend(there)
+    return grouped
 
 
 def write_again(client: TransactionClient, missing: Sequence[Missing]) -> list[Reply]:
@@ -94,6 +125,13 @@ def write_again(client: TransactionClient, missing: Sequence[Missing]) -> list[R
 
 
 async def _write_one(admin: Any, missing: Missing) -> Reply:
+    try:
+        return await _write_records(admin, missing)
+    finally:
+        forget(admin, TRANSACTION, missing.transaction.transactional_id)  # it may have moved
+
+
+async def _write_records(admin: Any, missing: Missing) -> Reply:
     transaction = missing.transaction
     name, producer = transaction.transactional_id, (transaction.producer_id, transaction.producer_epoch)
     if topics := _by_topic(missing.partitions):

@@ -168,4 +168,5 @@ def description_of(state: Any) -> tuple[str, Description | Reply]:
         state.producer_epoch,
         state.transaction_timeout_ms,
         state.transaction_start_time_ms,
+        frozenset((str(topic.topic), int(number)) for topic in state.topics for number in topic.partitions),
     )

@@ -7,37 +7,58 @@ the transaction is complete was written, and nothing is known of a transaction t
 
 from __future__ import annotations
 
-from tpc.sinks.kafka.cluster.answers import RETRIABLE, Description, Reply, Transaction
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tpc.sinks.kafka.cluster.answers import Description, Reply, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Partition, Sight
+from tpc.sinks.kafka.driver.verdicts import ABORTED_STATES
 
 RAISING_VERSION = 5
 """From this EndTxn on a commit raises the producer epoch by one."""
 
 
-def suspects(transaction: Transaction, before: Sight | None, after: Sight) -> set[Partition]:
+@dataclass(frozen=True)
+class Baseline:
+    """A look before commit records were written, and where they were to be written; None: wherever there are any."""
+
+    sight: Sight
+    partitions: frozenset[Partition] | None
+
+    @classmethod
+    def of_open(cls, sight: Sight) -> Baseline:
+        """Of a transaction that nobody has ended: the coordinator tells its partitions."""
+        description = sight.description
+        partitions = description.partitions if isinstance(description, Description) else frozenset()
+        return cls(sight, partitions or None)
+
+
+def suspects(transaction: Transaction, baseline: Baseline | None, after: Sight) -> set[Partition]:
     """The partitions whose commit record may be missing, of a transaction that is complete in `after`.
 
     None of one whose id stands otherwise: it has been used again, so that an earlier look found it whole.
     """
     if not _is_complete(transaction, after.description):
         return set()
-    if (
-        before is None
-        or not is_open(before)
-        or is_being_written_again(transaction, before)
-        or before.node != after.node
-    ):
-        return set(after.leader_epochs)
-    return lost_leaders(before, after)
+    known = set(after.leader_epochs)
+    if baseline is None:
+        return known
+    if baseline.partitions is not None:
+        known &= baseline.partitions
+    before = baseline.sight
+    if before.node != after.node:
+        return known
+    return {each for each in known if lost_its_leader(before.leader_epochs.get(each), after.leader_epochs[each])}
 
 
-def lost_leaders(before: Sight, after: Sight) -> set[Partition]:
-    """The partitions that were without a leader, by the sight of one broker, at some moment between two."""
-    return {
-        partition
-        for partition, epoch in after.leader_epochs.items()
-        if epoch is None or before.leader_epochs.get(partition) != epoch
-    }
+def lost_its_leader(before: int | None, after: int | None) -> bool:
+    """Whether a partition was without a leader at some moment between two sights of one broker, by leader epochs."""
+    return after is None or before != after
+
+
+def without_leader(partitions: Collection[Partition], sight: Sight) -> list[Partition]:
+    """Those that nothing can be written to now."""
+    return sorted(each for each in partitions if sight.leader_epochs[each] is None)
 
 
 def is_open(sight: Sight | None) -> bool:
@@ -51,30 +72,30 @@ def is_being_written_again(transaction: Transaction, sight: Sight | None) -> boo
         transaction.endtxn_version >= RAISING_VERSION
         and sight is not None
         and is_open(sight)
-        and _left_by_commit(transaction, sight.description)
+        and _stands_at(transaction, sight.description, 1)
     )
 
 
-def pending(sight: Sight | None) -> str | None:
-    """What is still to come at the coordinator; None when its answer is final."""
-    if sight is None:
-        return "its coordinator has not told of it"
-    description = sight.description
-    if isinstance(description, Reply):
-        return f"the coordinator says {description}" if description.name in RETRIABLE else None
-    return f"the coordinator is at {description.state}" if description.state.startswith("Prepare") else None
+def was_aborted_afterwards(transaction: Transaction, sight: Sight) -> bool:
+    """A writing again was left open until its timeout: the abort took what had been left out before."""
+    return (
+        transaction.endtxn_version >= RAISING_VERSION
+        and isinstance(sight.description, Description)
+        and sight.description.state in ABORTED_STATES
+        and _stands_at(transaction, sight.description, 2)
+    )
 
 
 def _is_complete(transaction: Transaction, description: Description | Reply) -> bool:
+    raised = 1 if transaction.endtxn_version >= RAISING_VERSION else 0
     return (
         isinstance(description, Description)
         and description.state == "CompleteCommit"
-        and _left_by_commit(transaction, description)
+        and _stands_at(transaction, description, raised)
     )
 
 
-def _left_by_commit(transaction: Transaction, description: Description | Reply) -> bool:
-    raised = 1 if transaction.endtxn_version >= RAISING_VERSION else 0
+def _stands_at(transaction: Transaction, description: Description | Reply, raised: int) -> bool:
     return isinstance(description, Description) and (description.producer_id, description.producer_epoch) == (
         transaction.producer_id,
         transaction.producer_epoch + raised,

@@ -2,13 +2,15 @@
 
 Why that is a question, and the requests, stand in `tpc.sinks.kafka.cluster.commit_records`; what is suspected, in
 `commit_evidence`. The coordinator is asked for the leaders of partitions before EndTxn, and again when it calls the
-transaction complete: that takes no further right. Writing again what is there changes nothing for readers.
+transaction complete: that takes no further right. Writing again what is there changes nothing for readers. EndTxn never
+waits for a leader: meanwhile an open transaction runs into its timeout.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from tpc.errors import TransientError
 from tpc.sink import Committable, Outcome, Verdict
@@ -18,11 +20,12 @@ from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC, partition_of
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.commit_evidence import (
     RAISING_VERSION,
+    Baseline,
     is_being_written_again,
     is_open,
-    lost_leaders,
-    pending,
     suspects,
+    was_aborted_afterwards,
+    without_leader,
 )
 from tpc.support.deadlines import until
 
@@ -31,11 +34,14 @@ logger = logging.getLogger(__name__)
 Sights = Mapping[str, Sight]
 """By transactional id."""
 
+SAID = "Kafka says committed, and not every partition is known to show it"
+
 
 class Completeness:
-    """Of the transactions of one sink. `topic`: of all rows; None where committables name the topics.
+    """Of the transactions of one sink. `topic`: of rows whose committable names none.
 
-    Calls raise `TransientError`; each ends within some `timeout_s` of the client's, and `patience_s`.
+    Calls end within some `timeout_s` of the client's, and twice `patience_s`. A right that is missing is a
+    `ConfigurationError`.
     """
 
     def __init__(
@@ -45,82 +51,93 @@ class Completeness:
         self._topic = topic
         self._consumer_group = consumer_group
         self._patience_s = patience_s
+        self._baselines: dict[Transaction, Baseline] = {}
+        """Of branches that are not confirmed yet: what was seen before their commit records were to be written."""
 
-    def before_commit(self, committables: Sequence[Committable]) -> Sights:
-        """What the coordinators see now. Raises `TransientError` for a partition without a leader: it is waited for.
+    def before_commit(self, committables: Sequence[Committable]) -> None:
+        """Remember what coordinators see; of one that does not answer, nothing, so that all of it is suspected later.
 
         A writing again that its process did not live to end is ended first.
         """
-        sights = self._look(committables)
+        transactions = [Transaction.of(one) for one in committables]
+        self._baselines = {one: self._baselines[one] for one in transactions if one in self._baselines}
+        sights: Sights = {}
+        with suppress(TransientError):
+            sights = self._look(committables)
         begun = [one for one in committables if is_being_written_again(Transaction.of(one), sights.get(one.resource))]
-        if begun:
+        with suppress(TransientError):
             self._write([self._missing(one, sights[one.resource], None) for one in begun])
-        for one in committables:
+        for one, transaction in zip(committables, transactions, strict=True):
             sight = sights.get(one.resource)
-            if sight is not None and is_open(sight) and (gone := self._without_leader(one, sight)):
-                raise TransientError(f"partition {gone[0][1]} of {gone[0][0]} has no leader: Kafka would leave it out")
-        return sights
+            if sight is not None and is_open(sight) and one not in begun:
+                self._baselines.setdefault(transaction, Baseline.of_open(sight))
 
-    def confirmed(
-        self, committables: Sequence[Committable], outcomes: Sequence[Outcome], before: Sights
-    ) -> list[Outcome]:
+    def confirmed(self, committables: Sequence[Committable], outcomes: Sequence[Outcome]) -> list[Outcome]:
         """The outcomes, where a commit counts only when every partition shows it; else it is unknown, and asked again.
 
         `committables` have been committed just now, or before.
         """
         committed = [one for one, outcome in zip(committables, outcomes, strict=True) if outcome.settled]
-        doubts = self._doubts(committed, before) if committed else {}
+        doubts = self._doubts(committed) if committed else {}
+        for one in committed:
+            if one.resource not in doubts:
+                self._baselines.pop(Transaction.of(one), None)
         return [
-            Outcome(Verdict.UNKNOWN, doubts[one.resource]) if one.resource in doubts and one in committed else outcome
+            doubts.get(one.resource, outcome) if outcome.settled else outcome
             for one, outcome in zip(committables, outcomes, strict=True)
         ]
 
-    def _doubts(self, committed: Sequence[Committable], before: Sights) -> dict[str, str]:
+    def _doubts(self, committed: Sequence[Committable]) -> dict[str, Outcome]:
         """Why a commit cannot be called one yet, by id."""
-        after = self._look(committed)
-        doubts = {one.resource: f"{SAID}: {told}" for one in committed if (told := unsettled(one, after))}
+        after = self._look_until_final(committed)
+        doubts = {one.resource: _doubt(told) for one in committed if (told := unsettled(one, after))}
+        for one in committed:
+            if one.resource not in doubts and was_aborted_afterwards(Transaction.of(one), after[one.resource]):
+                doubts[one.resource] = _doubt(ABORTED_AFTERWARDS, contradiction=True)
         suspected = {
             one.resource: partitions
             for one in committed
-            if one.resource not in doubts
-            if (partitions := suspects(Transaction.of(one), before.get(one.resource), after[one.resource]))
-            if (partitions := self._of_this(one, partitions, after[one.resource]))
+            if one.resource not in doubts and (partitions := self._suspected(one, after[one.resource]))
         }
-        if not suspected:
-            return doubts
-        again = [one for one in committed if one.resource in suspected]
-        doubts.update(self._written_again(again, suspected, after))
-        self._tell(again, suspected, before)
+        if again := [one for one in committed if one.resource in suspected]:
+            self._tell(again, suspected)
+            doubts.update(self._written_again(again, suspected, after))
         return doubts
 
     def _written_again(
         self, again: Sequence[Committable], suspected: Mapping[str, set[Partition]], after: Sights
-    ) -> dict[str, str]:
+    ) -> dict[str, Outcome]:
         doubts = {}
         ready = []
         for one in again:
-            sight = after[one.resource]
-            if gone := self._without_leader(one, sight):
-                doubts[one.resource] = f"{SAID}: partition {gone[0][1]} of {gone[0][0]} has no leader to write it"
+            if gone := without_leader(suspected[one.resource], after[one.resource]):
+                doubts[one.resource] = _doubt(f"partition {gone[0][1]} of {gone[0][0]} has no leader to write it")
             else:
                 ready.append(one)
         missing = [self._missing(one, after[one.resource], suspected[one.resource]) for one in ready]
         for one, reply in zip(ready, self._write(missing), strict=True):
-            if reply.name != NONE:
-                doubts[one.resource] = f"{SAID}: writing it again was answered {reply}"
-        then = self._look(ready)
+            if reply.name == NONE:
+                baseline = Baseline(after[one.resource], frozenset(suspected[one.resource]))
+                self._baselines[Transaction.of(one)] = baseline
+            else:
+                doubts[one.resource] = _doubt(f"writing it again was answered {reply}")
+        then = self._look_until_final(ready) if ready else {}
         for one in ready:
             if one.resource in doubts:
                 continue
-            sight, told = after[one.resource], unsettled(one, then)
-            if told or then[one.resource].node != sight.node or lost_leaders(sight, then[one.resource]):
-                doubts[one.resource] = f"{SAID}: {told or 'leaders have changed while it was written again'}"
+            if told := unsettled(one, then):
+                doubts[one.resource] = _doubt(told)
+            elif self._suspected(one, then[one.resource]):
+                doubts[one.resource] = _doubt("leaders have changed while it was written again")
         return doubts
 
-    def _without_leader(self, one: Committable, sight: Sight) -> list[Partition]:
-        return sorted(
-            each for each in self._of_this(one, set(sight.leader_epochs), sight) if sight.leader_epochs[each] is None
-        )
+    def _suspected(self, one: Committable, after: Sight) -> set[Partition]:
+        """Of the partitions of groups only those where this transaction has offsets."""
+        transaction = Transaction.of(one)
+        count = sum(topic == GROUPS_TOPIC for topic, _ in after.leader_epochs)
+        own = {(GROUPS_TOPIC, partition_of(group, count)) for group in self._groups(one)} if count else set()
+        found = suspects(transaction, self._baselines.get(transaction), after)
+        return {each for each in found if each[0] != GROUPS_TOPIC or each in own}
 
     def _missing(self, one: Committable, sight: Sight, partitions: set[Partition] | None) -> Missing:
         """`partitions`: None for all that the coordinator knows of."""
@@ -129,21 +146,14 @@ class Completeness:
         # EndTxn 5 would raise the epoch once more, and the branch's own could no longer be asked for.
         version = min(transaction.endtxn_version, RAISING_VERSION - 1)
         stands = Transaction(one.resource, description.producer_id, description.producer_epoch, version)
-        all_of_it = self._of_this(one, set(sight.leader_epochs), sight)
-        return Missing(stands, all_of_it if partitions is None else partitions, self._groups(one))
+        return Missing(stands, sight.leader_epochs.keys() if partitions is None else partitions, self._groups(one))
 
     def _groups(self, one: Committable) -> list[str]:
-        """The marker's, and the user's."""
-        return [one.resource, *([] if self._consumer_group is None else [self._consumer_group])]
-
-    def _of_this(self, one: Committable, partitions: set[Partition], sight: Sight) -> set[Partition]:
-        """Of the partitions of groups only those where this transaction has offsets."""
-        count = sum(topic == GROUPS_TOPIC for topic, _ in sight.leader_epochs)
-        own = {(GROUPS_TOPIC, partition_of(group, count)) for group in self._groups(one)} if count else set()
-        return {each for each in partitions if each[0] != GROUPS_TOPIC or each in own}
+        """The user's, and the marker's."""
+        return [*([] if self._consumer_group is None else [self._consumer_group]), one.resource]
 
     def _write(self, missing: Sequence[Missing]) -> list[Reply]:
-        """Answers that pass by themselves are asked for again, briefly."""
+        """Answers that pass by themselves are asked for again, briefly. Raises `TransientError`."""
         replies: list[Reply] = []
 
         def settled() -> bool:
@@ -155,24 +165,27 @@ class Completeness:
         return replies
 
     def _look(self, committables: Sequence[Committable]) -> Sights:
-        """Until no transaction is in between, briefly."""
-        names = [one.resource for one in committables]
+        """Raises `TransientError`."""
         fixed = [] if self._topic is None else [self._topic]
         topics = {topic for one in committables for topic in one.data.get("topics", fixed)}
+        return look(self._client, [one.resource for one in committables], sorted(topics | {GROUPS_TOPIC}))
+
+    def _look_until_final(self, committables: Sequence[Committable]) -> Sights:
+        """What is seen when no transaction is in between any more, or briefly later."""
         sights: Sights = {}
 
-        def settled() -> bool:
+        def final() -> bool:
             nonlocal sights
-            sights = look(self._client, names, sorted(topics | {GROUPS_TOPIC}))
-            return not any(pending(sights.get(name)) for name in names)
+            with suppress(TransientError):
+                sights = self._look(committables)
+            return not any(unsettled(one, sights) for one in committables)
 
-        if names:
-            until(settled, self._patience_s)
+        until(final, self._patience_s)
         return sights
 
-    def _tell(self, again: Sequence[Committable], suspected: Mapping[str, set[Partition]], before: Sights) -> None:
+    def _tell(self, again: Sequence[Committable], suspected: Mapping[str, set[Partition]]) -> None:
         """A warning where leaders have changed. What somebody else had ended is written again without a word."""
-        changed = [one for one in again if is_open(before.get(one.resource))]
+        changed = [one for one in again if Transaction.of(one) in self._baselines]
         if changed:
             partitions = sorted({each for one in changed for each in suspected[one.resource]})
             named = ", ".join(f"{topic}/{number}" for topic, number in partitions[:5])
@@ -186,10 +199,24 @@ class Completeness:
             )
 
 
-SAID = "Kafka says committed, and not every partition is known to show it"
+ABORTED_AFTERWARDS = (
+    "its process died while commit records were written again, and the brokers then ended that by an abort: rows of "
+    "partitions that had been left out are lost; compare the rows of the epoch with the topics"
+)
 
 
 def unsettled(one: Committable, sights: Sights) -> str | None:
-    """What is still going on with a committed transaction; None when nothing is."""
+    """What is still going on with a committed transaction; None when the coordinator's answer is final."""
     sight = sights.get(one.resource)
-    return "writing it again has not ended" if is_being_written_again(Transaction.of(one), sight) else pending(sight)
+    if sight is None:
+        return "its coordinator has not told of it"
+    if is_being_written_again(Transaction.of(one), sight):
+        return "writing it again has not ended"
+    description = sight.description
+    if isinstance(description, Reply):
+        return f"the coordinator says {description}" if description.name in RETRIABLE else None
+    return f"the coordinator is at {description.state}" if description.state.startswith("Prepare") else None
+
+
+def _doubt(told: str, *, contradiction: bool = False) -> Outcome:
+    return Outcome(Verdict.UNKNOWN, f"{SAID}: {told}", contradiction=contradiction)

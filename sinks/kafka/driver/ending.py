@@ -64,12 +64,12 @@ class TransactionEnding:
         A commit counts when every partition shows it.
         """
         try:
-            before = self._completeness.before_commit(committables)
-        except (ConfigurationError, TransientError) as error:
+            self._completeness.before_commit(committables)
+        except ConfigurationError as error:
             return [Outcome(Verdict.UNKNOWN, f"nothing was sent: {error.what}")] * len(committables)
         outcomes = self._commit(committables)
         try:
-            return self._completeness.confirmed(committables, outcomes, before)
+            return self._completeness.confirmed(committables, outcomes)
         except (ConfigurationError, TransientError) as error:
             doubt = Outcome(Verdict.UNKNOWN, f"whether every partition shows it could not be asked: {error.what}")
             return [doubt if outcome.settled else outcome for outcome in outcomes]

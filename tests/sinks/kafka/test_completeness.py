@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
+from kafka.errors import CoordinatorNotAvailableError
 
 from tests.support.kafka_branches import Branches, texts, values
 from tests.support.kafka_topics import KafkaTopics
@@ -10,9 +13,16 @@ from tpc.sink import Verdict
 from tpc.sinks.kafka.cluster import commit_records
 from tpc.sinks.kafka.cluster.answers import Description, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Missing, Sight, look
+from tpc.sinks.kafka.cluster.raw_requests import by_coordinator
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
-from tpc.sinks.kafka.driver.commit_evidence import is_being_written_again, suspects
+from tpc.sinks.kafka.driver.commit_evidence import (
+    Baseline,
+    is_being_written_again,
+    suspects,
+    was_aborted_afterwards,
+    without_leader,
+)
 from tpc.sinks.kafka.sink import KafkaSink
 
 FIVE = Transaction("id", 40, 3, 5)
@@ -26,31 +36,48 @@ def sight(state: str, epoch: int, leaders: dict[tuple[str, int], int | None] | N
 
 OPEN = sight("Ongoing", 3)
 COMPLETE = sight("CompleteCommit", 4)
+EVERYWHERE = Baseline(OPEN, None)
 
 
 def test_under_the_same_leaders_nothing_is_missing() -> None:
-    assert suspects(FIVE, OPEN, COMPLETE) == set()
+    assert suspects(FIVE, EVERYWHERE, COMPLETE) == set()
 
 
 def test_a_partition_whose_leader_went_and_came_back_is_suspected() -> None:
     after = sight("CompleteCommit", 4, {**LED, ("rows", 1): 4})
 
-    assert suspects(FIVE, OPEN, after) == {("rows", 1)}
+    assert suspects(FIVE, EVERYWHERE, after) == {("rows", 1)}
 
 
 def test_a_partition_without_a_leader_is_suspected() -> None:
     after = sight("CompleteCommit", 4, {**LED, ("rows", 0): None})
 
-    assert suspects(FIVE, OPEN, after) == {("rows", 0)}
+    assert suspects(FIVE, EVERYWHERE, after) == {("rows", 0)}
+    assert without_leader(LED, after) == [("rows", 0)]
+
+
+def test_a_partition_without_rows_of_the_transaction_is_none_of_its_affairs() -> None:
+    after = sight("CompleteCommit", 4, {**LED, ("rows", 0): None})
+
+    assert suspects(FIVE, Baseline(OPEN, frozenset({("rows", 1)})), after) == set()
 
 
 def test_the_sights_of_two_brokers_are_not_compared() -> None:
-    assert suspects(FIVE, OPEN, sight("CompleteCommit", 4, node=2)) == set(LED)
+    moved = sight("CompleteCommit", 4, node=2)
+
+    assert suspects(FIVE, EVERYWHERE, moved) == set(LED)
+    assert suspects(FIVE, Baseline(OPEN, frozenset({("rows", 1)})), moved) == {("rows", 1)}
 
 
-@pytest.mark.parametrize("before", [None, COMPLETE, sight("PrepareCommit", 4), sight("Ongoing", 4)])
-def test_all_partitions_are_suspected_of_what_somebody_else_has_ended(before: Sight | None) -> None:
-    assert suspects(FIVE, before, COMPLETE) == set(LED)
+def test_all_partitions_are_suspected_of_what_somebody_else_has_ended() -> None:
+    assert suspects(FIVE, None, COMPLETE) == set(LED)
+
+
+def test_an_abort_of_what_was_written_again_is_told_from_any_other() -> None:
+    assert was_aborted_afterwards(FIVE, sight("CompleteAbort", 5))
+    assert not was_aborted_afterwards(FIVE, sight("CompleteAbort", 4))
+    assert not was_aborted_afterwards(FIVE, sight("CompleteCommit", 5))
+    assert not was_aborted_afterwards(FOUR, sight("CompleteAbort", 5))
 
 
 @pytest.mark.parametrize(
@@ -115,4 +142,37 @@ def test_a_writing_again_that_its_process_did_not_live_to_end_is_ended_by_the_ne
     assert isinstance(sight_after.description, Description)
     assert sight_after.description.state == "CompleteCommit"
     assert values(kafka.read(topic_of(branches))) == ["a", "b"]
+    client.close()
+
+
+@pytest.mark.stack
+def test_an_open_transaction_tells_the_partitions_of_its_rows(kafka: KafkaTopics, branches: Branches) -> None:
+    committable = branches.prepare(texts("a"))
+    client = TransactionClient(ConnectionSettings(kafka.bootstrap, {}), 20)
+
+    (open_sight,) = look(client, [committable.resource], [topic_of(branches)]).values()
+
+    assert isinstance(open_sight.description, Description)
+    rows = {number for topic, number in open_sight.description.partitions if topic == topic_of(branches)}
+    assert len(rows) == 1
+    assert {(topic_of(branches), number) for number in rows} <= open_sight.leader_epochs.keys()
+    client.close()
+
+
+@pytest.mark.stack
+def test_an_id_whose_coordinator_does_not_tell_of_it_is_left_out(
+    kafka: KafkaTopics, branches: Branches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = branches.prepare(texts("a")), branches.prepare(texts("b"))
+    find = by_coordinator
+
+    async def all_but_one(admin: object, kind: str, names: Sequence[str]) -> dict[int, list[str]]:
+        if one.resource in names:
+            raise CoordinatorNotAvailableError
+        return await find(admin, kind, names)
+
+    monkeypatch.setattr(commit_records, "by_coordinator", all_but_one)
+    client = TransactionClient(ConnectionSettings(kafka.bootstrap, {}), 20)
+
+    assert look(client, [one.resource, other.resource], []).keys() == {other.resource}
     client.close()

@@ -1,0 +1,146 @@
+"""What becomes of a commit by what coordinators show, step by step; they are played, since brokers do it in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tpc.errors import TransientError
+from tpc.handles import Handle, PipelineId
+from tpc.sink import Committable, Outcome, Verdict
+from tpc.sinks.kafka.cluster.answers import NONE, Description, Reply
+from tpc.sinks.kafka.cluster.commit_records import Missing, Partition, Sight
+from tpc.sinks.kafka.driver import completeness
+from tpc.sinks.kafka.driver.completeness import Completeness
+
+HANDLE = Handle(PipelineId("job"), 1, "out", 5, 0, 9)
+BRANCH = Committable(
+    HANDLE, "id", 1, 1, {"producer_id": 40, "producer_epoch": 3, "endtxn_version": 5, "topics": ["rows"]}
+)
+ROWS = ("rows", 0)
+COMMITTED = Outcome(Verdict.COMMITTED)
+
+
+class Cluster:
+    """Plays the coordinator of one id; `written` is what was written again."""
+
+    def __init__(self) -> None:
+        self.state, self.epoch = "Ongoing", 3
+        self.leaders: dict[Partition, int | None] = {ROWS: 7, ("rows", 1): 2}
+        self.answers = True
+        self.written: list[set[Partition]] = []
+
+    def look(self, *_: object) -> dict[str, Sight]:
+        if not self.answers:
+            raise TransientError("nobody answers")
+        described = Description("id", self.state, 40, self.epoch, 1000, 0, frozenset({ROWS}))
+        return {"id": Sight(1, described, dict(self.leaders))}
+
+    def write_again(self, _: object, missing: Sequence[Missing]) -> list[Reply]:
+        self.written += [set(one.partitions) for one in missing]
+        self.state, self.epoch = "CompleteCommit", 4
+        return [Reply(NONE)] * len(missing)
+
+    def ends(self, state: str = "CompleteCommit") -> None:
+        self.state, self.epoch = state, 4
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    played = Cluster()
+    monkeypatch.setattr(completeness, "look", played.look)
+    monkeypatch.setattr(completeness, "write_again", played.write_again)
+    return played
+
+
+@pytest.fixture
+def asking(cluster: Cluster) -> Completeness:
+    client: object = cluster
+    return Completeness(client, topic="rows", consumer_group=None, patience_s=0.05)  # type: ignore[arg-type]  # played
+
+
+def confirmed(asking: Completeness) -> Outcome:
+    (outcome,) = asking.confirmed([BRANCH], [COMMITTED])
+    return outcome
+
+
+def test_a_commit_under_the_same_leaders_counts_and_writes_nothing(cluster: Cluster, asking: Completeness) -> None:
+    asking.before_commit([BRANCH])
+    cluster.ends()
+
+    assert confirmed(asking) == COMMITTED
+    assert cluster.written == []
+
+
+def test_a_partition_that_lost_its_leader_is_waited_for_and_then_written(
+    cluster: Cluster, asking: Completeness
+) -> None:
+    asking.before_commit([BRANCH])
+    cluster.ends()
+    cluster.leaders[ROWS] = None
+    waiting = confirmed(asking)
+
+    asking.before_commit([BRANCH])
+    cluster.leaders[ROWS] = 9
+
+    assert waiting.verdict is Verdict.UNKNOWN
+    assert "partition 0 of rows has no leader" in waiting.evidence
+    assert confirmed(asking) == COMMITTED
+    assert cluster.written == [{ROWS}]
+
+
+def test_a_partition_without_rows_of_the_branch_holds_nothing_up(cluster: Cluster, asking: Completeness) -> None:
+    cluster.leaders["rows", 1] = None
+    asking.before_commit([BRANCH])
+    cluster.ends()
+
+    assert confirmed(asking) == COMMITTED
+    assert cluster.written == []
+
+
+def test_slow_records_are_waited_for_without_being_written_twice(cluster: Cluster, asking: Completeness) -> None:
+    asking.before_commit([BRANCH])
+    cluster.ends("PrepareCommit")
+    waiting = confirmed(asking)
+
+    asking.before_commit([BRANCH])
+    cluster.ends()
+
+    assert (waiting.verdict, "PrepareCommit" in waiting.evidence) == (Verdict.UNKNOWN, True)
+    assert confirmed(asking) == COMMITTED
+    assert cluster.written == []
+
+
+def test_what_nobody_saw_before_the_commit_is_written_again_everywhere(cluster: Cluster, asking: Completeness) -> None:
+    cluster.answers = False
+    asking.before_commit([BRANCH])
+    cluster.answers = True
+    cluster.ends()
+
+    assert confirmed(asking) == COMMITTED
+    assert cluster.written == [{ROWS, ("rows", 1)}]
+
+
+def test_a_coordinator_that_does_not_tell_leaves_the_commit_unknown(cluster: Cluster, asking: Completeness) -> None:
+    asking.before_commit([BRANCH])
+    cluster.answers = False
+
+    assert confirmed(asking).verdict is Verdict.UNKNOWN
+
+
+def test_an_abort_of_what_was_being_written_again_is_a_contradiction(cluster: Cluster, asking: Completeness) -> None:
+    asking.before_commit([BRANCH])
+    cluster.state, cluster.epoch = "CompleteAbort", 5
+
+    (outcome,) = asking.confirmed([BRANCH], [Outcome(Verdict.ALREADY, "its marker is committed")])
+
+    assert (outcome.verdict, outcome.contradiction) == (Verdict.UNKNOWN, True)
+    assert "lost" in outcome.evidence
+
+
+def test_an_outcome_that_is_no_commit_is_passed_on(cluster: Cluster, asking: Completeness) -> None:
+    lost = Outcome(Verdict.LOST, "aborted")
+
+    assert asking.confirmed([BRANCH], [lost]) == [lost]
+    assert cluster.written == []
