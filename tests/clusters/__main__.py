@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.clusters import ALL
-from tests.clusters.records import FAILED, Recorder, lines_of
+from tests.clusters.records import Recorder, lines_of
 from tpc.chaos.reports.clusters import write_clusters_report
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ CASES = (
 
 
 def main() -> int:
-    """Run the cases; 0: all that could be run have passed, 1: one has failed, 2: nothing could be run."""
+    """Run the cases; 0: all that could be run have passed, 1: one has failed or has not come to run, 2: none could."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="cases whose name this expression of pytest -k selects")
     arguments = parser.parse_args()
@@ -41,10 +41,9 @@ def main() -> int:
     pytest.main([*CASES, "-q", "-ra", *chosen], plugins=[recorder])
     recorder.write()
     report = write_clusters_report(RECORDS / "report.html", recorder.body())
-    sys.stdout.write(f"record {recorder.path}\nreport {report}\n" + "\n".join(lines_of(recorder.cases)) + "\n")
-    if not recorder.cases:
-        return 2
-    return int(any(case["outcome"] == FAILED for case in recorder.cases))
+    told = [f"record {recorder.path}", f"report {report}", *lines_of(recorder.cases, recorder.planned)]
+    sys.stdout.write("\n".join(told) + "\n")
+    return recorder.verdict()
 
 
 if __name__ == "__main__":

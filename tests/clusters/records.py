@@ -31,7 +31,13 @@ class Recorder:
     def __init__(self, directory: Path) -> None:
         self.path = directory / "cases.json"
         self.cases: list[dict[str, Any]] = []
+        self.planned = 0
         self._began = time.time()
+
+    @pytest.hookimpl
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Remember how many cases are to run: one that is cut short has fewer on record."""
+        self.planned = len(session.items)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
@@ -85,7 +91,16 @@ class Recorder:
 
     def body(self) -> dict[str, Any]:
         """The record of the run so far."""
-        return {"began_at": self._began, "seconds": round(time.time() - self._began, 1), "cases": self.cases}
+        seconds = round(time.time() - self._began, 1)
+        return {"began_at": self._began, "seconds": seconds, "planned": self.planned, "cases": self.cases}
+
+    def verdict(self) -> int:
+        """What the run's process ends with: 0, all that could be run have passed; 1, one has failed, or the run was cut
+        short; 2, nothing could be run."""
+        if not self.cases:
+            return 2
+        failed = any(case["outcome"] == FAILED for case in self.cases)
+        return int(failed or len(self.cases) < self.planned)
 
     def write(self) -> None:
         """Put the file in place at once."""
@@ -116,11 +131,16 @@ def _reason(reports: list[pytest.TestReport]) -> str:
     return said[0][-2000:] if said else ""
 
 
-def lines_of(cases: list[dict[str, Any]]) -> list[str]:
-    """What a run ends with: how many faults and how many others, then the closing line over both."""
+def lines_of(cases: list[dict[str, Any]], planned: int = 0) -> list[str]:
+    """What a run ends with: how many faults and how many others, then the closing line over both.
+
+    Before all that, whether it was cut short: fewer cases than were `planned`.
+    """
+    cut_short = [f"CUT SHORT: {len(cases)} of {planned} cases have run"] if len(cases) < planned else []
     kinds = [f"{kind}: {_told([case for case in cases if case['kind'] == kind])}" for kind in (FAULTS, OTHERS)]
     proven = sum(bool(case.get("fault", {}).get("between_prepare_and_complete")) for case in cases)
     return [
+        *cut_short,
         *kinds,
         f"{proven} of the faults have proof on record that they struck between first prepare and complete record",
         _told(cases),

@@ -66,20 +66,26 @@ def test_refusal(): ...
 """
 
 
-@pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    place = tmp_path_factory.mktemp("records")
-    (place / "test_cases.py").write_text(CASES)
+def run(place: Path, text: str) -> tuple[int, dict[str, Any]]:
+    """What a run of these cases ends with, and its record."""
+    (place / "test_cases.py").write_text(text)
     program = (
         "import pytest, sys; from pathlib import Path; from tests.clusters.records import Recorder;"
-        f" pytest.main(['-q', '-c', '/dev/null', '--rootdir', {str(place)!r}, {str(place)!r}],"
-        f" plugins=[Recorder(Path({str(place)!r}))])"
+        f" recorder = Recorder(Path({str(place)!r}));"
+        f" pytest.main(['-q', '-c', '/dev/null', '--rootdir', {str(place)!r}, {str(place)!r}], plugins=[recorder]);"
+        " recorder.write(); sys.exit(recorder.verdict())"
     )
     told = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert (place / "cases.json").exists(), told.stdout + told.stderr
-    written: list[dict[str, Any]] = json.loads((place / "cases.json").read_text())["cases"]
+    return told.returncode, json.loads((place / "cases.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    _, record = run(tmp_path_factory.mktemp("records"), CASES)
+    written: list[dict[str, Any]] = record["cases"]
     return written
 
 
@@ -117,3 +123,18 @@ def test_the_closing_line_is_counted_from_the_records(cases: list[dict[str, Any]
         "2 of the faults have proof on record that they struck between first prepare and complete record",
         "6 cases, 3 passed, 2 failed, 1 skipped",
     ]
+
+
+@pytest.mark.parametrize(
+    ("last", "ends_with", "said"),
+    [
+        ("...", 0, "faults: 0 cases, 0 passed, 0 failed, 0 skipped"),
+        ("assert False", 1, "faults: 0 cases, 0 passed, 0 failed, 0 skipped"),
+        ("raise KeyboardInterrupt", 1, "CUT SHORT: 1 of 2 cases have run"),
+    ],
+    ids=["whole", "failed", "cut short"],
+)
+def test_a_run_that_is_cut_short_does_not_pass(tmp_path: Path, last: str, ends_with: int, said: str) -> None:
+    code, record = run(tmp_path, f"def test_first(): ...\n\n\ndef test_last():\n    {last}\n")
+    assert code == ends_with
+    assert lines_of(record["cases"], record["planned"])[0] == said
