@@ -32,6 +32,7 @@ from tpc.coordinator.spark.plan_checks import check_plan
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
     refuse_connect,
+    refuse_named_sources,
     refuse_options,
     refuse_speculation,
     refuse_trigger,
@@ -177,6 +178,7 @@ class Pipeline(Job):
         if not self._writings:
             raise ConfigurationError("the pipeline writes nothing", remedy="pipeline.write(df).to(sink)")
         session = self._writings[0].frame.sparkSession
+        refuse_named_sources(session)
         coordinator = self.coordinator(keep_epochs=retained_batches(session))
         plan = compile_plan(self._writings)
         check_partitioning(plan, self._writings, self.sinks, self.id)

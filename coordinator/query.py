@@ -27,6 +27,7 @@ from tpc.coordinator.spark.running_plan import running_plan
 from tpc.coordinator.spark.settings import available_now_for_tables, explicit_settings, stateful_settings
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions, tell_passed_over
 from tpc.coordinator.stop_word import StopWord
+from tpc.errors import TpcError
 from tpc.manifest import Barrier
 from tpc.sink import Sink
 
@@ -186,8 +187,13 @@ class PipelineQuery(QueryFacts):
 
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self._coordinator
-        running = running_plan(self._session, coordinator.engine.claim["query_id"])
-        barrier = coordinator.barrier(epoch, running, stateful=self._stateful)
+        try:
+            with coordinator.engine.stating():
+                running = running_plan(self._session, coordinator.engine.claim["query_id"])
+                barrier = coordinator.barrier(epoch, running, stateful=self._stateful)
+        except TpcError as error:
+            error.located(pipeline=str(coordinator.pipeline), epoch=epoch)
+            raise
         failpoints.hit("epoch.planned", epoch=epoch)
         coordinator.engine.run_batch(epoch, SparkPass(frame, self._plan, self._context(barrier)))
 

@@ -70,15 +70,17 @@ class SparkLog:
         return is_whole(self.files, f"{kind}/{batch}")
 
     def barrier(self, epoch: int, *, stateful: bool) -> Barrier:
-        """The cut of `epoch` as Spark has planned it. `offsets/N` must be there, else `TransientError`."""
+        """The cut of `epoch` as Spark has planned it. `offsets/N` must be there, else `TransientError`.
+
+        That it is there to its end is for who compares it with the plan that the query runs.
+        """
         text, before = self.read("offsets", epoch), self.read("offsets", epoch - 1)
         if text is None:
             what = f"Spark runs batch {epoch}, and its offsets/{epoch} is not there"
             raise TransientError(what, epoch=epoch, remedy=RESTART)
-        for batch, plan in ((epoch, text), (epoch - 1, before)):
-            if plan is not None and not is_whole_plan(plan, 0):
-                what = f"Spark runs batch {epoch}, and its offsets/{batch} is not there to its end"
-                raise TransientError(what, epoch=epoch, remedy=RESTART)
+        if before is not None and not is_whole_plan(before, 0):
+            what = f"Spark runs batch {epoch}, and its offsets/{epoch - 1} is not there to its end"
+            raise TransientError(what, epoch=epoch, remedy=RESTART)
         base = self.read("commits", epoch - 1)
         return Barrier(
             offsets_file=text,
@@ -137,10 +139,10 @@ def source_offsets(text: str) -> tuple[str, ...]:
     """The sources' offsets in an `offsets/N` file, in the order of the sources.
 
     Format v1: a version line, a metadata line, one JSON line per source. Format v2 (Spark 4.1+): `index:{...}`
-    lines in any order after the metadata.
+    lines in any order after the metadata. None in a file without its end.
     """
-    version, _metadata, *lines = text.strip().split("\n")
+    version, *lines = text.strip().split("\n")
     if version == "v1":
-        return tuple(lines)
+        return tuple(lines[1:])
     numbered = {int(match[1]): match[2] for line in lines if (match := _V2_LINE.fullmatch(line))}
     return tuple(numbered[index] for index in sorted(numbered))

@@ -7,18 +7,21 @@ Its `offsets/N` says the same unless another process has written over it. What a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.spark.query_log import source_offsets
-from tpc.errors import ConfigurationError
+from tpc.errors import ConfigurationError, TpcError, TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NO_OFFSET = "-"
 """Stands in `offsets/N` for a source that has none yet."""
+_NO_METHOD = re.compile(r"Method .*\bdoes not exist")
+"""What py4j says of a Java object of another version."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,41 @@ class RunningPlan:
 
 
 def running_plan(session: SparkSession, query_id: str) -> RunningPlan:
-    """The plan of the batch that the query with this id is running now, in its own thread."""
+    """The plan of the batch that the query with this id is running now, in its own thread.
+
+    Raises `ConfigurationError` where this Spark cannot tell it, and `TransientError` where it does not now.
+    """
     from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
 
     try:
-        query = session._jsparkSession.streams().get(query_id).streamingQuery()
+        active = session._jsparkSession.streams().get(query_id)
+        if active is None:
+            raise TransientError("Spark has ended the query whose batch it runs")
+        query = active.streamingQuery()
         ends = frozenset(str(offset.json()) for offset in _each(query.availableOffsets().values()))
         return RunningPlan(ends, int(query.lastExecution().offsetSeqMetadata().batchTimestampMs()))
-    except (Py4JError, AttributeError) as error:
-        raise ConfigurationError(
-            f"this Spark does not tell what a batch reads: {str(error).splitlines()[0]}",
+    except (Py4JError, PySparkException, AttributeError, OSError) as error:
+        raise _untold(error) from error
+
+
+def _untold(error: Exception) -> TpcError:
+    from py4j.protocol import Py4JJavaError
+
+    line = next((line.strip() for line in _said(error).splitlines() if line.strip()), type(error).__name__)
+    is_another = isinstance(error, AttributeError) or _NO_METHOD.search(_said(error)) is not None
+    if is_another and not isinstance(error, Py4JJavaError):
+        return ConfigurationError(
+            f"this Spark does not tell what a batch reads: {line}",
             remedy="use a version of Spark that the documents name.",
-        ) from error
+        )
+    return TransientError(f"Spark could not say what the batch reads: {line}")
+
+
+def _said(error: Exception) -> str:
+    """Without asking the JVM, which may be gone."""
+    of_java = getattr(error, "errmsg", None) or getattr(error, "_desc", None)
+    return str(of_java or getattr(error, "strerror", None) or (error.args or ("",))[0])
 
 
 def _each(values: Any) -> Iterator[Any]:

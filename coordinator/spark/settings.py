@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _STATE = "spark.sql.streaming.stateStore."
 STATEFUL_SETTINGS: Mapping[str, str] = {
     f"{_STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -74,6 +75,15 @@ def refuse_options(options: Mapping[str, str]) -> None:
             raise ConfigurationError(
                 "asyncProgressTrackingEnabled lets Spark's log lag behind an epoch", remedy="remove the option."
             )
+
+
+def refuse_named_sources(session: SparkSession) -> None:
+    """Raise where Spark (4.3 and later) keeps a source's offset under a name: the log keeps them in order."""
+    if str(session.conf.get(_NAMED_SOURCES, "false")).lower() == "true":
+        raise ConfigurationError(
+            f"{_NAMED_SOURCES}=true: Spark's log has offsets under names then, where an epoch's cannot be read",
+            remedy=f"set {_NAMED_SOURCES}=false, and leave out .name(...) of the sources.",
+        )
 
 
 def refuse_speculation(session: SparkSession, sinks: Mapping[str, Sink]) -> None:

@@ -94,12 +94,17 @@ def test_a_batch_whose_plan_is_gone_stops(log: SparkLog) -> None:
         log.barrier(3, stateful=False)
 
 
-@pytest.mark.parametrize("torn", [2, 3])
-def test_a_batch_whose_plan_or_the_one_before_is_not_there_to_its_end_stops(log: SparkLog, torn: int) -> None:
-    for batch in (2, 3):
-        write(log, "offsets", batch, "" if batch == torn else V1)
-    with pytest.raises(TransientError, match=f"offsets/{torn} is not there to its end"):
+def test_a_batch_whose_plan_before_is_not_there_to_its_end_stops(log: SparkLog) -> None:
+    write(log, "offsets", 2, "")
+    write(log, "offsets", 3, V1)
+    with pytest.raises(TransientError, match="offsets/2 is not there to its end"):
         log.barrier(3, stateful=False)
+
+
+@pytest.mark.parametrize("text", ["", "v1", "v2\n", "v1\n{}"])
+def test_a_plan_without_its_end_has_no_offsets_and_is_left_to_the_comparison(log: SparkLog, text: str) -> None:
+    write(log, "offsets", 0, text)
+    assert log.barrier(0, stateful=False).end == ()
 
 
 # Writing -----------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tpc.coordinator.spark.settings import (
     STATEFUL_SETTINGS,
     local_checkpoint,
     refuse_connect,
+    refuse_named_sources,
     refuse_options,
     refuse_speculation,
     refuse_trigger,
@@ -119,6 +120,16 @@ def test_speculation_is_refused_with_a_postgres_sink_only() -> None:
     with pytest.raises(ConfigurationError, match=r"spark\.speculation=true") as caught:
         refuse_speculation(session("true"), {"pg": postgres})
     assert caught.value.sink == "pg"
+
+
+def test_sources_with_names_are_refused_with_the_setting() -> None:
+    setting = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+    named: Any = SimpleNamespace(conf={setting: "true"})
+    plain: Any = SimpleNamespace(conf={})
+    refuse_named_sources(plain)
+    with pytest.raises(ConfigurationError, match=rf"{setting}=true") as caught:
+        refuse_named_sources(named)
+    assert f"set {setting}=false" in caught.value.remedy
 
 
 # With Spark --------------------------------------------------------------------------------------------------------
