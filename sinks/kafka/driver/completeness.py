@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from tpc.errors import TransientError
 from tpc.sink import Committable, Outcome, Verdict
-from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, Description, Reply, Transaction
+from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, UNANSWERED, Description, Reply, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Missing, Partition, Sight, look, write_again
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC, partition_of
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
@@ -40,7 +40,7 @@ SAID = "Kafka says committed, and not every partition is known to show it"
 class Completeness:
     """Of the transactions of one sink. `topic`: of rows whose committable names none.
 
-    Calls end within some `timeout_s` of the client's, and twice `patience_s`. A right that is missing is a
+    Calls end within some `timeout_s` of the client's, and a few `patience_s`. A right that is missing is a
     `ConfigurationError`.
     """
 
@@ -65,8 +65,7 @@ class Completeness:
         with suppress(TransientError):
             sights = self._look(committables)
         begun = [one for one in committables if is_being_written_again(Transaction.of(one), sights.get(one.resource))]
-        with suppress(TransientError):
-            self._write([self._missing(one, sights[one.resource], None) for one in begun])
+        self._write([self._missing(one, sights[one.resource], None) for one in begun])
         for one, transaction in zip(committables, transactions, strict=True):
             sight = sights.get(one.resource)
             if sight is not None and is_open(sight) and one not in begun:
@@ -78,7 +77,15 @@ class Completeness:
         `committables` have been committed just now, or before.
         """
         committed = [one for one, outcome in zip(committables, outcomes, strict=True) if outcome.settled]
-        doubts = self._doubts(committed) if committed else {}
+        doubts: dict[str, Outcome] = {}
+
+        def settled() -> bool:
+            nonlocal doubts
+            doubts = self._doubts(committed)
+            return all(doubt.contradiction for doubt in doubts.values())
+
+        if committed:
+            until(settled, self._patience_s)
         for one in committed:
             if one.resource not in doubts:
                 self._baselines.pop(Transaction.of(one), None)
@@ -153,11 +160,14 @@ class Completeness:
         return [*([] if self._consumer_group is None else [self._consumer_group]), one.resource]
 
     def _write(self, missing: Sequence[Missing]) -> list[Reply]:
-        """Answers that pass by themselves are asked for again, briefly. Raises `TransientError`."""
+        """Answers that pass by themselves are asked for again, briefly."""
         replies: list[Reply] = []
 
         def settled() -> bool:
-            replies[:] = write_again(self._client, missing)
+            try:
+                replies[:] = write_again(self._client, missing)
+            except TransientError as error:
+                replies[:] = [Reply(UNANSWERED, error.what)] * len(missing)
             return not any(reply.name in RETRIABLE for reply in replies)
 
         if missing:

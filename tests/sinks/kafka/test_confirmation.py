@@ -30,6 +30,8 @@ class Cluster:
         self.leaders: dict[Partition, int | None] = {ROWS: 7, ("rows", 1): 2}
         self.answers = True
         self.written: list[set[Partition]] = []
+        self.change_leaders: list[dict[Partition, int | None]] = []
+        """What changes while something is written again."""
 
     def look(self, *_: object) -> dict[str, Sight]:
         if not self.answers:
@@ -40,6 +42,7 @@ class Cluster:
     def write_again(self, _: object, missing: Sequence[Missing]) -> list[Reply]:
         self.written += [set(one.partitions) for one in missing]
         self.state, self.epoch = "CompleteCommit", 4
+        self.leaders |= self.change_leaders.pop() if self.change_leaders else {}
         return [Reply(NONE)] * len(missing)
 
     def ends(self, state: str = "CompleteCommit") -> None:
@@ -120,6 +123,18 @@ def test_what_nobody_saw_before_the_commit_is_written_again_everywhere(cluster: 
 
     assert confirmed(asking) == COMMITTED
     assert cluster.written == [{ROWS, ("rows", 1)}]
+
+
+def test_leaders_that_change_while_it_is_written_again_have_it_written_once_more(
+    cluster: Cluster, asking: Completeness
+) -> None:
+    asking.before_commit([BRANCH])
+    cluster.ends()
+    cluster.leaders[ROWS] = 8
+    cluster.change_leaders = [{ROWS: 9}]
+
+    assert confirmed(asking) == COMMITTED
+    assert cluster.written == [{ROWS}, {ROWS}]
 
 
 def test_a_coordinator_that_does_not_tell_leaves_the_commit_unknown(cluster: Cluster, asking: Completeness) -> None:
