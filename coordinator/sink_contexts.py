@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.passes.routes import Writing
-from tpc.coordinator.spark.parallelism import tasks_on_a_machine
+from tpc.coordinator.spark.parallelism import task_slots, tasks_on_a_machine
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.sink import CheckContext, OffsetsCommitter, Sink
@@ -27,15 +27,15 @@ def check_contexts(
 ) -> dict[str, CheckContext]:
     """What `Committer.check` of each sink is given, by the sink's name."""
     shuffles = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-    parallel = session.sparkContext.defaultParallelism
-    partitions = shuffles if stateful or plan.partitioned else parallel
+    partitions = shuffles if stateful or plan.partitioned else session.sparkContext.defaultParallelism
     by_tasks = written_by_tasks(plan, sinks, offsets_sink)
-    neighbours = tasks_on_a_machine(session.sparkContext, parallel)
+    slots = task_slots(session.sparkContext)
+    neighbours = tasks_on_a_machine(session.sparkContext, slots)
     contexts = dict[str, CheckContext]()
     for sink in sinks:
         peers = tuple(peer for peer in sinks if peer is not sink)
         schema = plan.schemas.get(sink.name)
-        branches, *tasks = (partitions, parallel, neighbours) if sink.name in by_tasks else (1, 1, 1)
+        branches, *tasks = (partitions, slots, neighbours) if sink.name in by_tasks else (1, 1, 1)
         contexts[sink.name] = CheckContext(pipeline, schema, branches, peers, *tasks)
     return contexts
 

@@ -20,12 +20,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READ = "spark.sql.leafNodeDefaultParallelism"
+_PARALLELISM = "spark.default.parallelism"
 JOINED = "spark.sql.adaptive.coalescePartitions.minPartitionNum"
 
 
 def parallelism_of(session: SparkSession) -> int:
     """The number by which Spark cuts in this session: its cores, unless somebody has set another."""
     return int(session.conf.get(READ, None) or session.sparkContext.defaultParallelism)
+
+
+def task_slots(context: SparkContext) -> int:
+    """How many tasks run at a time, as far as executors are there already; 0 where that is not known.
+
+    Not the default parallelism: a setting of the user's may be that, and it does not know `spark.task.cpus`.
+    """
+    from py4j.protocol import Py4JError
+
+    spark = context._jsc.sc()
+    try:
+        there = int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
+    except Py4JError:
+        there = 0
+    return there or (0 if _PARALLELISM in dict(context.getConf().getAll()) else context.defaultParallelism)
 
 
 def tasks_on_a_machine(context: SparkContext, tasks: int) -> int:

@@ -51,8 +51,8 @@ def connections_lacking(
                 f"{limit.tasks} tasks at a time{limit.where} x {sinks} sinks on this cluster x"
                 f" {connections_of_task(brokers)}{', and the driver,' if driver else ''} need {needed} connections to a"
                 f" broker; there are fewer by {limit.name}: {limit.bound}",
-                f"run fewer tasks at a time (spark.cores.max, spark.executor.cores), or set {limit.name} = {needed} on"
-                " the brokers.",
+                "run fewer tasks at a time (spark.cores.max, spark.executor.cores; or master local[N]),"
+                f" or set {limit.name} = {needed} on the brokers.",
             )
     return None
 

@@ -192,8 +192,8 @@ class OpenTransaction:
         as no abort is going on; nobody will ask again what became of a branch that was never prepared.
         """
         if not self.source.is_let_go:
-            producer = self.source.producer
-            self._client("abort_transaction", lambda: producer.abort_transaction(self._settings.timeout_s))
+            timeout_s = self._settings.timeout_s  # no name for the client here: its connections go before others come
+            self._client("abort_transaction", lambda: self.source.producer.abort_transaction(timeout_s))
             self.source.let_go()
         name, timeout_ms = str(self.source.name), self._settings.facts.transaction_timeout_ms
         last = Reply(NONE)

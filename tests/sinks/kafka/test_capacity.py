@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import psutil
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.kafka_branches import TEXT, Branches, texts
@@ -22,6 +25,8 @@ from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.sink import CheckContext, Sink, Verdict
 from tpc.sinks.kafka.capacity import OF_THE_DRIVER, Lacking, connections_lacking, connections_of_task
+from tpc.sinks.kafka.cluster.answers import Reply
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.worker.producer_pool import AHEAD
@@ -81,6 +86,28 @@ def test_one_that_fits_passes_and_takes_no_more_than_was_said(narrow: KafkaServe
     assert {outcome.verdict for outcome in outcomes} == {Verdict.COMMITTED}
     kept_ready = 2 * AHEAD
     assert kept_ready < max(seen) <= connections_of_task(1) + OF_THE_DRIVER
+
+
+def test_a_task_that_undoes_an_unprepared_branch_drops_its_producer_before_it_fences(
+    narrow: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    branches, fence = Branches(KafkaSink("t", servers=narrow.bootstrap), "pipeline"), TransactionClient.fence
+    there = list[bool]()
+    writer: Any = branches.writer()
+    writer.write(pa.RecordBatch.from_pylist(texts("a"), schema=TEXT))
+    transaction = writer._open
+    assert transaction is not None
+    number = id(transaction.source.producer)
+
+    def looks(client: TransactionClient, name: str, timeout_ms: int) -> Reply:
+        there.append(any(id(one) == number for one in gc.get_objects() if isinstance(one, Producer)))
+        return fence(client, name, timeout_ms)
+
+    assert any(id(one) == number for one in gc.get_objects() if isinstance(one, Producer))
+    monkeypatch.setattr(TransactionClient, "fence", looks)
+    writer.abort()
+    assert there == [False]
+    branches.committer.close()
 
 
 @contextmanager
