@@ -27,7 +27,7 @@ from tpc.sinks.kafka.driver.commit_evidence import (
     was_aborted_afterwards,
     without_leader,
 )
-from tpc.support.deadlines import until
+from tpc.support.deadlines import Deadline, until
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ SAID = "Kafka says committed, and not every partition is known to show it"
 class Completeness:
     """Of the transactions of one sink. `topic`: of rows whose committable names none.
 
-    Calls end within some `timeout_s` of the client's, and a few `patience_s`. A right that is missing is a
+    Calls end within `patience_s`, and what requests under way then may still take. A right that is missing is a
     `ConfigurationError`.
     """
 
@@ -51,6 +51,8 @@ class Completeness:
         self._topic = topic
         self._consumer_group = consumer_group
         self._patience_s = patience_s
+        self._deadline = Deadline(patience_s)
+        """Of the call under way: however much there is to ask, it does not wait longer."""
         self._baselines: dict[Transaction, Baseline] = {}
         """Of branches that are not confirmed yet: what was seen before their commit records were to be written."""
 
@@ -59,6 +61,7 @@ class Completeness:
 
         A writing again that its process did not live to end is ended first.
         """
+        self._deadline = Deadline(self._patience_s)
         transactions = [Transaction.of(one) for one in committables]
         self._baselines = {one: self._baselines[one] for one in transactions if one in self._baselines}
         sights: Sights = {}
@@ -84,6 +87,7 @@ class Completeness:
             doubts = self._doubts(committed)
             return all(doubt.contradiction for doubt in doubts.values())
 
+        self._deadline = Deadline(self._patience_s)
         if committed:
             until(settled, self._patience_s)
         for one in committed:
@@ -171,7 +175,7 @@ class Completeness:
             return not any(reply.name in RETRIABLE for reply in replies)
 
         if missing:
-            until(settled, self._patience_s)
+            until(settled, self._deadline.remaining_s)
         return replies
 
     def _look(self, committables: Sequence[Committable]) -> Sights:
@@ -190,7 +194,7 @@ class Completeness:
                 sights = self._look(committables)
             return not any(unsettled(one, sights) for one in committables)
 
-        until(final, self._patience_s)
+        until(final, self._deadline.remaining_s)
         return sights
 
     def _tell(self, again: Sequence[Committable], suspected: Mapping[str, set[Partition]]) -> None:
