@@ -81,6 +81,10 @@ class SparkDisk:
         self.world.later(f"a late {kind}/{batch}", arrive, 10**6 if awaits_another else None)
 
     def _arrive(self, kind: str, batch: int, text: str) -> None:
+        if kind == "commits" and batch + 1 not in self.states:
+            # A start looks for the state of a commit before it goes on from it; there are no such files here.
+            self.world.tell(f"spark: a late commits/{batch} arrives whose state is gone: no start goes on from it")
+            return
         self.world.tell(f"spark: {kind}/{batch} is written by a process that has gone")
         self.files[kind, batch] = text
         self.durable.discard((kind, batch))

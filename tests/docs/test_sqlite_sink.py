@@ -45,6 +45,7 @@ def test_the_kit_says_what_the_page_quotes() -> None:
     assert [sentence for sentence in quoted if sentence not in said] == []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(TIME_LIMIT_S)
 def test_the_example_passes_the_whole_kit_and_skips_what_the_page_says(tmp_path: Path) -> None:
     shutil.copy(SINK, tmp_path)

@@ -18,6 +18,7 @@ def simulator(place: Path, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     return code, [entry for entry in read_record(record) if entry["kind"] == "seeds"]
 
 
+@pytest.mark.slow
 def test_the_first_seed_can_be_chosen_and_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, blocks = simulator(tmp_path, "--first", "50000", "--seeds", "251")
     assert code == 0

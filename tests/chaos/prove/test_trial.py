@@ -51,6 +51,7 @@ def test_a_mutant_is_caught_as_its_header_says(name: str) -> None:
     assert trial.catch == trial.expected
 
 
+@pytest.mark.slow
 def test_a_patch_that_does_nothing_is_not_caught(tmp_path: Path) -> None:
     mutant = patch(tmp_path, LOCAL_LOG, FIRST_LINE, f"# a remark\n{FIRST_LINE}")
     trial = try_mutant(mutant, Known())
@@ -81,6 +82,7 @@ def test_a_catch_does_not_count_when_the_code_as_it_is_fails_too(tmp_path: Path)
     assert trial.what == "the unchanged code does not pass this check either (live: given)"
 
 
+@pytest.mark.slow
 def test_a_mutant_is_caught_by_a_seed_that_the_code_as_it_is_holds() -> None:
     mutant = read_mutant(MUTANTS / "06-commits-ahead-accepted.patch")
     first = seed_of(try_mutant(mutant, Known()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
+import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -170,7 +171,7 @@ class SimulatedPipeline(RuleBasedStateMachine):
         return next((d for epoch, d in ledger.decisions.items() if epoch not in ledger.complete), None)
 
 
-TestSimulatedPipeline = SimulatedPipeline.TestCase
+TestSimulatedPipeline = pytest.mark.slow(SimulatedPipeline.TestCase)
 TestSimulatedPipeline.settings = settings(
     max_examples=300,
     stateful_step_count=25,
