@@ -36,6 +36,7 @@ def clusters_view(record: Mapping[str, Any]) -> dict[str, Any]:
         "took": took(record["seconds"]),
         "cases": cases,
         "outcomes": _counted(cases),
+        "missing": max(record["planned"] - len(cases), 0),
         "faults": faults,
         "fault_outcomes": _counted(faults),
         "others": len(cases) - len(faults),

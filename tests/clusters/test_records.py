@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.clusters.records import AGAIN, lines_of
+from tests.clusters.case_protocol import AGAIN
+from tests.clusters.records import lines_of
 
 ROOT = Path(__file__).parents[2]
 CASES = """
@@ -66,13 +67,24 @@ def test_refusal(): ...
 """
 
 
-def run(place: Path, text: str) -> tuple[int, dict[str, Any]]:
+def run(place: Path, text: str, *, workers: int = 0) -> tuple[int, dict[str, Any]]:
     """What a run of these cases ends with, and its record."""
+    arguments = [
+        "-q",
+        "-c",
+        "/dev/null",
+        "--rootdir",
+        str(place),
+        "-p",
+        "tests.clusters.case_protocol",
+        "-n",
+        str(workers),
+    ]
     (place / "test_cases.py").write_text(text)
     program = (
         "import pytest, sys; from pathlib import Path; from tests.clusters.records import Recorder;"
         f" recorder = Recorder(Path({str(place)!r}));"
-        f" pytest.main(['-q', '-c', '/dev/null', '--rootdir', {str(place)!r}, {str(place)!r}], plugins=[recorder]);"
+        f" pytest.main({[*arguments, str(place)]!r}, plugins=[recorder]);"
         " recorder.write(); sys.exit(recorder.verdict())"
     )
     told = subprocess.run(
@@ -82,9 +94,9 @@ def run(place: Path, text: str) -> tuple[int, dict[str, Any]]:
     return told.returncode, json.loads((place / "cases.json").read_text())
 
 
-@pytest.fixture(scope="module")
-def cases(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    _, record = run(tmp_path_factory.mktemp("records"), CASES)
+@pytest.fixture(scope="module", params=[0, 2], ids=["one process", "two workers"])
+def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    _, record = run(tmp_path_factory.mktemp("records"), CASES, workers=request.param)
     written: list[dict[str, Any]] = record["cases"]
     return written
 
@@ -138,3 +150,9 @@ def test_a_run_that_is_cut_short_does_not_pass(tmp_path: Path, last: str, ends_w
     code, record = run(tmp_path, f"def test_first(): ...\n\n\ndef test_last():\n    {last}\n")
     assert code == ends_with
     assert lines_of(record["cases"], record["planned"])[0] == said
+
+
+def test_a_worker_that_dies_does_not_let_the_run_pass(tmp_path: Path) -> None:
+    code, record = run(tmp_path, "def test_first(): ...\n\n\ndef test_last():\n    import os; os._exit(0)\n", workers=1)
+    assert code == 1
+    assert lines_of(record["cases"], record["planned"])[0] == "CUT SHORT: 1 of 2 cases have run"

@@ -48,7 +48,7 @@ def record() -> Json:
         case("test_a_right_is_missing"),
         case("test_pooler", "skipped", reason="no pgbouncer", file="tests/clusters/test_pooler.py", suite=""),
     ]
-    return {"began_at": 0.0, "seconds": 95.0, "cases": cases}
+    return {"began_at": 0.0, "seconds": 95.0, "planned": len(cases), "cases": cases}
 
 
 def page_of(tmp_path: Path, record: Json) -> Page:
@@ -82,6 +82,13 @@ def test_what_failed_is_the_verdict_and_is_named_first(tmp_path: Path, record: J
     assert "rows <b>missing</b>" in page.by_id("case-5").text
     assert "no proof of a strike" in page.by_id("case-5").text
     assert page.by_id("skipped").text == "Skipped pooler"
+
+
+def test_a_run_that_was_cut_short_has_not_passed(tmp_path: Path, record: Json) -> None:
+    page = page_of(tmp_path, {**record, "planned": 9})
+    assert page.all("h1")[0].text == "✗ Cut short: 4 of 9 cases ran"
+    assert "5 not run" in page.all("div", "figures")[0].text
+    assert page.all("title")[0].text == "tpc clusters: CUT SHORT"
 
 
 def test_a_run_of_nothing_has_not_passed(tmp_path: Path, record: Json) -> None:
