@@ -114,6 +114,10 @@ class StateCommitter(Committer):
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
         """The epoch need not be undone any more, nor older ones; they go with the next commit."""
+        self.completed(epoch)
+
+    def completed(self, epoch: int) -> None:
+        """As `released`: a process that runs for one epoch only learns of no epoch of its own that is complete."""
         self._complete = max(self._complete, epoch)
 
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,16 @@ def test_a_lost_branch_is_written_again_with_the_state_before_its_epoch(kind: An
     assert sums.written() == sums.expected()
     log = LocalLog(tmp_path / "service" / "tpc" / "log")
     assert b'"repair"' in b"".join(log.read(slot) for slot in log.slots())
+
+
+def test_what_undoes_complete_epochs_does_not_pile_up_over_runs_of_one_epoch_each(tmp_path: Path) -> None:
+    sums = Sums(tmp_path)
+    for number in range(5):
+        sums.values.append(number)
+        sums.run()
+    with closing(sqlite3.connect(tmp_path / "service" / "state" / "sums.db")) as store:
+        assert store.execute("SELECT epoch FROM undo").fetchall() == [(4,)]
+        assert store.execute("SELECT epoch FROM markers ORDER BY epoch").fetchall() == [(3,), (4,)]
 
 
 def test_a_repair_that_computes_another_state_is_refused(tmp_path: Path) -> None:
