@@ -7,6 +7,7 @@ from datetime import date
 
 from tpc.chaos.programs import (
     claim_check,
+    classified_tickets,
     commands_to_events,
     moving_average,
     payments,
@@ -28,6 +29,7 @@ PROGRAMS = {
         state_topic.PROGRAM,
         claim_check.PROGRAM,
         payments.PROGRAM,
+        classified_tickets.PROGRAM,
         unpaid_orders.PROGRAM,
         sessions.PROGRAM,
         shipments.PROGRAM,

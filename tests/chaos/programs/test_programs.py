@@ -15,6 +15,7 @@ from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.programs import (
+    classified_tickets,
     commands_to_events,
     moving_average,
     payments,
@@ -24,6 +25,7 @@ from tpc.chaos.programs import (
     unpaid_orders,
 )
 from tpc.chaos.programs.catalogue import LONG, PROGRAMS, chosen, of_the_day
+from tpc.chaos.programs.classifier import LOST, REFUSED, Classifier
 from tpc.chaos.programs.program import EXAMPLES, check_examples
 from tpc.chaos.programs.run import run_program
 from tpc.chaos.user.directory import UserRunDirectory
@@ -155,6 +157,48 @@ def test_the_expected_payments_are_those_of_orders_that_are_worth_something() ->
     orders, rows = payments.orders(), payments.expected()
     assert len(orders) == len(payments.settled()) + len(rows["kafka-orders.refused"])
     assert len(rows["kafka-orders.refused"]) > 50 and list(dict(becomes).values()).count(("dead", 3)) > 20
+
+
+def bought_tickets() -> tuple[Classifier, dict[int, Any]]:
+    """A service that has sold each answer once, but what is lost on its way, and all that is remembered."""
+    service = Classifier()
+    remembered: dict[int, Any] = {}
+    for number in range(classified_tickets.TICKETS):
+        remembered[number] = {}
+        while service.status(number, f"t{number}") != 422:
+            remembered[number], is_lost = service.answer(number)
+            if not is_lost:
+                break
+    return service, remembered
+
+
+def test_answers_that_are_sold_once_are_fine_and_one_sold_twice_to_an_honoured_key_is_not() -> None:
+    service, remembered = bought_tickets()
+    assert all(check.passed for check in classified_tickets.of_sales(service, remembered))
+    assert len(service.sales[LOST]) == 2 and len(service.sales[2 * LOST]) == 1 and remembered[REFUSED] == {}
+    service.sales[2].append(service.sales[4][0])
+    assert [check.passed for check in classified_tickets.of_sales(service, remembered)] == [True, False, True, True]
+
+
+def test_more_sales_than_kills_can_have_met_and_an_answer_that_was_never_sold_are_noticed() -> None:
+    service, remembered = bought_tickets()
+    for number in range(1, 99, 2):
+        service.answer(number)
+    assert [check.passed for check in classified_tickets.of_sales(service, remembered)] == [True, True, True, False]
+    remembered[8] = remembered[6]
+    assert not classified_tickets.of_sales(service, remembered)[0].passed
+
+
+def test_a_row_that_says_another_answer_than_is_remembered_is_noticed() -> None:
+    _, remembered = bought_tickets()
+    said = [(one["id"], remembered[one["id"]]) for one in classified_tickets.tickets() if remembered[one["id"]]]
+    table = [(number, *one.values()) for number, one in said]
+    topic = [(number, one["team"], one["reference"]) for number, one in said if one["urgent"]]
+    assert all(check.passed for check in classified_tickets.of_rows(remembered, table, topic))
+    assert len({number for number, *_ in table}) < len(table) < len(classified_tickets.tickets())
+    other = [(table[0][0], "billing", False, "r0"), *table[1:]]
+    checks = classified_tickets.of_rows(remembered, other, topic[1:])
+    assert [check.passed for check in checks] == [False, False]
 
 
 def test_the_expected_orders_are_those_of_looking_at_every_payment() -> None:
