@@ -13,6 +13,7 @@ from tpc.errors import START_ANEW, ConfigurationError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.manifest import Manifest
+from tpc.shards import shards_by
 from tpc.shown_epochs import allowed_epochs
 from tpc.sink import InDoubt, Marker, Owner
 
@@ -163,6 +164,14 @@ def check_unknown_to_sinks(
         if own:
             raise _lost_log(pipeline, name, f"holds {len(own)} prepared branches, the first {own[0].resource}")
     for name, owner in owners.items():
+        if owner is not None and (of := shards_by(owner)) is not None:
+            raise HistoryMismatchError(
+                f"the sink knows shards of this service: it is cut into {of}",
+                pipeline=str(pipeline),
+                sink=name,
+                remedy=f"start its shards (tpc.service(..., shard=0, of={of}), and so on); to go on in one process, "
+                f"{START_ANEW}: tpc.service(..., incarnation={pipeline.incarnation + 1}).",
+            )
         if owner is not None:
             raise _lost_log(pipeline, name, f"knows generation {owner.generation}")
 

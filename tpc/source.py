@@ -18,11 +18,13 @@ not know which runtime has made them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tpc.errors import ConfigurationError
 from tpc.handles import checked_name
+from tpc.shards import Shard
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,17 @@ class Source(ABC):
     @abstractmethod
     def reader(self) -> SourceReader:
         """A reader that stands nowhere yet."""
+
+    def sharded(self, shard: Shard) -> Source:
+        """The part of it that `shard` reads, under the same name. All shards together read everything once.
+
+        A source says here how it is divided: always in the same way, whatever comes to be in it. One that every shard
+        is to read whole returns itself. Others cannot be read by a service with shards: `ConfigurationError`.
+        """
+        raise ConfigurationError(
+            f"source {self.name!r} ({type(self).__name__}) does not say which part of it shard {shard} reads",
+            remedy="read it in a service without shards; or say it in the method sharded() of a class of your own.",
+        )
 
 
 class SourceReader(ABC):
@@ -84,6 +97,13 @@ class SourceReader(ABC):
     @abstractmethod
     def is_exhausted(self) -> bool:
         """Whether all is polled that was there when it was last asked for more."""
+
+    def partitions(self) -> Mapping[str, int]:
+        """How many partitions each of its topics has, other shards' among them, as it was last seen.
+
+        For shards that keep states: keys stay where they are only while this does. Empty where keys choose nothing.
+        """
+        return {}
 
     @abstractmethod
     def close(self) -> None:

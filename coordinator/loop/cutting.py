@@ -10,6 +10,7 @@ from typing import Any
 from tpc.coordinator.loop.barriers import NO_TIME, SourceCut
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
+from tpc.coordinator.loop.layout import Layout
 from tpc.source import Part, SourceReader
 
 IDLE_S = 0.2
@@ -33,10 +34,11 @@ class Cut:
 class Cutter:
     """Reads the sources `inputs`, which stand where `seek` has put them."""
 
-    def __init__(self, inputs: Sequence[Input], every: Every) -> None:
+    def __init__(self, inputs: Sequence[Input], every: Every, layout: Layout | None = None) -> None:
         self._inputs = inputs
         self._readers: list[SourceReader] = [each.source.reader() for each in inputs]
         self._every = every
+        self._layout = layout
         self._clocks = [NO_TIME] * len(inputs)
         self._cut_at = time.monotonic()
         self._first = 0
@@ -56,6 +58,7 @@ class Cutter:
             self._clocks[number] = NO_TIME if known is None else known.clock
             is_new = known is None or reader.position() != known.end  # the same source with another topic, say
             self._is_to_record |= is_new and each.source.begins_anew
+        self._check_layout()
 
     def again(self, cuts: Sequence[SourceCut]) -> Cut:
         """The events of a decided epoch, read again from its start to its end."""
@@ -96,7 +99,12 @@ class Cutter:
             return IDLE_S
         return min(IDLE_S, max(0.0, self._cut_at + self._every.seconds - time.monotonic()))
 
+    def _check_layout(self) -> None:
+        if self._layout is not None:
+            self._layout.check({topic: n for reader in self._readers for topic, n in reader.partitions().items()})
+
     def _cut(self) -> Cut:
+        self._check_layout()
         events: dict[str, Sequence[Any]] = {}
         cuts = []
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):

@@ -28,7 +28,7 @@ def lead(
     """Until SIGTERM, or until the sources' end. `is_leading` is called once others can see that this process leads."""
     directory = coordinator.checkpoint.notes
     sign = SignOfLife(directory)
-    cutter = Cutter(program.inputs, every)
+    cutter = Cutter(program.inputs, every, program.layout)
     running = Running(coordinator, program, cutter, StopWord(directory))
     try:
         with stopping(running.stop):
@@ -37,7 +37,13 @@ def lead(
             is_leading()
             sinks = list(coordinator.participants.sinks.values())
             contexts = contexts_of(coordinator.pipeline, program.writings, sinks)
+            with coordinator.engine.stating():
+                if program.neighbours is not None:
+                    program.neighbours.check()
             coordinator.take_over(contexts, columns)
+            with coordinator.engine.stating():
+                if program.neighbours is not None:
+                    program.neighbours.put()
             running.begin()
             running.run(until_end=until_end)
     finally:

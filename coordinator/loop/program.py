@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tpc.coordinator.loop.functions import Function, Input, KeyedState
+from tpc.coordinator.loop.layout import Layout
+from tpc.coordinator.loop.neighbours import Neighbours
 from tpc.coordinator.loop.routes import LoopWriting
 from tpc.errors import ConfigurationError
 
@@ -23,6 +25,10 @@ class Program:
     writings: Sequence[LoopWriting]
     offsets_sink: str | None
     unrouted_is_error: bool
+    neighbours: Neighbours | None = None
+    """Of a shard: the others."""
+    layout: Layout | None = None
+    """Of a shard that keeps states: how many partitions its topics have."""
 
     def __post_init__(self) -> None:
         if not self.inputs or not self.functions:

@@ -146,6 +146,9 @@ class Running:
             self._kept_at = now
             self._coordinator.hold()
             self._coordinator.engine.upkeep()
+            if self._program.neighbours is not None:
+                with self._coordinator.engine.stating():
+                    self._program.neighbours.renew()
             if self._stop_word.is_left():
                 logger.info("the service is asked to stop after its current epoch")
                 self._stop_asked = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TransientError
@@ -17,9 +17,9 @@ Offsets: TypeAlias = "dict[Partition, int]"
 """Topic and partition -> the next offset to read."""
 
 
-def position_of(offsets: Mapping[Partition, int]) -> str:
-    """The text that stands in manifests."""
-    topics: dict[str, dict[str, int]] = {}
+def position_of(offsets: Mapping[Partition, int], topics_read: Iterable[str] = ()) -> str:
+    """The text that stands in manifests. Of `topics_read` each is there, also one without a partition to be read."""
+    topics: dict[str, dict[str, int]] = {topic: {} for topic in topics_read}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
     return canonical(topics).decode()
@@ -29,6 +29,11 @@ def offsets_of(position: str) -> Offsets:
     """The inverse."""
     topics = parse(position)
     return {(topic, int(partition)): at for topic, partitions in topics.items() for partition, at in partitions.items()}
+
+
+def topics_of(position: str) -> set[str]:
+    """The topics that were read, also those of which there was no partition to be read."""
+    return set(parse(position))
 
 
 class Cluster:
@@ -69,17 +74,17 @@ class Cluster:
         low, high = bounds
         return low, high
 
-    def beginnings(self, topics: Iterable[str], known: Offsets, first: str) -> Offsets:
-        """Where to begin in each partition of `topics`, given where one stood before.
+    def beginnings(
+        self, found: Sequence[Partition], known: Offsets, known_topics: Collection[str], first: str
+    ) -> Offsets:
+        """Where to begin in each partition that was `found`, given where one stood before.
 
         A partition that is new in a known topic begins at its beginning: what is in it came after all that was read.
         Raises `StateLostError` where the cluster no longer has what comes next.
         """
-        found = self.partitions(topics)
         for partition in known:
             if partition not in found:
                 raise lost(partition, known[partition], "it is not there, or not read any more")
-        known_topics = {topic for topic, _ in known}
         begin: Offsets = {}
         for partition in found:
             low, high = self.bounds(partition)

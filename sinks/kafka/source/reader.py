@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.source.own_settings import OURS
-from tpc.sinks.kafka.source.partitions import Cluster, Offsets, Partition, in_words, lost, offsets_of, position_of
+from tpc.sinks.kafka.source.partitions import (
+    Cluster,
+    Offsets,
+    Partition,
+    in_words,
+    lost,
+    offsets_of,
+    position_of,
+    topics_of,
+)
 from tpc.source import Part, SourceReader
 from tpc.support.deadlines import Deadline
 
@@ -38,11 +49,13 @@ class KafkaReader(SourceReader):
         """Whether anything is polled and not cut."""
         self._ended: set[Partition] = set()
         self._looked_at = 0.0
+        self._counts: Mapping[str, int] = {}
 
     def seek(self, position: str | None) -> None:
         """See `SourceReader`."""
-        known = {} if position is None else offsets_of(position)
-        begin = self._cluster().beginnings(self._source.topics, known, self._source.first)
+        known, topics = ({}, set[str]()) if position is None else (offsets_of(position), topics_of(position))
+        cluster = self._cluster()
+        begin = cluster.beginnings(self._found(cluster), known, topics, self._source.first)
         self._position, self._next = dict(begin), dict(begin)
         self._polled = {partition: [] for partition in sorted(begin)}
         self._ended, self._waits = set(), False
@@ -51,7 +64,17 @@ class KafkaReader(SourceReader):
 
     def position(self) -> str:
         """See `SourceReader`."""
-        return position_of(self._position)
+        return position_of(self._position, self._source.topics)
+
+    def partitions(self) -> Mapping[str, int]:
+        """See `SourceReader`."""
+        return self._counts
+
+    def _found(self, cluster: Cluster) -> list[Partition]:
+        """The partitions that are there, and to be read by this shard."""
+        found, shard = cluster.partitions(self._source.topics), self._source.shard
+        self._counts = Counter(topic for topic, _ in found)
+        return found if shard is None else [partition for partition in found if shard.takes(partition[1])]
 
     def poll(self, rows: int, timeout_s: float) -> int:
         """See `SourceReader`."""
@@ -136,7 +159,7 @@ class KafkaReader(SourceReader):
         self._looked_at = time.monotonic()
         try:
             cluster = self._cluster()
-            found = cluster.partitions(self._source.topics)
+            found = self._found(cluster)
             new = {partition: cluster.bounds(partition)[0] for partition in found if partition not in self._next}
         except TransientError as error:
             logger.warning("source %s cannot look for new partitions: %s", self._source.name, error.what)

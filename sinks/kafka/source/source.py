@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError
 from tpc.handles import default_name
 from tpc.settings import Elsewhere
+from tpc.shards import Shard
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.source.own_settings import OURS
 from tpc.source import Source, SourceReader
@@ -59,9 +61,16 @@ class KafkaSource(Source):
         self.begins_anew = first == "latest"
         self.look_again_s = look_again_s
         self.timeout_s = timeout_s
+        self.shard: Shard | None = None
 
     def __repr__(self) -> str:
         return f"KafkaSource({', '.join(map(repr, self.topics))}, name={self.name!r}, {self.connection!r})"
+
+    def sharded(self, shard: Shard) -> KafkaSource:
+        """Of each topic the partitions whose number the shard takes."""
+        part = copy.copy(self)
+        part.shard = shard
+        return part
 
     def reader(self) -> SourceReader:
         """See `Source`."""

@@ -1,0 +1,173 @@
+"""What the user says of a service: its sources, functions, states, and where its rows go. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from tpc.coordinator.checkpoint_places import log_beside
+from tpc.coordinator.engine import EngineSettings
+from tpc.coordinator.job import Job
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.loop.every import Seconds
+from tpc.coordinator.loop.functions import EventTime, Function, Input, KeyedState
+from tpc.coordinator.loop.layout import Layout
+from tpc.coordinator.loop.neighbours import Neighbours
+from tpc.coordinator.loop.program import Program
+from tpc.coordinator.loop.routes import LoopWriting
+from tpc.coordinator.loop.sink_rows import changes_of, columns_of
+from tpc.coordinator.loop.state.sink import StateSink
+from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.errors import ConfigurationError
+from tpc.handles import PipelineId
+from tpc.schemas import Columns
+from tpc.shards import Shard
+from tpc.sink import Sink
+from tpc.source import Source
+
+if TYPE_CHECKING:
+    from tpc.coordinator.loop.routes import Schema
+    from tpc.coordinator.loop.state.state import State
+    from tpc.transactional import Transactional
+
+Kept = TypeVar("Kept")
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+class Description(Job):
+    """A service unstarted, without what runs it. `shard`: which part of its sources this process reads."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        *,
+        shard: Shard | None,
+        incarnation: int,
+        log: Log | None,
+        unrouted: str,
+        settings: EngineSettings,
+    ) -> None:
+        super().__init__(name if shard is None else shard.name(name), incarnation, unrouted, settings)
+        self._name = name
+        self._shard = shard
+        self._place = directory
+        self._directory = directory if shard is None else directory / self.id.name
+        self._log = log or log_beside(self.checkpoint)
+        self._inputs: list[Input] = []
+        self._functions: list[Function] = []
+        self._states: list[tuple[Sink, KeyedState]] = []
+        self._writings: list[LoopWriting] = []
+
+    def read(self, source: Source, *, time: EventTime | None = None) -> Input:
+        """Read from `source`; any number of them, one cut. `time` gives the time of an event in ms since 1970."""
+        if any(each.name == source.name for each in self._inputs):
+            raise ConfigurationError(
+                f"two sources have the name {source.name!r}",
+                pipeline=str(self.id),
+                remedy="give one of them another name (name=...); a name is what its position is found by.",
+            )
+        part = source if self._shard is None else source.sharded(self._shard)
+        self._inputs.append(Input(part, time))
+        return self._inputs[-1]
+
+    def each(self, *inputs: Input) -> Callable[[Call], Call]:
+        """Decorates `function(event, out)`, called for every event of `inputs`."""
+        return self._function(inputs, is_batch=False)
+
+    def each_batch(self, *inputs: Input) -> Callable[[Call], Call]:
+        """Decorates `function(events, out)`, called with all events of an epoch, once for each of `inputs`."""
+        return self._function(inputs, is_batch=True)
+
+    def at_cut(self, function: Call) -> Call:
+        """Decorates `function(out)`, called once in each epoch, after the functions that stand before it."""
+        self._functions.append(Function(function))
+        return function
+
+    def _function(self, inputs: tuple[Input, ...], *, is_batch: bool) -> Callable[[Call], Call]:
+        if not inputs or not all(each in self._inputs for each in inputs):
+            raise ConfigurationError("a function needs inputs", remedy="pass what service.read(...) has returned.")
+
+        def taken(function: Call) -> Call:
+            self._functions.append(Function(function, inputs, is_batch))
+            return function
+
+        return taken
+
+    def write(self, name: str, schema: Schema) -> LoopWriting:
+        """Begin the routes of the rows that functions make with `out.row(name, {...})`.
+
+        `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (in UTC)
+        and date, or to types of pyarrow.
+        """
+        if any(writing.name == name for writing in self._writings):
+            raise ConfigurationError(f"rows {name!r} are written twice", remedy="add to() to the first write().")
+        self._writings.append(LoopWriting(name, schema))
+        return self._writings[-1]
+
+    def state(
+        self,
+        name: str,
+        kind: type[dict[object, object]] | Literal["disk"] = dict,
+        *,
+        ttl: Seconds | None = None,
+    ) -> State:
+        """What functions keep between events: a mapping of plain values, decided with each epoch like any sink.
+
+        `dict` keeps all of it in memory, "disk" a part of it. With `ttl` a key that no event has changed for so long,
+        by the time of the events, is gone.
+        """
+        sink = StateSink(name, self._directory / "state")
+        state = sink.state(self.id, kind, ttl_s=ttl)
+        self._states.append((sink, state))
+        return state
+
+    def keep(self, name: str, made: Transactional[Kept]) -> Transactional[Kept]:
+        """An object of any class that functions change (`made.value`), whole: decided with each epoch like any sink.
+
+        `made` is what `tpc.make_transactional(obj)` has returned. An epoch that changes it stores all of it.
+        """
+        sink = StateSink(name, self._directory / "state")
+        self._states.append((sink, sink.kept(self.id, made)))
+        return made
+
+    @property
+    def checkpoint(self) -> CheckpointFiles:
+        """See `Job.checkpoint`."""
+        return LocalFiles(self._directory)
+
+    @property
+    def log(self) -> Log:
+        """See `Job.log`."""
+        return self._log
+
+    def _routed(self) -> list[Sink]:
+        return [route.sink for writing in self._all_writings() for route in writing.routes]
+
+    def columns(self) -> Mapping[str, Columns]:
+        """See `Job.columns`."""
+        return columns_of(self._all_writings())
+
+    def _all_writings(self) -> list[LoopWriting]:
+        return [*self._writings, *(changes_of(sink) for sink, _ in self._states)]
+
+    def _program(self) -> Program:
+        return Program(
+            self._inputs,
+            self._functions,
+            [state for _, state in self._states],
+            self._all_writings(),
+            None if self._offsets_sink is None else self._offsets_sink.name,
+            self.unrouted_is_error,
+            self._neighbours(),
+            Layout(self._directory / "state") if self._shard is not None and self._states else None,
+        )
+
+    def _neighbours(self) -> Neighbours | None:
+        if self._shard is None:
+            return None
+        own = {sink.name for sink, _ in self._states}
+        shared = {sink.name: sink for sink in self.sinks if sink.name not in own}
+        return Neighbours(PipelineId(self._name, self.id.incarnation), self._shard, self._place, shared)

@@ -1,0 +1,53 @@
+"""The partitions of a shard's topics, where it keeps states: as many in each topic, and as many as ever.
+
+A key's partition follows from how many there are. In a service of one process nothing rests on it. Among shards it says
+which of them meets a key: where two topics have other numbers, or one gets more, events of one key come to two shards,
+and each has but a part of what is kept of it. No row is lost or doubled by that, and no result would show it; so it is
+refused, before an event of a partition that is new has been given out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tpc.errors import START_ANEW, ConfigurationError, TransientError
+from tpc.support.durable_files import in_words, make_directories, replace
+
+FILE_NAME = "partitions.json"
+
+
+class Layout:
+    """How many partitions each topic of a shard has, noted in `directory`, where its states lie."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / FILE_NAME
+        self._known: dict[str, int] | None = None
+
+    def check(self, found: Mapping[str, int]) -> None:
+        """Raise `ConfigurationError` unless it is as it was; a topic that was not there before is noted."""
+        if self._known is None:
+            self._known = json.loads(self._file.read_bytes()) if self._file.exists() else {}
+        changed = sorted(topic for topic, count in found.items() if self._known.get(topic, count) != count)
+        if changed:
+            [topic, *_] = changed
+            raise ConfigurationError(
+                f"topic {topic!r} has {found[topic]} partitions, and had {self._known[topic]} when this shard began",
+                remedy="keys have other partitions now, and would miss what the shards keep of them: nothing was read "
+                f"of the new ones. Read a new topic that has the partitions it needs, and {START_ANEW}.",
+            )
+        if len(set(found.values())) > 1:
+            counts = ", ".join(f"{topic!r} has {count}" for topic, count in sorted(found.items()))
+            raise ConfigurationError(
+                f"the topics of a service with shards and states have different numbers of partitions: {counts}",
+                remedy="events of one key would come to different shards. Give the topics the same number of "
+                "partitions; or read them in a service without shards, or without states.",
+            )
+        if not found.keys() <= self._known.keys():
+            self._known |= dict(found)
+            try:
+                make_directories(self._file.parent)
+                replace(self._file, json.dumps(self._known, sort_keys=True).encode())
+            except OSError as error:
+                raise TransientError(f"{self._file} cannot be written: {in_words(error)}") from error
