@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from tpc.chaos.explorer.loop_search import LoopScope
 from tpc.chaos.explorer.search import Exploration, Search
 from tpc.chaos.explorer.stateful_search import StateScope
 
@@ -36,7 +37,22 @@ LOG_LOSSES = Scope(faults=2, rivals=0, log_losses=1)
 STATES = StateScope(state_faults=2, epochs=3)
 """The store of a state, which is a participant of its own kind: it can be taken back while an epoch is not complete."""
 
-WHOLE = (Scope(faults=2, rivals=1), Scope(faults=2, rivals=0, renewals=1), GIVE_UPS, LOG_LOSSES, STATES)
+LOOP = LoopScope(loop_faults=2)
+"""The loop of a service: several sources, one cut, what is read again, an epoch that is run again."""
+LOOP_ON_DISK = LoopScope(loop_faults=1, on_disk=True)
+"""The same with a state of which only a part is in memory."""
+
+AnyScope = Scope | StateScope | LoopScope
+
+WHOLE: tuple[AnyScope, ...] = (
+    Scope(faults=2, rivals=1),
+    Scope(faults=2, rivals=0, renewals=1),
+    GIVE_UPS,
+    LOG_LOSSES,
+    STATES,
+    LOOP,
+    LOOP_ON_DISK,
+)
 """Two faults and a zombie; renewed terms apart, since they double every state; what is given up, what the log loses."""
 
 QUICK = (
@@ -45,6 +61,8 @@ QUICK = (
     GIVE_UPS,
     replace(LOG_LOSSES, faults=1),
     STATES,
+    replace(LOOP, loop_faults=1),
+    LOOP_ON_DISK,
 )
 """Seconds instead of minutes; what only two faults beside a rival can show is left out."""
 
@@ -53,7 +71,7 @@ QUICK = (
 class Whole:
     """What the searches have found together."""
 
-    searches: list[tuple[Scope | StateScope, Exploration, float]] = field(default_factory=list)
+    searches: list[tuple[AnyScope, Exploration, float]] = field(default_factory=list)
 
     @property
     def states(self) -> int:
@@ -81,7 +99,7 @@ class Whole:
         return [{**asdict(s), **exploration.to_json(), "seconds": round(t, 1)} for s, exploration, t in self.searches]
 
 
-def explore(scopes: Sequence[Scope | StateScope] = WHOLE, report: Callable[[str], None] = lambda line: None) -> Whole:
+def explore(scopes: Sequence[AnyScope] = WHOLE, report: Callable[[str], None] = lambda line: None) -> Whole:
     """Search every scope; stops at the first violation."""
     whole = Whole()
     for scope in scopes:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tpc.chaos.explorer.whole import GIVE_UPS, LOG_LOSSES, STATES, Scope
+from tpc.chaos.explorer.whole import GIVE_UPS, LOG_LOSSES, LOOP, STATES, Scope
 
 SMALL = (
     STATES,
+    replace(LOOP, loop_faults=1),
     Scope(faults=1, rivals=0, renewals=1),
     Scope(faults=2, rivals=0),
     GIVE_UPS,
@@ -49,7 +50,14 @@ _SAVEPOINTS = ("coordinator/savepoints/", "coordinator/forks.py", "tpc/ancestors
 """The simulator moves a pipeline in one act: it reads and writes no files of a savepoint."""
 _LOOP = ("coordinator/loop/",)
 """The simulator runs Spark's passes."""
-_STATE_RULES = ("coordinator/loop/state/rules.py",)
+_EXPLORED_LOOP = (
+    *(
+        f"coordinator/loop/{name}.py"
+        for name in ("barriers", "cutting", "emitted", "functions", "row_batches", "running")
+    ),
+    *(f"coordinator/loop/state/{name}.py" for name in ("changes", "codec", "contents", "kept", "rules", "state")),
+)
+"""What runs in the explorer of a loop's process; its store is modelled over the rules."""
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
 _KAFKA_EVIDENCE = ("sinks/kafka/driver/commit_evidence.py",)
@@ -71,7 +79,7 @@ CHECKS = (
     Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
-    Check("explorer", 240.0, ("tpc/", *_STATE_RULES), _SAVEPOINTS),
+    Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP), _SAVEPOINTS),
     Check("state kit", 420.0, ("coordinator/loop/state/",), tests="tests/coordinator/loop/state/test_conformance.py"),
     _sink_kit("files", 240.0, *_SHARED),
     Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE, *_SAVEPOINTS, *_LOOP)),

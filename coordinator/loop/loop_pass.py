@@ -28,7 +28,7 @@ class LoopPass(EpochPass):
     def __init__(self, context: PassContext, batches: RowBatches, compute: Compute) -> None:
         super().__init__(context, batches.routes, batches.digests_by_writing)
         self._batches = batches
-        self._compute = compute
+        self.compute = compute
         self._is_cancelled = False
 
     def cancel(self) -> None:
@@ -45,7 +45,7 @@ class LoopPass(EpochPass):
 
     def run(self, work: EpochWork) -> list[PartitionReport]:
         """Compute, and feed every sink."""
-        made = self._compute()
+        made = self.compute()
         self.context.end_phase("compute")
         report = PartitionFeed(work, partition=0, attempt=0).run(self._fed(made))
         self.sink_seconds = {task.sink.name: slowest(task.sink.name, [report]) for task in work.sinks}

@@ -110,7 +110,9 @@ class StateCommitter(Committer):
         kept = [row[0] for row in transaction.execute("SELECT epoch FROM undo WHERE owned = ?", [self.owned])]
         for epoch in rules.undo_to_drop(kept, self._complete):
             transaction.execute("DELETE FROM undo WHERE owned = ? AND epoch = ?", (self.owned, epoch))
-        transaction.execute("DELETE FROM markers WHERE owned = ? AND epoch < ?", (self.owned, self._complete))
+        rows = transaction.execute("SELECT DISTINCT epoch FROM markers WHERE owned = ?", [self.owned]).fetchall()
+        for epoch in rules.markers_to_drop([row[0] for row in rows], self._complete):
+            transaction.execute("DELETE FROM markers WHERE owned = ? AND epoch = ?", (self.owned, epoch))
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
         """The epoch need not be undone any more, nor older ones; they go with the next commit."""

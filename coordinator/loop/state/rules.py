@@ -69,3 +69,20 @@ def _why_not(branch: Delta, applied: int) -> str:
 def undo_to_drop(kept: Iterable[int], complete: int) -> list[int]:
     """Of the epochs that can be undone those that need not be any more."""
     return [epoch for epoch in kept if epoch <= complete]
+
+
+def markers_to_drop(marked: Iterable[int], complete: int) -> list[int]:
+    """Of the epochs applied those that nobody asks for any more: all before the last one that need not be undone."""
+    epochs = set(marked)
+    last = max((epoch for epoch in epochs if epoch <= complete), default=NO_EPOCH)
+    return sorted(epoch for epoch in epochs if epoch < last)
+
+
+def epoch_before(epoch: int, marked: Iterable[int]) -> int:
+    """The epoch whose content is there once `epoch` and those after it are taken back: the last applied before it."""
+    return max((applied for applied in marked if applied < epoch), default=NO_EPOCH)
+
+
+def not_undoable(epoch: int, marked: Iterable[int], kept: Iterable[int]) -> list[int]:
+    """Of `epoch` and those after it the applied ones that cannot be taken back."""
+    return sorted({applied for applied in marked if applied >= epoch} - set(kept))

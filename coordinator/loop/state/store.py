@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.loop.state import changes
 from tpc.coordinator.loop.state.database import Database
-from tpc.coordinator.loop.state.rules import NO_EPOCH
+from tpc.coordinator.loop.state.rules import NO_EPOCH, epoch_before, not_undoable
 from tpc.errors import StateLostError
 from tpc.handles import PipelineId
 
@@ -83,14 +83,13 @@ class Store:
         Raises `StateLostError` when an epoch is complete and cannot be taken back any more.
         """
         with self.database.reading("reading what undoes an epoch of") as reading:
-            newest = applied(reading, self.owned)
             question = "SELECT epoch, changes FROM undo WHERE owned = ? AND epoch >= ? ORDER BY epoch DESC"
             found = reading.execute(question, (self.owned, epoch)).fetchall()
-            marked = reading.execute("SELECT DISTINCT epoch FROM markers WHERE owned = ?", [self.owned]).fetchall()
-        missing = {one for (one,) in marked if one >= epoch} - {one for one, _ in found}
-        if missing or (newest >= epoch and not found):
+            rows = reading.execute("SELECT DISTINCT epoch FROM markers WHERE owned = ?", [self.owned]).fetchall()
+        marked = [one for (one,) in rows]
+        if missing := not_undoable(epoch, marked, [one for one, _ in found]):
             raise StateLostError(
-                f"the state {self.name} is at epoch {newest}, and epoch {min(missing, default=newest)} cannot be "
+                f"the state {self.name} is at epoch {max(marked)}, and epoch {missing[0]} cannot be "
                 "taken back any more",
                 epoch=epoch,
                 sink=self.name,
@@ -99,7 +98,7 @@ class Store:
         before: dict[bytes, changes.Change] = {}
         for _, undo in found:
             before.update((change.key, change) for change in changes.from_bytes(undo))
-        return max((one for (one,) in marked if one < epoch), default=NO_EPOCH), before
+        return epoch_before(epoch, marked), before
 
     def close(self) -> None:
         """Let go of the file."""

@@ -136,6 +136,15 @@ def test_the_state_before_an_epoch_that_is_not_applied_yet_is_what_the_store_has
     assert (dict(epochs.state), epochs.state.rests_on) == ({"a": 1}, 0)
 
 
+def test_the_state_before_an_epoch_is_that_of_its_last_change_however_long_ago_it_was(epochs: Epochs) -> None:
+    epochs.run(0, lambda state: state.update({"a": 1}))
+    for epoch in range(3):  # the later two change nothing
+        epochs.complete(epoch)
+    epochs.run(3, lambda state: state.update({"a": 2}))
+    epochs.state.restore(before=3)
+    assert (dict(epochs.state), epochs.state.rests_on) == ({"a": 1}, 0)
+
+
 def test_keys_come_in_the_same_order_after_a_restart(epochs: Epochs) -> None:
     epochs.run(0, lambda state: state.update({"z": 1, "a": 1, 5: 1, "m": 1}))
     epochs.state.begin(1)

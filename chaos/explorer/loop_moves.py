@@ -1,0 +1,232 @@
+"""What can happen next to a loop: the steps of the process that leads, deaths, late messages, what gets lost.
+
+What the process computes, from where to where it reads and what it does at its start is the real code's
+(`loop_process.py`). Modelled is the engine around it, whose every interleaving the other searches walk through: who
+takes over sweeps, finishes what is pending, and has the epoch run again where a branch of it is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from tpc.chaos.explorer.invariants import Violation
+from tpc.chaos.explorer.loop_process import Asked, Ended, Polled, Reads, Refused, counts_that_can_come
+from tpc.chaos.explorer.loop_program import SINKS, SOURCES
+from tpc.chaos.explorer.loop_source import Held
+from tpc.chaos.explorer.loop_store import Branch, Sinks, with_sink, without
+from tpc.chaos.explorer.loop_world import Intent, Leader, LoopWorld
+from tpc.sink import Verdict
+
+
+class Move(NamedTuple):
+    """In words, the world after it, and whether a way to the end may rely on it."""
+
+    label: str
+    world: LoopWorld
+    is_fault: bool = False
+
+
+def moves(world: LoopWorld) -> Iterator[Move]:
+    """What can happen next."""
+    if world.leader is None:
+        yield Move("another process takes over", _taken_over(world))
+    else:
+        yield from _steps(world, world.leader)
+    if world.late is not None:
+        yield from _late_message(world, world.late)
+    if world.faults:
+        once_less = replace(world, faults=world.faults - 1)
+        yield from (Move(label, after, is_fault=True) for label, after in _faults(once_less))
+
+
+# The process that leads ----------------------------------------------------------------------------------------
+
+
+def _taken_over(world: LoopWorld) -> LoopWorld:
+    """A new term: it sweeps what no intent names, and finishes what is pending."""
+    term, pending, sinks = world.terms + 1, world.pending, world.sinks
+    named = {branch for intent in world.log for branch in intent.branches}
+    for number in range(len(SINKS)):
+        sinks = without(sinks, number, sinks[number].prepared - named)
+    leader = Leader(term, "begin", complete=world.completed)
+    if pending is not None:
+        leader = replace(leader, does="commit", unsettled=frozenset(pending.branches))
+    return replace(world, terms=term, leader=leader, sinks=sinks)
+
+
+def _steps(world: LoopWorld, leader: Leader) -> Iterator[Move]:
+    match leader.does:
+        case "begin":
+            yield _begun(world, leader)
+        case "read":
+            yield from _cuts(world, leader)
+        case "prepare":
+            sinks = _with_prepared(world.sinks, leader.branches)
+            yield Move("the branches are prepared", _with(world, replace(leader, does="decide"), sinks=sinks))
+        case "decide":
+            yield _decided(world, leader)
+        case "commit":
+            yield from _commits(world, leader)
+
+
+def _with(world: LoopWorld, leader: Leader | None, **changed: object) -> LoopWorld:
+    return replace(world, leader=leader, **changed)  # type: ignore[arg-type]  # fields of it
+
+
+def _begun(world: LoopWorld, leader: Leader) -> Move:
+    """`Running.begin`: the epoch is run again where a branch of it is lost, and else it reads on."""
+    began = replace(leader, past=(world.found(is_lost=bool(leader.lost)), ()))
+    asked = began.asks()
+    if isinstance(asked, Asked):
+        return _repaired(world, began, asked)
+    if isinstance(asked, Refused):
+        return _refused(world, began, asked)
+    if leader.lost:
+        raise Violation("replay", "a branch is lost, and the process reads on where it should read again what was read")
+    return Move("it has begun", _with(world, replace(began, does="read")))
+
+
+def _refused(world: LoopWorld, leader: Leader, refused: Refused) -> Move:
+    if not world.is_damaged:
+        raise Violation("legal", f"a start is refused for nothing: {refused.what}")
+    return Move("its start is refused", _with(world, replace(leader, does="stop")))
+
+
+def _repaired(world: LoopWorld, leader: Leader, asked: Asked) -> Move:
+    """The lost branches, and only they, are written again; other rows are refused, as the machine does."""
+    pending = world.pending
+    if pending is None or asked.epoch != pending.epoch:
+        raise Violation("replay", f"epoch {asked.epoch} is run again, which is not pending")
+    if asked.rows != pending.rows:
+        if not world.is_damaged:
+            raise Violation("replay", f"epoch {asked.epoch} made {pending.rows}, and run again {asked.rows}")
+        return Move("other rows are refused", _with(world, replace(leader, does="stop")))
+    lost = {branch.sink for branch in leader.lost}
+    made = _branches(world, leader, asked, lost)
+    others = tuple(branch for branch in pending.branches if branch.sink not in lost)
+    log = (*world.log[:-1], pending._replace(branches=tuple(sorted((*others, *made)))))
+    after = replace(leader, does="commit", unsettled=frozenset(made), lost=frozenset(), attempts=leader.attempts + 1)
+    sinks = _with_prepared(world.sinks, made)
+    return Move(f"epoch {asked.epoch} is run again and repaired", _with(world, after, sinks=sinks, log=log))
+
+
+def _branches(world: LoopWorld, leader: Leader, asked: Asked, wanted: set[int]) -> tuple[Branch, ...]:
+    """What the writers would prepare; a state's refuses rows that rest on another epoch than its store is at."""
+    made = []
+    for number, rows in enumerate(asked.rows):
+        if rows and number in wanted:
+            applied, rests_on = world.sinks[number].applied, asked.rests_on[number]
+            if rests_on not in (None, applied):
+                raise Violation("memory", f"{SINKS[number]} in memory rests on {rests_on}, its store is at {applied}")
+            made.append(Branch(number, asked.epoch, leader.term, leader.attempts, rows, applied, rests_on))
+    return tuple(made)
+
+
+def _cuts(world: LoopWorld, leader: Leader) -> Iterator[Move]:
+    for counts in counts_that_can_come(world.ends):
+        cut = leader.answered(Polled(counts), "prepare")
+        asked = cut.asks()
+        if isinstance(asked, Refused):
+            yield _refused(world, leader, asked)
+        elif isinstance(asked, Asked):
+            branches = _branches(world, leader, asked, set(range(len(SINKS))))
+            after = replace(cut, branches=branches, attempts=leader.attempts + 1)
+            yield Move(f"epoch {asked.epoch} is cut after {counts}", _with(world, after))
+
+
+def _decided(world: LoopWorld, leader: Leader) -> Move:
+    asked = leader.asks()
+    assert isinstance(asked, Asked)
+    log = (*world.log, Intent(asked.epoch, asked.barrier, asked.rows, leader.branches))
+    after = replace(leader, does="commit", unsettled=frozenset(leader.branches))
+    return Move(f"epoch {asked.epoch} is decided", _with(world, after, log=log))
+
+
+def _commits(world: LoopWorld, leader: Leader) -> Iterator[Move]:
+    if not leader.unsettled:
+        yield _finished(world, leader)
+    for branch in sorted(leader.unsettled):
+        verdict, sink = world.sinks[branch.sink].commit(branch, leader.complete)
+        after = replace(leader, unsettled=leader.unsettled - {branch})
+        if verdict is Verdict.UNKNOWN:
+            after = replace(leader, does="stop")
+        elif verdict is Verdict.LOST:
+            after = replace(after, lost=leader.lost | {branch})
+        sinks = with_sink(world.sinks, branch.sink, sink)
+        yield Move(f"{SINKS[branch.sink]} answers {verdict.value}", _with(world, after, sinks=sinks))
+
+
+def _finished(world: LoopWorld, leader: Leader) -> Move:
+    epoch = world.log[-1].epoch
+    if leader.lost and leader.past is not None:
+        return Move("it ends, since a branch is lost", _with(world, None))
+    if leader.lost:
+        return Move("it begins, and a branch is lost", _with(world, replace(leader, does="begin")))
+    leader = replace(leader, complete=epoch, branches=())
+    label = f"epoch {epoch} is complete"
+    if leader.past is None:
+        return Move(label, _with(world, replace(leader, does="begin"), completed=epoch))
+    after = leader.answered(Ended(is_aborted=False, stores=world.stores), "read")
+    asked = after.asks()
+    if isinstance(asked, Refused):  # what is behind the repaired epoch is gone, too
+        return _refused(replace(world, completed=epoch), after, asked)
+    assert isinstance(asked, Reads)
+    return Move(label, _with(world, after, completed=epoch))
+
+
+def _with_prepared(sinks: Sinks, branches: tuple[Branch, ...]) -> Sinks:
+    for branch in branches:
+        held = sinks[branch.sink]
+        sinks = with_sink(sinks, branch.sink, replace(held, prepared=held.prepared | {branch}))
+    return sinks
+
+
+# What is not in its hand ---------------------------------------------------------------------------------------
+
+
+def _faults(world: LoopWorld) -> Iterator[tuple[str, LoopWorld]]:
+    leader, pending = world.leader, world.pending
+    if leader is not None and leader.does != "stop":
+        yield "the process dies", _with(world, None)
+        if world.late is None and leader.does in ("prepare", "commit"):
+            yield "the process is taken for dead", _with(world, None, late=leader)
+        if leader.does == "decide":
+            yield "the epoch is aborted", _aborted(world, leader)
+    for branch in pending.branches if pending is not None else ():
+        if branch in world.sinks[branch.sink].prepared:
+            sinks = without(world.sinks, branch.sink, frozenset({branch}))
+            yield f"{SINKS[branch.sink]} loses its branch", replace(world, sinks=sinks)
+    for number, end in enumerate(world.ends):
+        held = world.sources[number]
+        start = int(world.log[-1].barrier.start[number]) if world.log else 0
+        if held.first < end:
+            yield f"{SOURCES[number]} keeps nothing before {end}", _holding(world, number, Held(end))
+        if start < end and not held.is_damaged:
+            yield f"{SOURCES[number]} compacts event {start}", _holding(world, number, Held(compacted=start))
+
+
+def _holding(world: LoopWorld, source: int, held: Held) -> LoopWorld:
+    sources = (held, world.sources[1]) if source == 0 else (world.sources[0], held)
+    return replace(world, sources=sources)
+
+
+def _aborted(world: LoopWorld, leader: Leader) -> LoopWorld:
+    """Nothing is decided; the process goes on with the objects that it has."""
+    sinks = world.sinks
+    for branch in leader.branches:
+        sinks = without(sinks, branch.sink, frozenset({branch}))
+    after = leader.answered(Ended(is_aborted=True, stores=world.stores), "read")
+    return _with(world, replace(after, branches=()), sinks=sinks)
+
+
+def _late_message(world: LoopWorld, late: Leader) -> Iterator[Move]:
+    gone = replace(world, late=None)
+    if late.does == "prepare":
+        sinks = _with_prepared(world.sinks, late.branches)
+        yield Move("branches are prepared late", replace(gone, sinks=sinks), is_fault=True)
+    for branch in sorted(late.unsettled):
+        _, sink = world.sinks[branch.sink].commit(branch, late.complete)
+        sinks = with_sink(world.sinks, branch.sink, sink)
+        yield Move(f"the commit of {branch.name} arrives late", replace(gone, sinks=sinks), is_fault=True)

@@ -1,0 +1,160 @@
+"""The search through a loop: what its processes do is the real code's, and what is wrong in it is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from tpc.chaos.explorer.loop_moves import moves
+from tpc.chaos.explorer.loop_process import Asked, Began, Ended, Past, Polled, Reads, Refused, asks
+from tpc.chaos.explorer.loop_search import LoopScope
+from tpc.chaos.explorer.loop_source import Held
+from tpc.chaos.explorer.loop_store import Seen
+from tpc.chaos.explorer.loop_world import LoopWorld
+from tpc.coordinator.loop.barriers import SourceCut
+from tpc.coordinator.loop.cutting import Cut, Cutter
+from tpc.coordinator.loop.functions import KeyedState
+from tpc.coordinator.loop.state.state import State
+from tpc.manifest import Barrier
+from tpc.transactional import Transactional
+
+EMPTY = Seen((), (), ())
+WHOLE = (Held(), Held())
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_remembered() -> Iterator[None]:
+    """What processes ask is kept; a test that changes their code must not leave its answers to others."""
+    asks.cache_clear()
+    yield
+    asks.cache_clear()
+
+
+def past(*answers: Polled | Ended, decided: tuple[Barrier, ...] = (), held: tuple[Held, Held] = WHOLE) -> Past:
+    """That of a process; where epochs are decided, a branch of the last one is lost, and the states are before it."""
+    return Began(decided, bool(decided), (EMPTY, EMPTY), held, is_on_disk=False), answers
+
+
+def cut(*answers: Polled | Ended) -> Asked:
+    """What a process asks that has nothing behind it."""
+    asked = asks(past(*answers))
+    assert isinstance(asked, Asked)
+    return asked
+
+
+def test_without_a_fault_every_way_to_cut_the_events_ends() -> None:
+    exploration = LoopScope(loop_faults=0).run()
+    assert (exploration.violated, exploration.what) == (None, "")
+    assert exploration.states > 300
+    assert exploration.goals > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_with_a_fault_anywhere_every_invariant_holds(on_disk: bool) -> None:
+    exploration = LoopScope(loop_faults=1, on_disk=on_disk).run()
+    assert (exploration.violated, exploration.what) == (None, "")
+    assert exploration.states > 20_000
+
+
+def test_what_was_read_and_not_decided_is_read_again_up_to_another_cut() -> None:
+    aborted = Ended(is_aborted=True, stores=(EMPTY, EMPTY))
+    asked = cut(Polled((2, 1)), aborted, Polled((1, 0)))
+    assert (asked.epoch, asked.barrier.start, asked.barrier.end) == (0, ("0", "0"), ("1", "0"))
+    assert asked.rows[0] == (("timed", 0, 1, 1),)
+
+
+def test_a_lost_epoch_is_run_again_as_it_was_and_then_it_is_read_on() -> None:
+    decided = cut(Polled((2, 1)))
+    assert asks(past(decided=(decided.barrier,))) == decided
+    complete = Ended(is_aborted=False, stores=(EMPTY, EMPTY))
+    assert asks(past(complete, decided=(decided.barrier,))) == Reads()
+    after = asks(past(complete, Polled((1, 0)), decided=(decided.barrier,)))
+    assert isinstance(after, Asked)
+    assert (after.epoch, after.barrier.start) == (1, decided.barrier.end)
+
+
+def test_a_source_that_no_longer_has_the_events_of_a_lost_epoch_is_refused() -> None:
+    decided = cut(Polled((2, 1)))
+    asked = asks(past(decided=(decided.barrier,), held=(Held(first=2), Held())))
+    assert isinstance(asked, Refused)
+    assert "StateLostError" in asked.what
+
+
+def test_other_rows_of_a_source_that_was_compacted_are_refused() -> None:
+    decided = cut(Polled((2, 1)))
+    asked = asks(past(decided=(decided.barrier,), held=(Held(compacted=0), Held())))
+    assert isinstance(asked, Asked)
+    assert asked.rows != decided.rows
+    world, labels = LoopWorld(), []
+    wanted = (
+        "begun",
+        "(2, 1)",
+        "prepared",
+        "decided",
+        "rows loses",
+        "timed compacts event 0",
+        "rows answers lost",
+        "sums",
+        "model",
+        "it ends",
+        "takes over",
+        "rows answers lost",
+        "sums",
+        "model",
+        "a branch is lost",
+        "other rows are refused",
+    )
+    for word in wanted:
+        label, world, _ = next(move for move in moves(world) if word in move.label)
+        labels.append(label)
+    assert world.leader is not None
+    assert world.leader.does == "stop"
+
+
+# Seen red ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_reads_from_where_the_last_epoch_began_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    seek = Cutter.seek
+
+    def from_the_start(cutter: Cutter, cuts: Sequence[SourceCut]) -> None:
+        seek(cutter, [SourceCut(each.name, each.start, each.start, each.start_ms, each.clock) for each in cuts])
+
+    monkeypatch.setattr(Cutter, "seek", from_the_start)
+    assert LoopScope(loop_faults=1).run().violated == "cut"
+
+
+def test_a_replay_up_to_another_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = Cutter.again
+
+    def less(cutter: Cutter, cuts: Sequence[SourceCut]) -> Cut:
+        made = again(cutter, cuts)
+        return Cut({name: events[:1] for name, events in made.events.items()}, made.sources)
+
+    monkeypatch.setattr(Cutter, "again", less)
+    exploration = LoopScope(loop_faults=1).run()
+    assert exploration.violated == "replay"
+    assert exploration.trace[-1] == "it begins, and a branch is lost"
+
+
+def test_a_state_that_is_not_taken_back_for_a_replay_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    restore = State.restore
+
+    def as_it_is(state: KeyedState, *, before: int | None = None) -> None:
+        assert isinstance(state, State)
+        restore(state)
+
+    monkeypatch.setattr(State, "restore", as_it_is)
+    assert LoopScope(loop_faults=1).run().violated == "replay"
+
+
+def test_an_object_that_keeps_the_copy_of_an_aborted_epoch_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keeps(made: Transactional[list[int]]) -> None:
+        made._cut, made._is_running = None, False
+
+    monkeypatch.setattr(Transactional, "abandon", keeps)
+    exploration = LoopScope(loop_faults=1).run()
+    assert exploration.violated == "memory"
+    assert "the epoch is aborted" in exploration.trace
