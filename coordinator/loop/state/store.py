@@ -35,13 +35,15 @@ class Store:
         with self.database.reading("asking") as reading:
             return applied(reading, self.owned)
 
-    def load(self) -> list[changes.Change]:
-        """Everything, in the order of the keys' bytes."""
+    def load(self) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
+        """Every key's value, in the order of the keys' bytes, and when those expire that do."""
         if not self.database.is_there():
-            return []
-        question = "SELECT key, value, expires_ms FROM entries WHERE content = ?"
+            return {}, {}
+        values = "SELECT key, value FROM entries WHERE content = ?"
+        expiring = "SELECT key, expires_ms FROM entries WHERE content = ? AND expires_ms IS NOT NULL"
         with self.database.reading("loading") as reading:
-            return list(map(changes.Change._make, reading.execute(question, [content_of(reading, self.owned)])))
+            content = [content_of(reading, self.owned)]
+            return dict(reading.execute(values, content)), dict(reading.execute(expiring, content))
 
     def get(self, key: bytes) -> changes.Change | None:
         """One key."""
