@@ -19,7 +19,7 @@ from tpc.errors import CorruptionError, DataError
 
 VERSION = b"\x01"
 TAG = "$"
-PLAIN = (str, int, float, bool, type(None))
+PLAIN = frozenset((str, int, float, bool, type(None)))
 _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 REMEDY = (
     "keep None, bool, int, float, str, bytes, Decimal, UUID, date, datetime, timedelta, and lists, tuples, sets and "
@@ -30,7 +30,8 @@ REMEDY = (
 def encode(value: Any, what: str = "value") -> bytes:
     """The bytes of a key or a value. Raises `DataError` for what cannot be kept; `what` says in it which of the two."""
     try:
-        return VERSION + _ENCODER.encode(_plain(value)).encode("ascii")
+        plain = value if type(value) in PLAIN else _plain(value)
+        return VERSION + _ENCODER.encode(plain).encode("ascii")
     except (_UnknownTypeError, ValueError, RecursionError) as error:
         raise DataError(f"a {what} of a state cannot be kept: {error}", column=what, remedy=REMEDY) from error
 
@@ -57,7 +58,11 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if kind is dict:
         if all(type(key) is str and not key.startswith(TAG) for key in value):
-            return {key: _plain(value[key]) for key in sorted(value)}
+            plain = {}
+            for key in sorted(value):
+                each = value[key]
+                plain[key] = each if type(each) in PLAIN else _plain(each)
+            return plain
         pairs = [[_plain(key), _plain(each)] for key, each in value.items()]
         return {"$dict": sorted(pairs, key=lambda pair: json.dumps(pair[0]))}
     if kind not in _SPELLED:

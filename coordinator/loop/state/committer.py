@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tpc.coordinator.loop.state import changes, rules
+from tpc.coordinator.loop.state.checkpoints import Checkpoints
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.store import applied, content_of
 from tpc.errors import ConfigurationError, CorruptionError, TpcError
@@ -18,6 +19,9 @@ from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Mar
 if TYPE_CHECKING:
     from tpc.coordinator.loop.state.sink import StateSink
 
+_ASKED_AT_ONCE = 500
+"""Keys in one question: a call for each would cost more than the answer."""
+
 
 class StateCommitter(Committer):
     """The driver's half for the state of one pipeline and incarnation."""
@@ -27,6 +31,7 @@ class StateCommitter(Committer):
         self.pipeline = pipeline
         self.owned = f"{pipeline.prefix}{sink.name}"
         self.database = Database(sink.path, sink.timeout_s, sink.name)
+        self._checkpoints = Checkpoints(sink.path)
         self._complete = rules.NO_EPOCH
         """The newest epoch that is known to be complete: what undoes it goes with the next commit."""
 
@@ -74,6 +79,7 @@ class StateCommitter(Committer):
                 refused = rules.outcome([_delta(branch) for branch in branches], shown)
                 if refused is None:
                     self._apply(transaction, branches)
+            self._checkpoints.after_commit()
             return refused or Outcome(Verdict.COMMITTED, "applied")
         except TpcError as error:
             return Outcome(Verdict.UNKNOWN, error.what, contradiction=isinstance(error, CorruptionError))
@@ -176,6 +182,7 @@ class StateCommitter(Committer):
 
     def close(self) -> None:
         """Let go of the file."""
+        self._checkpoints.close()
         self.database.close()
 
 
@@ -185,10 +192,13 @@ def _delta(branch: Committable) -> rules.Delta:
 
 def _held(transaction: sqlite3.Connection, content: int, delta: Sequence[changes.Change]) -> Iterator[changes.Change]:
     """What the keys of a delta hold before it."""
-    question = "SELECT value, expires_ms FROM entries WHERE content = ? AND key = ?"
-    for change in delta:
-        held = transaction.execute(question, (content, change.key)).fetchone()
-        yield changes.Change(change.key, *(held or (None, None)))
+    for first in range(0, len(delta), _ASKED_AT_ONCE):
+        keys = [change.key for change in delta[first : first + _ASKED_AT_ONCE]]
+        places = ", ".join("?" * len(keys))
+        question = f"SELECT key, value, expires_ms FROM entries WHERE content = ? AND key IN ({places})"
+        held = {found[0]: found for found in transaction.execute(question, [content, *keys])}
+        for key in keys:
+            yield changes.Change(*held.get(key, (key, None, None)))
 
 
 def _owner(connection: sqlite3.Connection, owned: str) -> Owner | None:

@@ -18,7 +18,9 @@ from tpc.support.durable_files import in_words, remove, sync
 PAGE_BYTES = 1024
 """Small, since an epoch changes keys that lie anywhere: each of them costs a page of the write-ahead log."""
 
-CHECKPOINT_PAGES = 1000
+CHECKPOINT_PAGES = 64_000
+"""A commit writes the write-ahead log back only when it has become so long; before that `checkpoints.py` does."""
+
 CACHE_KIB = 65_536
 TABLES = """
 CREATE TABLE identity (id INTEGER PRIMARY KEY, uuid TEXT NOT NULL);

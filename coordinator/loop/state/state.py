@@ -28,7 +28,7 @@ _FIXED = frozenset((int, str, float, bytes, bool, type(None)))
 """What cannot be changed in place."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Touched:
     """An entry that the epoch has read or written, and the newest event time at which it did either.
 
@@ -74,6 +74,8 @@ class State(MutableMapping[Any, Any]):
         """The event time of the event at hand, set by the runtime; where it is None the watermark stands for it."""
         self._contents = contents
         self._touched: dict[bytes, _Touched] = {}
+        self._names: dict[str, bytes] = {}
+        """The bytes of texts that the epoch has named as keys: most keys are text, and are named more than once."""
         self._cut: dict[bytes, Change] | None = None
         self._added = 0
         """How many keys more there are after the cut."""
@@ -103,7 +105,7 @@ class State(MutableMapping[Any, Any]):
             raise StateMachineError(f"state {self.name}: epoch {self.epoch} was neither cut nor abandoned", epoch=epoch)
         if self._cut:
             self._contents.fold(self.epoch, self._cut, self._added)
-        self._touched, self._cut = {}, None
+        self._touched, self._names, self._cut = {}, {}, None
         self.epoch, self.event_ms = epoch, None
         if watermark_ms is not None:
             self.watermark_ms = watermark_ms
@@ -155,32 +157,39 @@ class State(MutableMapping[Any, Any]):
     # The mapping ----------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        encoded = encode(key, "key")
+        found = self.get(key, _GONE)
+        if found is _GONE:
+            raise KeyError(key)
+        return found
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or what is to stand for it where it is not there."""
+        encoded = self._encoded(key)
         touched = self._touched.get(encoded)
         if touched is None:
             held = self._contents.get(encoded)
             if held is None or held.value is None:
-                raise KeyError(key)
+                return default
             touched = self._touched[encoded] = _Touched(decode(held.value), False, None)
         if touched.value is _GONE:
-            raise KeyError(key)
+            return default
         if self.ttl_ms is not None:
             touched.read_at(self._now_ms())
         return touched.value
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._running()
-        self._touched[encode(key, "key")] = _Touched(value, True, self._now_ms())
+        self._touched[self._encoded(key)] = _Touched(value, True, self._now_ms())
 
     def __delitem__(self, key: Any) -> None:
         self._running()
-        encoded = encode(key, "key")
+        encoded = self._encoded(key)
         if not self._has(encoded):
             raise KeyError(key)
         self._touched[encoded] = _Touched(_GONE, True, None)
 
     def __contains__(self, key: object) -> bool:
-        return self._has(encode(key, "key"))
+        return self._has(self._encoded(key))
 
     def __iter__(self) -> Iterator[Any]:
         """In the order of the keys' bytes; all keys are gone through."""
@@ -197,6 +206,14 @@ class State(MutableMapping[Any, Any]):
 
     def __repr__(self) -> str:
         return f"State({self.name!r}, epoch {self.epoch}, {len(self)} keys)"
+
+    def _encoded(self, key: Any) -> bytes:
+        if type(key) is not str:
+            return encode(key, "key")
+        found = self._names.get(key)
+        if found is None:
+            found = self._names[key] = encode(key, "key")
+        return found
 
     def _has(self, key: bytes) -> bool:
         touched = self._touched.get(key)
