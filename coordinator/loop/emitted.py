@@ -29,7 +29,10 @@ class Emitted:
 
     def row(self, kind: str, row: Mapping[str, Any]) -> None:
         """One row for `service.write(kind, ...)`; a column that it leaves out is NULL."""
-        self._of(self._rows, kind).append(row)
+        try:
+            self._rows[kind].append(row)
+        except KeyError:
+            raise self._unknown(kind) from None
 
     def rows(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Several of them."""
@@ -59,8 +62,11 @@ class Emitted:
         try:
             return kept[kind]
         except KeyError:
-            known = ", ".join(sorted(kept)) or "none"
-            raise ConfigurationError(
-                f"a function makes rows {kind!r}, and the service writes none of that name",
-                remedy=f"service.write({kind!r}, ...) before run(); there are: {known}.",
-            ) from None
+            raise self._unknown(kind) from None
+
+    def _unknown(self, kind: str) -> ConfigurationError:
+        known = ", ".join(sorted(self._rows)) or "none"
+        return ConfigurationError(
+            f"a function makes rows {kind!r}, and the service writes none of that name",
+            remedy=f"service.write({kind!r}, ...) before run(); there are: {known}.",
+        )

@@ -104,6 +104,31 @@ def _evaluated(expression: Any, batch: pyarrow.RecordBatch) -> Flags:
 
 def batch_of(writing: LoopWriting, rows: Sequence[Row]) -> pyarrow.RecordBatch:
     """Rows as one batch; what a row leaves out is NULL. Raises `DataError` for the first value that does not fit."""
+    return _batch_of_whole_rows(writing, rows) or _batch_of_any_rows(writing, rows)
+
+
+def _batch_of_whole_rows(writing: LoopWriting, rows: Sequence[Row]) -> pyarrow.RecordBatch | None:
+    """The batch of dicts that all have every column, and no other, without a NULL; None for what is not known to be so.
+
+    As rows mostly are. Arrow reads each dict once, a third of the time that a pass over all rows for each column takes.
+    """
+    import pyarrow as pa
+
+    schema = writing.schema
+    if set(map(type, rows)) != {dict} or sum(map(len, rows)) != len(schema) * len(rows):
+        return None
+    try:
+        made = pa.array(rows, pa.struct(list(schema)))
+        columns = made.flatten()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
+        return None  # the slower way says which row it is
+    # As many values as there are cells, and each is one of a column's: then no row has a column that nobody knows.
+    if any(column.null_count for column in columns):
+        return None
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _batch_of_any_rows(writing: LoopWriting, rows: Sequence[Row]) -> pyarrow.RecordBatch:
     import pyarrow as pa
 
     names = set(writing.schema.names)

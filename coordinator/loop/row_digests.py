@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _STEP = 0x9E3779B97F4A7C15
 _NULL = 0x6A09E667F3BCC909
 _THERE = 0xBB67AE8584CAA73B
+_SAMPLE_ROWS = 1_000
+"""Tell whether values of a column repeat."""
 
 
 def row_digests(columns: list[pyarrow.Array], rows: int, *, exact_floats: bool) -> Hashes:
@@ -85,12 +87,29 @@ def _integer_of(kind: pyarrow.DataType) -> pyarrow.DataType:
 
 
 def _of_text(column: pyarrow.Array) -> Hashes:
-    import pyarrow as pa
+    """The same whether each value is hashed, or each different value once."""
+    import pyarrow.compute as pc
+
+    sample = column.slice(0, _SAMPLE_ROWS)
+    if 2 * len(sample) > len(column) or 2 * pc.count_distinct(sample).as_py() > len(sample):
+        return _of_each_text(column)
+    coded = column.fill_null(_nothing(column)).dictionary_encode()
+    found: Hashes = _of_each_text(coded.dictionary)[coded.indices.to_numpy()]
+    return found
+
+
+def _of_each_text(column: pyarrow.Array) -> Hashes:
     from pandas.util import hash_array
 
-    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    values = column.fill_null("" if is_text else b"").to_numpy(zero_copy_only=False)
+    values = column.fill_null(_nothing(column)).to_numpy(zero_copy_only=False)
     return cast("Hashes", hash_array(values.astype(object), categorize=False))
+
+
+def _nothing(column: pyarrow.Array) -> str | bytes:
+    import pyarrow as pa
+
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    return "" if is_text else b""
 
 
 def _plain(value: Any, exact_floats: bool) -> Any:

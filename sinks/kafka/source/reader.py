@@ -88,17 +88,23 @@ class KafkaReader(SourceReader):
         return self._take(messages)
 
     def _take(self, messages: list[Message]) -> int:
-        taken, ended = 0, self._ended
-        for message in messages:
-            partition: Any = (message.topic(), message.partition())
-            if (error := message.error()) is not None:
-                self._met(error, partition)
-                continue
-            self._polled[partition].append(message)
-            self._next[partition] = message.offset() + 1  # type: ignore[operator]  # what was read has one
-            taken += 1
-            if ended:
-                ended.discard(partition)
+        polled, ended = self._polled, self._ended
+        before = {partition: len(came) for partition, came in polled.items()}
+        try:
+            for message in messages:
+                partition: Any = (message.topic(), message.partition())
+                if (error := message.error()) is not None:
+                    self._met(error, partition)
+                    continue
+                polled[partition].append(message)
+                if ended:
+                    ended.discard(partition)
+        finally:
+            taken = 0
+            for partition, came in polled.items():
+                if new := len(came) - before[partition]:
+                    self._next[partition] = came[-1].offset() + 1  # type: ignore[operator]  # what was read has one
+                    taken += new
         self._waits = self._waits or taken > 0
         return taken
 
