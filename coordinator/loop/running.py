@@ -19,6 +19,7 @@ from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, wa
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.emitted import Emitted
 from tpc.coordinator.loop.functions import run_functions
+from tpc.coordinator.loop.garbage import Garbage
 from tpc.coordinator.loop.loop_pass import LoopPass
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.row_batches import RowBatches
@@ -84,14 +85,21 @@ class Running:
 
     def run(self, *, until_end: bool) -> None:
         """One epoch after the other, until it is asked to stop; with `until_end`, until the sources are exhausted."""
-        while True:
-            self._keep_up()  # a source that always has something leaves no quiet moment
-            cut = self._cutter.next(self._is_stopped, self._keep_up, until_end=until_end)
-            if cut is None:
-                return
-            epoch = self._coordinator.engine.state.last_decided
-            barrier = barrier_of(cut.sources, stateful=bool(self._program.states))
-            self._run(0 if epoch is None else epoch + 1, cut, barrier)
+        garbage = Garbage()
+        garbage.begin()
+        try:
+            while True:
+                self._keep_up()  # a source that always has something leaves no quiet moment
+                cut = self._cutter.next(self._is_stopped, self._keep_up, until_end=until_end)
+                if cut is None:
+                    return
+                epoch = self._coordinator.engine.state.last_decided
+                barrier = barrier_of(cut.sources, stateful=bool(self._program.states))
+                self._run(0 if epoch is None else epoch + 1, cut, barrier)
+                del cut  # its events
+                garbage.between_epochs()
+        finally:
+            garbage.end()
 
     def _run(self, epoch: int, cut: Cut, barrier: Barrier) -> None:
         failpoints.hit("epoch.planned", epoch=epoch)
