@@ -121,7 +121,8 @@ def matrix(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="matrix, pairs, processes, disk, power or load; may be given again", show_default="all but pairs"
+            help="matrix, pairs, processes, disk, power, load or service; may be given again",
+            show_default="all but pairs",
         ),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="test benches side by side, each with servers of its own")] = 2,

@@ -6,8 +6,8 @@ nothing here needs an environment variable, a file or an import of the code that
 
 What an action raises is taken for a failure of what comes next: an `OSError` at "log.write", "log.fsync", "log.link"
 or "log.linked" for that of the system call, a `TpcError` or `OSError` at "log.stored" for a lost answer, a `TpcError`
-at "pass.*" or "recovery.sweep" for one of the sink. Elsewhere it ends the batch or the start, as any error that nobody
-handles.
+at "pass.*", "state.*" or "recovery.sweep" for one of the sink. Elsewhere it ends the batch or the start, as any error
+that nobody handles.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ STEPS: Mapping[str, str] = {
     "pass.prepare": "all rows of a branch written, before it is prepared",
     "pass.flushed": "inside prepare, the promise not yet made. Kafka, offsets: every row acknowledged, no marker;"
     " PostgreSQL: all executed but PREPARE TRANSACTION; MongoDB: all but the last document in the outbox, its targets"
-    " looked at; files: the bytes durable, their name not",
+    " looked at; files: the bytes durable, their name not; a loop's state: the redo delta inserted, not yet durable",
     "pass.prepared": "after a branch was prepared",
     # On the driver, an epoch: {epoch}; the log's: {slot}, log.put and log.stored {slot, kind} too, and {epoch} for a
-    # record of one; sink.*: {sink, epoch}.
+    # record of one; sink.*, state.*: {sink, epoch}.
     "epoch.planned": "the batch compared with the log, nothing of the epoch done",
     "epoch.collected": "the reports of all tasks are in, the driver's own branches not yet written",
     "epoch.prepared": "every branch prepared, the intent not yet attempted",
@@ -44,6 +44,8 @@ STEPS: Mapping[str, str] = {
     "epoch.decided": "the intent durable, no commit sent",
     "sink.commit": "before the branches of one sink are committed",
     "sink.committed": "after the branches of one sink were committed",
+    "state.applied": "a loop's state: an epoch's changes, what undoes them and the marker written, not yet durable",
+    "state.pruned": "a loop's state: what undoes complete epochs removed in that same transaction, not yet durable",
     "epoch.committed": "every branch committed, the complete record not yet attempted",
     "epoch.completed": "the epoch complete, before Spark writes its own commit",
     # On the driver, a new term and sweeps, which also come later than the start: {generation}.

@@ -1,10 +1,13 @@
-"""Readers that take down amounts by key, in MongoDB or PostgreSQL, while a run is being disturbed."""
+"""Readers that take down amounts by key, in MongoDB, PostgreSQL or a loop's state, while a run is being disturbed."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from tpc.chaos.checkers.loop_state import read_store
 from tpc.chaos.checkers.seen import SeenTallies
 from tpc.chaos.checkers.watch_rows import PostgresReader
 from tpc.chaos.checkers.watching import ANSWER_TIMEOUT_S, POLL_S, Reader
@@ -68,3 +71,26 @@ class MongoTalliesReader(Reader):
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+class StateTalliesReader(Reader):
+    """Every value of a loop's state by its key, a list of amounts. Its store need not be there yet."""
+
+    def __init__(self, store: Path, pipeline: str, *, poll_s: float = POLL_S) -> None:
+        super().__init__(f"state {store.stem}", poll_s=poll_s)
+        self.seen: SeenTallies = SeenTallies()
+        self._store = store
+        self._pipeline = pipeline
+
+    def look(self) -> bool:
+        """One moment of the store."""
+        content = read_store(self._store, self._pipeline).values if self._store.exists() else {}
+        self.seen.take(self.after_s, {key: tuple(value) for key, value in content.items()})
+        return True
+
+    def is_away(self, error: Exception) -> bool:
+        """Whether somebody else has the file for himself: it is recovered after a kill, or just made."""
+        return isinstance(error, sqlite3.OperationalError)
+
+    def disconnect(self) -> None:
+        """Nothing is kept open."""

@@ -38,6 +38,7 @@ HITS_FILE = "hits.jsonl"
 BRANCH_TIMEOUT_S = 15.0
 POLL_S = 0.02
 STOPPED_S = 0.05
+STOPPED_EVERYWHERE_S = 0.5
 EXIT_CODE = 9
 HELD_TIMEOUT_S = 60.0
 
@@ -72,7 +73,7 @@ class Injector:
                 if fault.is_at(step, where):
                     self._make(number, fault, step, where)
                 elif _comes_between(fault, step, where):
-                    wait_until(claim_file(self.directory, number).exists)
+                    self._let_pass(number, fault)
 
     @property
     def _hits(self) -> Path:
@@ -92,6 +93,13 @@ class Injector:
             return
         _put(fired_file(self.directory, number), record)
         self._act(fault)
+
+    def _let_pass(self, number: int, fault: StepFault) -> None:
+        """Wait for the fault; for a stop until it has reached this thread too, which must hold nothing then."""
+        made = fired_file if fault.kind == ZOMBIE else claim_file
+        wait_until(made(self.directory, number).exists)
+        if fault.kind == ZOMBIE:
+            time.sleep(STOPPED_EVERYWHERE_S)
 
     def _prepared_by_others(self, where: Mapping[str, Any]) -> int:
         return hits.prepared_by_others(hits.read(self._hits), self.life, where["epoch"], where["partition"])

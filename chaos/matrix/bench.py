@@ -1,4 +1,7 @@
-"""What all cases share: the servers, the proxies in front of them, and two warm JVMs. A case leaves it as it was."""
+"""What all cases share: the servers, the proxies in front of them, and two warm JVMs where cases need them.
+
+A case leaves it as it was.
+"""
 
 from __future__ import annotations
 
@@ -69,12 +72,13 @@ def proxied_stack(directory: Path, report: Report | None = None) -> Stack:
 
 @contextmanager
 def started_bench(
-    directory: Path, stack: Stack, say: Callable[[str], None] = lambda _line: None
+    directory: Path, stack: Stack, say: Callable[[str], None] = lambda _line: None, *, sessions: int = SESSIONS
 ) -> Iterator[MatrixBench]:
     """A bench on a running stack. Everything that it started is gone at the end, whatever happened."""
     with ExitStack() as exits:
-        say("starting two Spark sessions")
-        bench = MatrixBench(directory, stack, exits)
+        if sessions:
+            say(f"starting {sessions} Spark sessions")
+        bench = MatrixBench(directory, stack, exits, sessions=sessions)
         say("warming up")
         warm_up(directory, bench.sessions, bench.servers, say)
         bench.tidy()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.chaos.faults.fault import StepFault
+from tpc.chaos.matrix.pipeline import SPARK
 
 if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import MatrixBench
@@ -35,6 +36,8 @@ class Case:
     second: StepFault | None = None
     core: bool = False
     counts: bool = True
+    pipeline: str = SPARK
+    """The pipeline it is tried on, a key of `kinds.KINDS`."""
 
     @property
     def faults(self) -> tuple[StepFault, ...]:

@@ -19,7 +19,7 @@ from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import Case, CaseFailedError
 from tpc.chaos.matrix.drivers import Drivers
 from tpc.chaos.matrix.evidence import Evidence
-from tpc.chaos.matrix.judging import Judge, Readers
+from tpc.chaos.matrix.kinds import KINDS
 from tpc.chaos.matrix.lost_replies import LostReplies
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
 from tpc.chaos.matrix.records import CaseRecord
@@ -46,6 +46,7 @@ class CaseRun:
     def __init__(self, bench: MatrixBench, case: Case, seed: int, *, doctor: str | None = None) -> None:
         self.bench = bench
         self.case = case
+        self.kind = KINDS[case.pipeline]
         number = zlib.crc32(f"{seed}:{case.name}".encode())
         name = f"case-{number:08x}-{time.time_ns() // 1000 % 10**11}"
         self.directory = bench.directory / "cases" / name
@@ -59,6 +60,8 @@ class CaseRun:
             case.fault.sink,
             number,
             second=None if case.second is None else case.second.to_json(),
+            pipeline=case.pipeline,
+            processes=self.kind.processes,
             counts=case.counts,
         )
         self.drivers = Drivers(self.pipeline, bench.sessions, self.record, doctor=doctor)
@@ -92,7 +95,7 @@ class CaseRun:
     def _make_pipeline(self, name: str) -> PipelineUnderTest:
         """The pipeline of the case."""
         direct = self.bench.direct(name)
-        return PipelineUnderTest(
+        return self.kind.pipeline(
             name, self.directory, direct, self.bench.proxied(name) if self.case.proxied else direct, name
         )
 
@@ -124,11 +127,11 @@ class CaseRun:
 
     def _watching(self) -> AbstractContextManager[None]:
         """Concurrent readers, while drivers live."""
-        self.readers = Readers(self.pipeline)
+        self.readers = self.kind.readers(self.pipeline)
         return self.readers.watching()
 
     def _judge(self) -> list[Check]:
-        return Judge(self.pipeline, self.feed.fed, self.readers, self.disturbed).checks()
+        return self.kind.judge(self.pipeline, self.feed.fed, self.readers, self.disturbed).checks()
 
     @property
     def disturbed(self) -> tuple[float, float]:

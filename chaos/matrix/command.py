@@ -11,9 +11,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tpc.chaos.matrix.case import Case
-from tpc.chaos.matrix.cases import cells
-from tpc.chaos.matrix.cases.suites import SUITES, chosen_cases
-from tpc.chaos.matrix.records import FILE_NAME, CaseRecord, Records, closing_line, tally_of, uncounted_line
+from tpc.chaos.matrix.cases.suites import SUITES, blanks, chosen_cases
+from tpc.chaos.matrix.records import (
+    FILE_NAME,
+    CaseRecord,
+    Records,
+    closing_line,
+    service_line,
+    tally_of,
+    uncounted_line,
+)
 from tpc.chaos.matrix.workers import SERVERS, WORK, run_cases
 from tpc.chaos.reports.matrix import write_matrix_report
 from tpc.chaos.reports.tally import FAILED, PASSED
@@ -66,6 +73,8 @@ def run_matrix(
     console.print("record", str(place / FILE_NAME), soft_wrap=True)
     if tally_of(place).more:
         console.print(uncounted_line(place), soft_wrap=True)
+    if (of_services := service_line(place)) is not None:
+        console.print(of_services, soft_wrap=True)
     console.print(closing_line(place))
     return INTERRUPTED if interrupted else int(failed > 0)
 
@@ -88,8 +97,7 @@ def _run(
             say(f"last: {record.name}")
             progress.print(_line(record), highlight=False)
 
-        blanks = [blank.to_json() for blank in cells.blanks()]
-        records = Records(place, {"seed": seed, **settings}, blanks)
+        records = Records(place, {"seed": seed, **settings}, blanks({case.suite for case in cases}))
         records.write()
         run_cases(cases, place, seed, workers=workers, on_case=on_case, say=say)
 

@@ -1,4 +1,4 @@
-"""The lives of one case: each is started on a session that nobody is stopped in, in turn, waited for, and ended.
+"""The lives of one case: each is started, waited for, and ended; on a session that nobody is stopped in, in turn.
 
 What happens to them is noted in the case's record. Which faults strike them is for others to say.
 """
@@ -16,7 +16,7 @@ from tpc.chaos.matrix.case import CaseFailedError
 from tpc.chaos.matrix.lives import DriverLife, Order
 from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.records import CaseRecord
-from tpc.chaos.matrix.sessions import WarmSession
+from tpc.chaos.matrix.sessions import Gateway, WarmSession
 from tpc.support.deadlines import Deadline
 
 LIFE_TIMEOUT_S = 240.0
@@ -35,7 +35,7 @@ class Drivers:
         self.doctor = doctor
         self.lives: list[DriverLife] = []
         self.life_timeout_s = LIFE_TIMEOUT_S
-        self._entered: list[WarmSession] = []
+        self._entered: dict[int, WarmSession] = {}
 
     @property
     def log(self) -> Path:
@@ -47,17 +47,22 @@ class Drivers:
         """Those that were stopped and have not ended."""
         return [life for life in self.lives if life.exit_code is None]
 
-    def begin(self, faults: Mapping[int, StepFault]) -> DriverLife:
-        """A new life, struck by `faults`; it takes over when another one is stopped."""
-        number, takeover = len(self.lives), bool(self.stopped)
+    def begin(self, faults: Mapping[int, StepFault], *, standby: bool = False) -> DriverLife:
+        """A new life, struck by `faults`; it takes over when another one is stopped, or stands by."""
+        number, takeover = len(self.lives), bool(self.stopped) and not standby
+        gateway = self._entered_by(number) if self.pipeline.needs_session else None
+        life = DriverLife(Order(self.pipeline, gateway, number, self.log, takeover, standby, self.doctor), faults)
+        self.lives.append(life)
+        begins = "stands by" if standby else "takes over" if takeover else "begins"
+        self.record.note(f"life {number} {begins}", life.began_at)
+        return life
+
+    def _entered_by(self, number: int) -> Gateway:
+        """The way into a session that nobody is stopped in, for this life."""
         busy = [self._entered[life.number] for life in self.stopped]
         free = [session for session in self.sessions if session not in busy]
-        session = free[number % len(free)]
-        self._entered.append(session)
-        life = DriverLife(Order(self.pipeline, session.gateway, number, self.log, takeover, self.doctor), faults)
-        self.lives.append(life)
-        self.record.note(f"life {number} {'takes over' if takeover else 'begins'}", life.began_at)
-        return life
+        self._entered[number] = free[number % len(free)]
+        return self._entered[number].gateway
 
     def wait(self, life: DriverLife, *, stoppable: bool = False, meanwhile: Callable[[], None] = lambda: None) -> bool:
         """Until it has ended, or is stopped if it may be; whether it is stopped. `meanwhile` is called again and again.

@@ -81,7 +81,7 @@ class Judge:
 
     def checks(self) -> list[Check]:
         """All of them. One that cannot be made fails, and says why."""
-        makers: list[Callable[[], list[Check]]] = [self._contents, self._tallies, self._seen, self._books]
+        makers: list[Callable[[], list[Check]]] = [self._contents, self._tallies, self._seen, self._books, self._more]
         return [*(check for maker in makers for check in _made(maker)), self.readers.all_looked(*self.disturbed)]
 
     def _contents(self) -> list[Check]:
@@ -136,7 +136,11 @@ class Judge:
         ]
 
     def _branches(self, history: History) -> dict[tuple[int, int], list[int]]:
-        """The ids of each task's branch: what lies between the offsets of its epoch in one partition of the source."""
+        """The ids of each branch: a task's rows are those of one partition of the source."""
+        return self.read(history)
+
+    def read(self, history: History) -> dict[tuple[int, int], list[int]]:
+        """The ids between the offsets of each epoch in each partition of the source."""
         sent: dict[int, list[int]] = {}
         for row in self.fed:
             sent.setdefault(row.source, []).append(row.id)
@@ -163,12 +167,10 @@ class Judge:
             log=pipeline.checkpoint / LOG_FOLDER,
         )
         lag = kafka_content.group_lag(at.servers, pipeline.group, (pipeline.source,))
-        also = {"Spark's commits": last_spark_commit(pipeline.checkpoint)}
+        left = {**left_behind(where), **self._also_left(), "unfinished epochs": unfinished_epochs(history)}
         return [
-            last_epochs_equal("the last epoch is the same everywhere", history, shown, also=also),
-            nothing_left(
-                "nothing is left behind", {**left_behind(where), "unfinished epochs": unfinished_epochs(history)}
-            ),
+            last_epochs_equal("the last epoch is the same everywhere", history, shown, also=self._also_at()),
+            nothing_left("nothing is left behind", left),
             tallies_equal(
                 "the consumer group stands at the source's end",
                 {partition: end for partition, (_, end) in lag.items()},
@@ -176,6 +178,18 @@ class Judge:
                 detail="{} partitions, no lag",
             ),
         ]
+
+    def _more(self) -> list[Check]:
+        """What this kind of pipeline has beyond the others."""
+        return []
+
+    def _also_at(self) -> Mapping[str, int | None]:
+        """The epoch of further places that must stand at the last complete one."""
+        return {"Spark's commits": last_spark_commit(self.pipeline.checkpoint)}
+
+    def _also_left(self) -> Mapping[str, Sequence[str]]:
+        """What is left behind in further places."""
+        return {}
 
 
 def _made(maker: Callable[[], list[Check]]) -> list[Check]:

@@ -1,4 +1,4 @@
-"""One life of a driver: a real process that attaches to a warm JVM, runs the pipeline to the end of its input, exits.
+"""One life of a driver: a real process that runs the pipeline to the end of its input, on a warm JVM or without.
 
 Lives are forked from a server process that has imported everything already. Nothing here knows what a case is.
 """
@@ -44,11 +44,18 @@ PRELOADED = (
     "kafka.admin",
     "psycopg",
     "pymongo",
+    "sqlite3",
     "tpc.chaos.matrix.lives",
+    "tpc.chaos.matrix.service_pipeline",
+    "tpc.coordinator.loop.row_batches",
+    "tpc.coordinator.loop.service",
+    "tpc.coordinator.loop.state.committer",
+    "tpc.coordinator.loop.state.state",
     "tpc.coordinator.pipeline",
     "tpc.sinks.files.committer",
     "tpc.sinks.kafka.driver.topic_committer",
     "tpc.sinks.kafka.offsets.committer",
+    "tpc.sinks.kafka.source.reader",
     "tpc.sinks.mongo.committer",
     "tpc.sinks.postgres.committer",
 )
@@ -60,10 +67,11 @@ class Order:
     """What one life is to do. `doctor` is a "module:function" called first: a test's way to break the library."""
 
     pipeline: PipelineUnderTest
-    gateway: Gateway
+    gateway: Gateway | None
     life: int
     log: Path
     takeover: bool = False
+    standby: bool = False
     doctor: str | None = None
 
 
@@ -135,9 +143,7 @@ def _run(order: Order, faults: Mapping[int, StepFault]) -> BaseException | None:
         getattr(importlib.import_module(module), name)()
     Injector(order.pipeline.directory, order.life, os.getpid(), dict(faults)).install()
     try:
-        pipeline = order.pipeline.build(order.gateway.attach())
-        query = pipeline.start(trigger={"availableNow": True}, takeover=order.takeover)
-        query.awaitTermination()
+        order.pipeline.run(order.gateway, takeover=order.takeover, standby=order.standby)
     except Exception as error:
         logging.getLogger("tpc.chaos.matrix").exception("life %d: the pipeline ended", order.life)
         return error

@@ -1,32 +1,31 @@
-"""The pipeline of the matrix: two partitions of a Kafka topic into all four systems, and the rows that it is fed.
+"""What the pipelines of the matrix have in common: two partitions of a Kafka topic into all four systems, and its rows.
 
-Picklable and without connections: every life of a driver makes its own pipeline of it. Rows carry an id, a key, a
-number that grows within the key, and the partition they were sent to; all of them follow from a seed.
+A query of Spark (`spark_pipeline`) and a service (`service_pipeline`) are made of it. Picklable and without
+connections: every life of a driver makes its own pipeline of it. Rows carry an id, a key, a number that grows within
+the key, and the partition they were sent to; all of them follow from a seed.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import tpc
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tpc.coordinator.pipeline import Pipeline
+    from tpc.chaos.matrix.sessions import Gateway
     from tpc.sink import Sink
 
+SPARK, SERVICE = "spark", "service"
+"""The pipelines that faults are tried on."""
 PARTITIONS = 2
 ROWS_PER_EPOCH = 20
 KEYS_PER_PARTITION = 3
 LOCK_TIMEOUT_S = 3.0
 """Shorter than a statement's: a row that a branch of somebody else holds is then known for what it is."""
-SCHEMA = "id long, key string, seq long, source long, amount long"
 COLUMNS = ("id", "key", "seq", "source", "amount")
 
 TASK_SINKS = ("kafka", "rows", "files")
@@ -80,6 +79,8 @@ class PipelineUnderTest:
     database: str
     timeout_s: float = 20.0
     rows_per_epoch: int = ROWS_PER_EPOCH
+    needs_session: ClassVar[bool] = False
+    """Whether its lives enter a warm JVM."""
 
     @property
     def source(self) -> str:
@@ -98,7 +99,7 @@ class PipelineUnderTest:
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's checkpoint, the intent log in it."""
+        """Spark's checkpoint, or the directory of a service; the intent log in it."""
         return self.directory / "checkpoint"
 
     @property
@@ -129,41 +130,13 @@ class PipelineUnderTest:
         ]
         return {sink.name: sink for sink in sinks}
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows of the source."""
-        from pyspark.sql import functions as fn
+    def run(self, gateway: Gateway | None, *, takeover: bool = False, standby: bool = False) -> None:
+        """Run to the end of the input, in this process; raises what ended it otherwise.
 
-        return (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self.addresses.servers)
-            .option("kafka.isolation.level", "read_committed")
-            .option("subscribe", self.source)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", self.rows_per_epoch)
-            .load()
-            .select(fn.from_json(fn.col("value").cast("string"), SCHEMA).alias("m"))
-            .select("m.*")
-        )
-
-    def build(self, spark: SparkSession) -> Pipeline:
-        """The library's pipeline with all of it, not yet started."""
-        from pyspark.sql import functions as fn
-
-        tally = [fn.lit(1).cast("long").alias("n"), "amount"]
-        selects: Mapping[str, list[Any]] = {
-            "kafka": list(COLUMNS),
-            "rows": list(COLUMNS),
-            "files": list(COLUMNS),
-            "tallies": ["key", *tally],
-            "airports": [fn.col("key").alias("_id"), *tally],
-        }
-        pipeline = tpc.pipeline(self.name, checkpoint=self.checkpoint)
-        writing = pipeline.write(self.frame(spark))
-        sinks = self.sinks()
-        for name, select in selects.items():
-            if name in sinks:
-                writing.to(sinks[name], select=select)
-        return pipeline.offsets_to(sinks["offsets"]) if "offsets" in sinks else pipeline
+        `gateway` leads into a JVM where Spark is needed. `takeover`: another driver is stopped; `standby`: another one
+        runs, and is waited for.
+        """
+        raise NotImplementedError
 
 
 class RowFeed:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tpc
 from tpc.chaos.matrix.pipeline import PipelineUnderTest, Row
+from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 from tpc.sinks import FileSink
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True)
-class PoweredPipeline(PipelineUnderTest):
+class PoweredPipeline(SparkPipeline):
     """Reads Kafka (`STATELESS`), or a file an epoch, and keeps each id once if it is `STATEFUL`; writes files."""
 
     shape: str = STATELESS
@@ -63,7 +64,7 @@ class PoweredPipeline(PipelineUnderTest):
         return frame.dropDuplicates(["id"]) if self.shape == STATEFUL else frame
 
     def build(self, spark: SparkSession) -> Pipeline:
-        """See `PipelineUnderTest.build`."""
+        """See `SparkPipeline.build`."""
         own = spark.newSession()
         for name, value in _SETTINGS.items():
             own.conf.set(name, value)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.checkers.compare import Check
+from tpc.chaos.matrix.pipeline import SERVICE, SPARK
 from tpc.chaos.reports.tally import FAILED, PASSED, SKIPPED, Tally, tally
 
 FILE_NAME = "cases.json"
@@ -35,6 +36,7 @@ class CaseRecord:
     sink: str | None
     seed: int
     second: Mapping[str, str | None] | None = None
+    pipeline: str = SPARK
     processes: str = "shared session"
     epoch: int | None = None
     counts: bool = True
@@ -96,7 +98,7 @@ class Records:
 
 def tally_of(directory: Path) -> Tally:
     """The tally of a run, from its file."""
-    return tally(json.loads((directory / FILE_NAME).read_text())["cases"])
+    return tally(_cases(directory))
 
 
 def closing_line(directory: Path) -> str:
@@ -110,6 +112,17 @@ def uncounted_line(directory: Path) -> str:
     more = tally_of(directory).more
     kinds = "variants, and steps at which no branch is prepared"
     return f"{more.total()} more runs that do not count ({kinds}): {_told(more)}"
+
+
+def service_line(directory: Path) -> str | None:
+    """How many of the cases are a service's, from the file; None without any."""
+    cases = tally(case for case in _cases(directory) if case["pipeline"] == SERVICE).cases
+    return f"{cases.total()} of the cases with a service: {_told(cases)}" if cases else None
+
+
+def _cases(directory: Path) -> list[dict[str, Any]]:
+    cases: list[dict[str, Any]] = json.loads((directory / FILE_NAME).read_text())["cases"]
+    return cases
 
 
 def _told(counted: Counter[str]) -> str:

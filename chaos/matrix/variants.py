@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.checkers.postgres_content import CONNECT_TIMEOUT_S
 from tpc.chaos.matrix.pipeline import PARTITIONS, PipelineUnderTest, Row
+from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class VariedPipeline(PipelineUnderTest):
+class VariedPipeline(SparkPipeline):
     """`distinct`: the query keeps state. `tasks`: the rows of a key go to one of so many tasks (0: as they come).
 
     `without` names the sinks that are left out.
@@ -27,7 +28,7 @@ class VariedPipeline(PipelineUnderTest):
     without: frozenset[str] = frozenset()
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """See `PipelineUnderTest.frame`."""
+        """See `SparkPipeline.frame`."""
         frame = super().frame(spark)
         if self.distinct:
             frame = frame.dropDuplicates(["id"])

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tpc.chaos.matrix.lives import DriverLife, Order
-from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, RowFeed
 from tpc.chaos.matrix.places import Servers
 from tpc.chaos.matrix.sessions import WarmSession
+from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 
 TIMEOUT_S = 300.0
 
@@ -22,7 +23,7 @@ def warm_up(directory: Path, sessions: Sequence[WarmSession], servers: Servers, 
     for number, session in enumerate(sessions):
         name = f"warm-up-{number}"
         at = servers.addresses_of(name)
-        pipeline = PipelineUnderTest(name, directory / name, at, at, name)
+        pipeline = SparkPipeline(name, directory / name, at, at, name)
         pipeline.directory.mkdir()
         servers.make(pipeline)
         servers.feed(pipeline, RowFeed(number).rows(ROWS_PER_EPOCH))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.matrix.case import Case
+from tpc.chaos.matrix.pipeline import SPARK
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.errors import ConfigurationError, LocalStackError
@@ -105,7 +106,7 @@ def _work(
     told: Queue[tuple[str, Any]],
 ) -> None:
     from tpc.chaos.matrix import set_ups
-    from tpc.chaos.matrix.bench import proxied_stack, started_bench
+    from tpc.chaos.matrix.bench import SESSIONS, proxied_stack, started_bench
 
     def say(line: str) -> None:
         told.put((_NEWS, line))
@@ -113,11 +114,12 @@ def _work(
     # A terminal's Ctrl-C reaches everybody; the parent sees to it. A handler, unlike SIG_IGN, is not inherited.
     signal.signal(signal.SIGINT, lambda *_: None)
     name = str(number)
+    sessions = SESSIONS if any(case.pipeline == SPARK for case in cases) else 0
     try:
         with (
             terminated_as_interrupt(),
             proxied_stack(directory / SERVERS / name, say) as stack,
-            started_bench(directory / WORK / name, stack, say) as bench,
+            started_bench(directory / WORK / name, stack, say, sessions=sessions) as bench,
         ):
             say("running")
             while (index := todo.get()) is not None:

@@ -24,8 +24,16 @@ SUITES: Mapping[str, str] = {
     "disk": "Disk",
     "power": "Power cuts",
     "load": "Load",
+    "service": "Service",
+    "service-disks": "Service: disks",
+    "service-standby": "Service: standby",
 }
 """The suites in their order, with their headings; others follow."""
+TABLES: Mapping[str, str] = {
+    "matrix": "Matrix: faults at the steps of the protocol, a query of Spark",
+    "service": "Matrix: faults at the steps of the protocol, a service without Spark",
+}
+"""The suites that are drawn as tables of steps and faults, with their titles."""
 OUTCOMES: Mapping[str, str] = {"failed": "✗", "skipped": "-", "passed": "✓"}
 """How a case can end, the worst first, with the sign that says so without colour."""
 DIFFERENCES = 5
@@ -41,12 +49,10 @@ def write_matrix_report(path: Path, record: Mapping[str, Any]) -> Path:
 
 def matrix_view(record: Mapping[str, Any]) -> dict[str, Any]:
     """What the template shows."""
-    with_matrix = any(case["suite"] == "matrix" for case in record["cases"])
-    blanks = record.get("blanks", []) if with_matrix else []
-    letters = letters_of(record["cases"], blanks)
+    letters = letters_of(record["cases"], record.get("blanks", []))
     cases = _case_views(record["cases"], letters, record["settings"])
-    matrix = [case for case in cases if case["suite"] == "matrix"]
     pairs = [case for case in cases if case["suite"] == "pairs"]
+    tables = [_table(suite, cases, record.get("blanks", [])) for suite in TABLES if _has(cases, suite)]
     return {
         **_counted(tally(cases)),
         "signs": OUTCOMES,
@@ -55,16 +61,34 @@ def matrix_view(record: Mapping[str, Any]) -> dict[str, Any]:
         "settings": record["settings"],
         "seeds": sorted({case["seed"] for case in cases}),
         "processes": Counter(case["processes"] for case in cases),
-        "letters": letters,
         "failed": [case for case in cases if case["outcome"] == "failed"],
         "skipped": [case for case in cases if case["outcome"] == "skipped"],
-        "grid": Grid(matrix, blanks, letters) if with_matrix else None,
-        "blanks": Counter(blank["reason"] for blank in blanks),
+        "tables": tables,
+        "drawn": [*TABLES, "pairs"],
         "pairs": PairGrid(pairs) if pairs else None,
         "suites": _suites(cases),
         "recovery": histogram([case["recovery_s"] for case in cases if case["recovery_s"] is not None]),
         "slowest": _slowest(cases),
         "checks": tallied_checks(case["checks"] for case in cases),
+    }
+
+
+def _has(cases: Sequence[Mapping[str, Any]], suite: str) -> bool:
+    return any(case["suite"] == suite for case in cases)
+
+
+def _table(suite: str, cases: Sequence[Mapping[str, Any]], blanks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One suite's cases and blanks by step and fault, and what the letters in it mean."""
+    members = [case for case in cases if case["suite"] == suite]
+    empty = [blank for blank in blanks if blank.get("suite", "matrix") == suite]
+    named = [subject(item) for item in (*members, *empty)]
+    letters = {name: letter for name, letter in letters_of(cases, blanks).items() if name in named}
+    return {
+        "suite": suite,
+        "title": TABLES[suite],
+        "letters": letters,
+        "grid": Grid(members, empty, letters),
+        "blanks": Counter(blank["reason"] for blank in empty),
     }
 
 
@@ -90,7 +114,7 @@ def _case_views(
         views,
         key=lambda case: (
             suites.index(case["suite"]) if case["suite"] in suites else len(suites),
-            step_order(case["step"]) if case["suite"] in ("matrix", "pairs") else 0,
+            step_order(case["step"]) if case["suite"] in (*TABLES, "pairs") else 0,
         ),
     )
 

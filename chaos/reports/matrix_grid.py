@@ -29,9 +29,8 @@ def _fault_order(kind: str) -> int:
 
 def subject(fault: Mapping[str, Any]) -> str | None:
     """What the fault is of: its sink or, where it has none, what the case's name says beyond step and fault."""
-    prefix = f"{fault['step']}/{fault['fault']}/"
-    name = fault.get("name", "")
-    return fault["sink"] or (name[len(prefix) :] if name.startswith(prefix) and fault.get("second") is None else None)
+    _, _, more = str(fault.get("name", "")).partition(f"{fault['step']}/{fault['fault']}/")
+    return fault["sink"] or (more if more and fault.get("second") is None else None)
 
 
 def letters_of(cases: Sequence[Case], blanks: Sequence[Blank]) -> dict[str, str]:

@@ -57,6 +57,7 @@ ROOMS: dict[str, set[str]] = {
     "tpc.chaos": {
         *CORE,
         "tpc",
+        "tpc.sources",
         "tpc.support",
         "tpc.sinks",
         SHARED,

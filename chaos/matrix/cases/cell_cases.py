@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from tpc.chaos.faults.fault import ERROR, KILL, KILL_DRIVER, REPLY_LOST, LostReply, StepFault
 from tpc.chaos.matrix.case import EPOCH, LAST_TASK, Case
 from tpc.chaos.matrix.case_run import CaseRun
-from tpc.chaos.matrix.cases.cells import UNCOUNTED, Cell, cells
+from tpc.chaos.matrix.cases.cells import UNCOUNTED, cells
+from tpc.chaos.matrix.cases.tables import Cell
 from tpc.chaos.matrix.pipeline import TASK_SINKS
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def fault_at(
 ) -> StepFault:
     """The fault in epoch 1."""
     of_task = step.startswith("pass.") and sink in TASK_SINKS
-    lost = _LOST.get((step, sink or "")) if kind == REPLY_LOST else None
+    lost = lost_reply(step, kind, sink)
     return StepFault(
         step,
         kind,
@@ -75,15 +76,24 @@ def fault_at(
     )
 
 
+def lost_reply(step: str, kind: str, sink: str | None) -> LostReply | None:
+    """The request whose reply a proxy loses at a sink's step; None where the step says it itself."""
+    return _LOST.get((step, sink or "")) if kind == REPLY_LOST else None
+
+
+def setup_for(cell: Cell) -> StepFault | None:
+    """What ends the life before, where there must be something to recover from."""
+    return _DECIDED if cell.record == "generation" else _SETUPS.get(cell.step)
+
+
 def case_of(cell: Cell) -> Case:
     """The case that tries a cell."""
-    setup = _DECIDED if cell.record == "generation" else _SETUPS.get(cell.step)
     parts = [cell.step, cell.fault, *([place] if (place := cell.sink or cell.record) else [])]
     return CellCase(
         "/".join(parts),
         "matrix",
         fault_at(cell.step, cell.fault, cell.sink, cell.record),
-        setup=setup,
+        setup=setup_for(cell),
         core=cell.core,
         counts=cell.step not in UNCOUNTED and cell.record != "complete",
     )

@@ -1,24 +1,17 @@
-"""Which faults are tried at which steps, and why not the others: one table, data only.
+"""Which faults are tried at which steps of a query of Spark, and why not the others: one table, data only.
 
-A row is a step, a column a kind of fault. In a field stand the sinks it is tried with, by letter (`LETTERS`), or `*`
-for a step that belongs to no sink, or the records of the log it is tried with (`RECORDS`). A capital marks a case of
-the core. A field that begins with `-` is blank, and names its reason (`REASONS`); a sink that is missing in a field
-is blank for the reason after the `-` at its end, or, without one, because of `MISSING`.
+How it is read stands in `tables`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from tpc.chaos.faults.fault import ERROR, EXIT, HANG, KILL, KILL_DRIVER, REPLY_LOST, ZOMBIE
-from tpc.chaos.matrix.pipeline import SINKS, TASK_SINKS
+from tpc.chaos.faults.fault import REPLY_LOST
+from tpc.chaos.matrix.cases.tables import Blank, Cell, CellTable
+from tpc.chaos.matrix.pipeline import TASK_SINKS
 
 LETTERS: Mapping[str, str] = {"k": "kafka", "r": "rows", "f": "files", "t": "tallies", "a": "airports", "o": "offsets"}
-RECORDS: Mapping[str, str] = {"i": "intent", "c": "complete", "g": "generation"}
-
-COLUMNS = (KILL, KILL_DRIVER, EXIT, ERROR, HANG, REPLY_LOST, ZOMBIE)
-
 TABLE = """
 pass.open            | krftao | krf-d  | -exit  | krFtao | krft   | -none  | krf-z
 pass.write           | krfta  | krf-d  | -exit  | krfta  | kr     | -none  | kr-z
@@ -31,6 +24,8 @@ epoch.prepared       | #      | -self  | #      | *      | *      | -none  | #
 epoch.decided        | #      | -self  | *      | #      | *      | -none  | #
 sink.commit          | Krftao | -self  | -exit  | krftao | krftao | krtAo  | Krftao
 sink.committed       | kRftAo | -self  | -exit  | krFtao | krftao | -after | krfTao
+state.applied        | -loop  | -loop  | -loop  | -loop  | -loop  | -loop  | -loop
+state.pruned         | -loop  | -loop  | -loop  | -loop  | -loop  | -loop  | -loop
 epoch.committed      | #      | -self  | *      | *      | *      | -none  | *
 epoch.completed      | #      | -self  | *      | *      | *      | -none  | *
 log.put              | Icg    | -self  | -exit  | icg    | i      | -none  | icg
@@ -56,6 +51,7 @@ REASONS: Mapping[str, str] = {
     "none": "nobody has been asked anything at this step, so that no answer can be lost",
     "after": "the answer is in at this step; it is lost at the step before",
     "lost": "an error here is a lost answer: see there",
+    "loop": "only a service keeps a state of its own: see there",
     "z": "the driver itself stops at this step, as at `epoch.prepared`",
 }
 MISSING = "the same code as for the sinks tried here; the sink's own part is tried at pass.flushed and pass.prepared"
@@ -75,74 +71,6 @@ UNCOUNTED = frozenset(
 """Steps at which no branch is prepared: what is tried there is not among the cases that count."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One thing that is tried. `record`: the kind of log record, at the steps of the log."""
-
-    step: str
-    fault: str
-    sink: str | None = None
-    record: str | None = None
-    core: bool = False
-
-
-@dataclass(frozen=True)
-class Blank:
-    """One thing that is not tried, and why."""
-
-    step: str
-    fault: str
-    sink: str | None
-    reason: str
-
-    def to_json(self) -> dict[str, str | None]:
-        """How cases.json names it."""
-        return {"step": self.step, "fault": self.fault, "sink": self.sink, "reason": self.reason}
-
-
-def _fields() -> Iterator[tuple[str, str, str]]:
-    for line in TABLE.strip().splitlines():
-        step, *fields = (field.strip() for field in line.split("|"))
-        for fault, field in zip(COLUMNS, fields, strict=True):
-            yield step, fault, field
-
-
-def _of_sink(step: str) -> bool:
-    return step.startswith(("pass.", "sink."))
-
-
-def cells() -> list[Cell]:
-    """Everything that is tried, in the table's order."""
-    tried = []
-    for step, fault, field in _fields():
-        letters = field.partition("-")[0]
-        for letter in letters:
-            name, core = letter.lower(), letter.isupper() or letter == "#"
-            if letter in "*#":
-                tried.append(Cell(step, fault, core=core))
-            elif _of_sink(step):
-                tried.append(Cell(step, fault, sink=LETTERS[name], core=core))
-            else:
-                tried.append(Cell(step, fault, record=RECORDS[name], core=core))
-    return tried
-
-
-def blanks() -> list[Blank]:
-    """Everything that is not tried."""
-    left_out = []
-    for step, fault, field in _fields():
-        letters, _, key = field.partition("-")
-        if not _of_sink(step):
-            if not letters:
-                left_out.append(Blank(step, fault, None, REASONS[key]))
-            continue
-        tried = {LETTERS[letter.lower()] for letter in letters.strip()}
-        for sink in SINKS:
-            if sink not in tried:
-                left_out.append(Blank(step, fault, sink, _reason(step, fault, sink, key, tried)))
-    return left_out
-
-
 def _reason(step: str, fault: str, sink: str, key: str, tried: set[str]) -> str:
     if step == "pass.write" and sink == "offsets":
         return NO_ROWS
@@ -151,3 +79,16 @@ def _reason(step: str, fault: str, sink: str, key: str, tried: set[str]) -> str:
     if not key or (tried and sink in TASK_SINKS):
         return MISSING
     return REASONS[key]
+
+
+SPARK_TABLE = CellTable(TABLE, LETTERS, REASONS, _reason)
+
+
+def cells() -> list[Cell]:
+    """Everything that is tried, in the table's order."""
+    return SPARK_TABLE.cells()
+
+
+def blanks() -> list[Blank]:
+    """Everything that is not tried."""
+    return SPARK_TABLE.blanks()

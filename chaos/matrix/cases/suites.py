@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 
 from tpc.chaos.matrix.case import Case
+from tpc.chaos.matrix.cases.cells import SPARK_TABLE
+from tpc.chaos.matrix.cases.service_cells import SERVICE_TABLE
+from tpc.chaos.matrix.cases.tables import CellTable
 from tpc.errors import ConfigurationError
 
 SUITES: Mapping[str, str] = {
@@ -16,14 +19,23 @@ SUITES: Mapping[str, str] = {
     "disk": "disk:cases",
     "power": "power:cases",
     "load": "load:cases",
+    "service": "service_cases:matrix",
 }
 """The suites, with the function of this package that lists their cases."""
+TABLES: Mapping[str, CellTable] = {"matrix": SPARK_TABLE, "service": SERVICE_TABLE}
+"""The suites that are tables of steps and faults."""
 
 
 def _cases(suite: str) -> Sequence[Case]:
     module, _, name = SUITES[suite].partition(":")
     cases: Sequence[Case] = getattr(import_module(f"tpc.chaos.matrix.cases.{module}"), name)()
     return cases
+
+
+def blanks(suites: Iterable[str]) -> list[dict[str, str | None]]:
+    """What is not tried and why, for those of `suites` that are made from a table of cells."""
+    chosen = [(suite, table) for suite, table in TABLES.items() if suite in suites]
+    return [{"suite": suite, **blank.to_json()} for suite, table in chosen for blank in table.blanks()]
 
 
 def chosen_cases(only: str | None, suites: Iterable[str], seed: int) -> list[Case]:

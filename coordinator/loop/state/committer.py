@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tpc import failpoints
 from tpc.coordinator.loop.state import changes, rules
 from tpc.coordinator.loop.state.checkpoints import Checkpoints
 from tpc.coordinator.loop.state.database import Database
@@ -110,7 +111,9 @@ class StateCommitter(Committer):
             transaction.execute("DELETE FROM deltas WHERE handle = ?", [branch.resource])
         entry = (self.owned, epoch, changes.to_bytes([changes.to_batch(undo.values())]))
         transaction.execute("INSERT INTO undo VALUES (?, ?, ?)", entry)
+        failpoints.hit("state.applied", sink=self.sink.name, epoch=epoch)
         self._prune(transaction)
+        failpoints.hit("state.pruned", sink=self.sink.name, epoch=epoch)
 
     def _prune(self, transaction: sqlite3.Connection) -> None:
         kept = [row[0] for row in transaction.execute("SELECT epoch FROM undo WHERE owned = ?", [self.owned])]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow
 
+from tpc import failpoints
 from tpc.coordinator.loop.state import changes
 from tpc.coordinator.loop.state.database import Database
 from tpc.errors import DataError, HistoryMismatchError
@@ -53,6 +54,7 @@ class StateWriter(Writer):
         try:
             with database.transaction("preparing in") as transaction:
                 transaction.execute("INSERT OR REPLACE INTO deltas VALUES (?, ?)", (str(self.handle), delta))
+                failpoints.hit_branch("pass.flushed", self.handle)
         finally:
             database.close()
         known = {} if self._rests_on is None else {"rests_on": self._rests_on}

@@ -1,4 +1,4 @@
-"""One test bench for all tests of the matrix: the servers of the run, and two warm sessions of their own."""
+"""Test benches for all tests of the matrix: the servers of the run, with two warm sessions and without any."""
 
 from __future__ import annotations
 
@@ -18,3 +18,10 @@ def bench(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ma
             yield made
     except CANNOT_BE_HAD as error:
         pytest.skip(f"no Spark sessions: {error}")
+
+
+@pytest.fixture(scope="session")
+def plain_bench(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MatrixBench]:
+    """For services: no JVM is started."""
+    with started_bench(tmp_path_factory.mktemp("matrix-of-services"), stack, sessions=0) as made:
+        yield made

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.matrix.pipeline import Addresses, PipelineUnderTest
+from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 
 NOWHERE = Addresses("localhost:1", "postgresql://localhost:1/none", "mongodb://localhost:1")
 
 
-def pipeline_nowhere(directory: Path) -> PipelineUnderTest:
-    return PipelineUnderTest("name", directory, NOWHERE, NOWHERE, "name")
+def pipeline_nowhere(directory: Path, kind: type[PipelineUnderTest] = SparkPipeline) -> PipelineUnderTest:
+    return kind("name", directory, NOWHERE, NOWHERE, "name")
 
 
 class BenchWithoutServers:

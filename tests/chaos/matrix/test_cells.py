@@ -4,41 +4,64 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
+from pathlib import Path
 
 import pytest
 
+from tests.chaos.matrix.nowhere import pipeline_nowhere
 from tpc import failpoints
 from tpc.chaos.faults.fault import FOREIGN_ERROR, KILL, KILL_DRIVER
-from tpc.chaos.matrix.cases import suites
+from tpc.chaos.matrix.cases import service_cases, suites
 from tpc.chaos.matrix.cases.cell_cases import matrix, pairs
-from tpc.chaos.matrix.cases.cells import COLUMNS, blanks, cells
+from tpc.chaos.matrix.cases.cells import SPARK_TABLE
+from tpc.chaos.matrix.cases.service_cells import SERVICE_TABLE
+from tpc.chaos.matrix.cases.tables import COLUMNS, OF_SINKS, CellTable
 from tpc.chaos.matrix.pipeline import SINKS
+from tpc.chaos.matrix.service_pipeline import ServicePipeline
+from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 from tpc.chaos.reports.tally import PASSED, tally
 from tpc.errors import ConfigurationError
 
 SUITES = ("matrix", "pairs")
+TABLES = {"a query": SPARK_TABLE, "a service": SERVICE_TABLE}
+of_each_table = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
 def test_no_case_is_there_twice() -> None:
-    names = Counter(case.name for case in [*matrix(), *pairs()])
+    names = Counter(case.name for case in [*matrix(), *pairs(), *service_cases.matrix()])
     assert [name for name, times in names.items() if times > 1] == []
 
 
-def test_every_step_has_a_cell_or_a_blank_for_every_fault() -> None:
-    places = {(cell.step, cell.fault) for cell in cells()} | {(blank.step, blank.fault) for blank in blanks()}
+@of_each_table
+def test_every_step_has_a_cell_or_a_blank_for_every_fault(table: CellTable) -> None:
+    places = {(cell.step, cell.fault) for cell in table.cells()}
+    places |= {(blank.step, blank.fault) for blank in table.blanks()}
     assert places == set(product(failpoints.STEPS, COLUMNS))
     assert FOREIGN_ERROR not in COLUMNS
 
 
-def test_every_sink_has_a_cell_or_a_blank_at_every_step_of_a_sink() -> None:
-    steps = [step for step in failpoints.STEPS if step.startswith(("pass.", "sink."))]
-    places = [(cell.step, cell.fault, cell.sink) for cell in cells()]
-    places += [(blank.step, blank.fault, blank.sink) for blank in blanks()]
-    assert Counter(place for place in places if place[0] in steps) == Counter(product(steps, COLUMNS, SINKS))
+@of_each_table
+def test_every_sink_has_a_cell_or_a_blank_at_every_step_of_a_sink(table: CellTable) -> None:
+    steps = [step for step in failpoints.STEPS if step.startswith(OF_SINKS)]
+    places = [(cell.step, cell.fault, cell.sink) for cell in table.cells()]
+    places += [(blank.step, blank.fault, blank.sink) for blank in table.blanks()]
+    sinks = table.letters.values()
+    assert Counter(place for place in places if place[0] in steps) == Counter(product(steps, COLUMNS, sinks))
 
 
-def test_every_blank_has_a_reason() -> None:
-    assert [blank for blank in blanks() if len(blank.reason) < 10] == []
+@of_each_table
+def test_every_blank_has_a_reason(table: CellTable) -> None:
+    assert [blank for blank in table.blanks() if len(blank.reason) < 10] == []
+
+
+def test_the_tables_are_about_the_participants_of_their_pipelines(tmp_path: Path) -> None:
+    for table, kind in ((SPARK_TABLE, SparkPipeline), (SERVICE_TABLE, ServicePipeline)):
+        assert set(table.letters.values()) == set(pipeline_nowhere(tmp_path, kind).sinks())
+
+
+def test_more_than_a_hundred_cases_of_a_service_strike_while_a_branch_is_prepared() -> None:
+    counted = {(case.fault.step, case.fault.kind, case.fault.sink) for case in service_cases.matrix() if case.counts}
+    assert len(counted) >= 100
 
 
 def test_more_than_enough_cases_strike_while_a_branch_is_prepared() -> None:

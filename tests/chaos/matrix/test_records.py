@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.matrix.records import FILE_NAME, CaseRecord, Records, closing_line, uncounted_line
+from tpc.chaos.matrix.pipeline import SERVICE
+from tpc.chaos.matrix.records import FILE_NAME, CaseRecord, Records, closing_line, service_line, uncounted_line
 from tpc.chaos.reports.tally import FAILED, PASSED, SKIPPED
 
 
@@ -42,6 +43,15 @@ def test_what_does_not_count_stands_in_a_line_of_its_own(tmp_path: Path) -> None
         "2 more runs that do not count (variants, and steps at which no branch is prepared):"
         " 1 passed, 1 failed, 0 skipped"
     )
+
+
+def test_the_cases_of_a_service_are_counted_apart_too(tmp_path: Path) -> None:
+    records = Records(tmp_path, {"seed": 1})
+    records.add(record(PASSED))
+    assert service_line(tmp_path) is None
+    records.add(record(FAILED, "rows", pipeline=SERVICE))
+    assert service_line(tmp_path) == "1 of the cases with a service: 0 passed, 1 failed, 0 skipped"
+    assert closing_line(tmp_path) == "2 cases, 1 passed, 1 failed, 0 skipped"
 
 
 def test_a_record_holds_what_a_report_needs(tmp_path: Path) -> None:

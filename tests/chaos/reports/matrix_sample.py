@@ -19,6 +19,7 @@ TRIED: dict[str, dict[str, int]] = {
     "log": {"kill": 3, "error": 1, "hang": 1},
     "epoch": {"kill": 1, "exit": 1, "hang": 1, "zombie": 1},
     "recovery": {"kill": 1, "error": 1, "zombie": 1},
+    "state": {},
 }
 """How many sinks (or records of the log) each fault is tried with, at the steps of each part of the protocol."""
 NOT_HERE = "the same code as for the sinks tried here"

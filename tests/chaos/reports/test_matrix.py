@@ -198,3 +198,18 @@ def test_a_case_that_was_set_up_again_tells_why(tmp_path: Path) -> None:
     record = sample_record()
     record["cases"][0]["set_up_again"] = ["the case could not be set up in time: no topic"]
     assert html(tmp_path, record).count("set up again: the case could not be set up in time: no topic") == 1
+
+
+def test_a_service_s_cases_have_a_table_of_their_own_in_the_same_page(record: Json, tmp_path: Path) -> None:
+    one = of_suite(record, "matrix")[0]
+    other = {**one, "suite": "service", "name": f"service/{one['name']}", "pipeline": "service"}
+    blank = {"suite": "service", "step": "pass.open", "fault": "zombie", "sink": None, "reason": "of services alone"}
+    text = html(tmp_path, {**record, "cases": [one, other], "blanks": [*record["blanks"], blank]})
+    before, of_spark = text.split('<section class="card" id="matrix">')
+    of_spark, of_service = of_spark.split('<section class="card" id="service">')
+    of_service = of_service.split("</section>")[0]
+    for part, case in ((of_spark, one), (of_service, other)):
+        assert part.count('<a class="square') == 1
+        assert f'title="{case["name"]}: ' in part
+        assert ("of services alone" in part) == (case is other)
+    assert "of services alone" not in before

@@ -1,0 +1,53 @@
+"""What the store of a loop's state holds, read as the SQLite file and the JSON that it is, without the library."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ANSWER_TIMEOUT_S = 5.0
+_VERSION = b"\x01"
+
+
+@dataclass(frozen=True)
+class StoreContent:
+    """`entries`: value and event time of expiry in ms (None: never) by key, for keys and values that JSON has.
+
+    `prepared` are the handles of deltas that are not applied, `undoable` the epochs that can still be taken back.
+    """
+
+    entries: dict[Any, tuple[Any, int | None]] = field(default_factory=dict)
+    prepared: tuple[str, ...] = ()
+    undoable: tuple[int, ...] = ()
+
+    @property
+    def values(self) -> dict[Any, Any]:
+        """Without their expiry."""
+        return {key: value for key, (value, _) in self.entries.items()}
+
+
+def read_store(path: Path, pipeline: str) -> StoreContent:
+    """What stands in the file at `path` for a pipeline of this name, at one moment. Raises `sqlite3.Error`."""
+    place = f"{path.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(place, uri=True, timeout=ANSWER_TIMEOUT_S, isolation_level=None)) as connection:
+        connection.execute("BEGIN")
+        mine = f"tpc~{pipeline}~%"
+        entries = connection.execute(
+            "SELECT key, value, expires_ms FROM entries JOIN contents USING (content) WHERE owned LIKE ?", [mine]
+        )
+        return StoreContent(
+            {_plain(key): (_plain(value), expires_ms) for key, value, expires_ms in entries},
+            tuple(row[0] for row in connection.execute("SELECT handle FROM deltas WHERE handle LIKE ?", [mine])),
+            tuple(row[0] for row in connection.execute("SELECT epoch FROM undo WHERE owned LIKE ?", [mine])),
+        )
+
+
+def _plain(data: bytes) -> Any:
+    """A key or a value. Raises `ValueError` for what is not written as JSON of this version."""
+    if data[:1] != _VERSION:
+        raise ValueError(f"a state holds bytes of another version: {data[:1]!r}")
+    return json.loads(data[1:])

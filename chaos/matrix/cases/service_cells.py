@@ -1,0 +1,96 @@
+"""Which faults are tried at which steps of a service, and why not the others: one table, data only.
+
+How it is read stands in `tables`. One process does everything, in the order of `LETTERS`: what a step of one branch
+finds prepared are the branches before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tpc.chaos.faults.fault import REPLY_LOST, ZOMBIE
+from tpc.chaos.matrix.cases.cells import MISSING, NO_ROWS, NO_SERVER, UNCOUNTED
+from tpc.chaos.matrix.cases.tables import Cell, CellTable
+from tpc.chaos.matrix.service_pipeline import STATES
+
+LETTERS: Mapping[str, str] = {
+    "f": "files",
+    "k": "kafka",
+    "r": "rows",
+    "t": "tallies",
+    "a": "airports",
+    "s": "totals",
+    "d": "recent",
+    "o": "offsets",
+}
+KEYED = ("tallies", "airports")
+"""Sinks whose rows are reduced by key before their branch is opened: others are prepared by then."""
+
+TABLE = """
+pass.open            | kto      | -one | -exit | rs     | -hang | -none  | k-z
+pass.write           | ra       | -one | -exit | kd     | -hang | -none  | d-z
+pass.prepare         | kto      | -one | s-e   | rad    | -hang | -none  | ko-z
+pass.flushed         | krtaSdo  | -one | -exit | fkso   | k     | krtao  | o-z
+pass.prepared        | fkrtasdo | -one | -exit | kras   | s     | -after | kRso
+epoch.planned        | *        | -one | -exit | *      | -hang | -none  | *
+epoch.collected      | *        | -one | -exit | *      | -hang | -none  | *
+epoch.prepared       | #        | -one | *     | *      | *     | -none  | *
+epoch.decided        | *        | -one | -exit | *      | *     | -none  | #
+sink.commit          | fkrtaSdo | -one | -exit | fkrtsd | ks    | krtAo  | fkrasd
+sink.committed       | fkrtasdo | -one | -exit | krsd   | d     | -after | krs
+state.applied        | Sd       | -one | -exit | sd     | s     | -none  | -file
+state.pruned         | sd       | -one | -exit | sD     | d     | -none  | -file
+epoch.committed      | *        | -one | -exit | *      | -hang | -none  | *
+epoch.completed      | *        | -one | -exit | *      | -hang | -none  | *
+log.put              | icg      | -one | -exit | i      | -log  | -none  | icg
+log.write            | -log     | -one | -exit | i      | -log  | -none  | -log
+log.fsync            | icg      | -one | -exit | icg    | -log  | -none  | i
+log.link             | -log     | -one | -exit | i      | -log  | -none  | -log
+log.linked           | icg      | -one | -exit | ic     | -log  | -none  | i
+log.stored           | icg      | -one | -exit | -lost  | -log  | ic     | i
+recovery.claim       | *        | -one | -exit | *      | -hang | -none  | *
+recovery.claimed     | *        | -one | -exit | *      | -hang | -none  | *
+recovery.owned       | *        | -one | -exit | *      | -hang | -none  | *
+recovery.sweep       | *        | -one | -exit | *      | *     | -none  | *
+recovery.swept       | *        | -one | -exit | *      | -hang | -none  | *
+recovery.reconcile   | *        | -one | -exit | *      | -hang | -none  | *
+recovery.reconciled  | *        | -one | -exit | *      | -hang | -none  | *
+"""
+
+REASONS: Mapping[str, str] = {
+    "one": "there is one process, and no task beside it: this is `kill`",
+    "exit": "as `kill`: nothing of ours runs when a process exits like this; tried where the table says",
+    "e": "as `kill`; tried for one participant",
+    "hang": "as on a slow machine; tried where something is prepared, decided, or held open",
+    "none": "nobody has been asked anything at this step, so that no answer can be lost",
+    "after": "the answer is in at this step; it is lost at the step before",
+    "lost": "an error here is a lost answer: see there",
+    "file": "a process that is stopped inside a transaction of the store has the file to itself: its successor waits",
+    "log": "the log and its code are those of a query of Spark: tried there",
+    "z": "stopped here it holds locks that are no branch's yet, or it is as at another step of this column",
+}
+NO_STATE = "the sink is no state: it has no such step"
+
+
+def _reason(step: str, fault: str, sink: str, key: str, tried: set[str]) -> str:
+    if step.startswith("state.") and sink not in STATES:
+        return NO_STATE
+    if step == "pass.write" and sink == "offsets":
+        return NO_ROWS
+    if fault == REPLY_LOST and sink in ("files", *STATES) and not key:
+        return NO_SERVER
+    if fault == ZOMBIE and step == "pass.flushed" and sink in STATES:
+        return REASONS["file"]
+    return REASONS[key] if key else MISSING
+
+
+SERVICE_TABLE = CellTable(TABLE, LETTERS, REASONS, _reason)
+
+
+def counts(cell: Cell) -> bool:
+    """Whether a branch of the epoch is prepared at the step, of whichever participant."""
+    if cell.step in UNCOUNTED or cell.record == "complete":
+        return False
+    if cell.step in ("pass.open", "pass.write"):
+        return cell.sink in (*KEYED, "offsets")
+    return not (cell.step in ("pass.prepare", "pass.flushed") and cell.sink == "files")

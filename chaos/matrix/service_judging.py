@@ -1,0 +1,110 @@
+"""What must hold of a service beyond the other checks: the content of its states, computed here from the rows alone.
+
+The cuts are the log's. Of event time it is taken from the log how far an epoch had come when it began, and checked that
+this is no further than what had been read by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tpc.chaos.checkers.compare import Check, tallies_equal
+from tpc.chaos.checkers.loop_state import StoreContent, read_store
+from tpc.chaos.checkers.seen import tallies_grow
+from tpc.chaos.checkers.watch_tallies import StateTalliesReader
+from tpc.chaos.matrix.judging import Judge, Readers
+from tpc.chaos.matrix.pipeline import PipelineUnderTest, Row
+from tpc.chaos.matrix.service_pipeline import RECENT, STATES, TOTALS, TTL_S, ServicePipeline
+from tpc.coordinator.loop.barriers import cuts_of
+
+if TYPE_CHECKING:
+    from tpc.history import History
+
+Expiring = dict[Hashable, tuple[int, int]]
+
+
+class ServiceReaders(Readers):
+    """A reader of the state's totals beside those of the sinks."""
+
+    def __init__(self, pipeline: PipelineUnderTest) -> None:
+        super().__init__(pipeline)
+        assert isinstance(pipeline, ServicePipeline)
+        self.totals = StateTalliesReader(pipeline.store(TOTALS), pipeline.name)
+        self.followed["totals"] = self.totals
+
+
+class ServiceJudge(Judge):
+    """The checks on a service: an epoch is one branch, and the states are part of it."""
+
+    pipeline: ServicePipeline
+    readers: ServiceReaders
+
+    def _branches(self, history: History) -> dict[tuple[int, int], list[int]]:
+        read = sorted(self.read(history).items())
+        return {
+            (epoch, 0): [i for _, ids in parts for i in ids] for epoch, parts in groupby(read, lambda part: part[0][0])
+        }
+
+    def _also_at(self) -> Mapping[str, int | None]:
+        """Nobody beside the log and the participants keeps a place."""
+        return {}
+
+    def _also_left(self) -> Mapping[str, Sequence[str]]:
+        return {f"deltas of the state {name}": self._store(name).prepared for name in STATES}
+
+    def _store(self, state: str) -> StoreContent:
+        return read_store(self.pipeline.store(state), self.pipeline.name)
+
+    def _more(self) -> list[Check]:
+        history, stores = self._history(), {name: self._store(name) for name in STATES}
+        totals = self._expected_totals()
+        kept = {key: tuple(value) for key, value in stores[TOTALS].values.items()}
+        undoable = {name: store.undoable for name, store in stores.items()}
+        last = history.last_complete
+        pruned = all(set(epochs) <= {last} for epochs in undoable.values())
+        return [
+            tallies_equal("totals in the state", totals, kept),
+            tallies_equal(
+                "what has not expired in the state on disk", self._expected_recent(history), stores[RECENT].entries
+            ),
+            tallies_grow("a reader of the state's totals saw them only grow", self.readers.totals.seen, kept),
+            Check(
+                "event time goes no further than what was read", not (ahead := self._ahead(history)), "", tuple(ahead)
+            ),
+            Check("only the last epoch can be taken back", pruned, f"{undoable}, complete: {last}"),
+        ]
+
+    def _expected_totals(self) -> dict[Hashable, tuple[int, int]]:
+        totals: dict[Hashable, tuple[int, int]] = {}
+        for row in self.fed:
+            n, amount = totals.get(row.key, (0, 0))
+            totals[row.key] = (n + 1, amount + row.amount)
+        return totals
+
+    def _epochs(self, history: History) -> Iterator[tuple[int | None, list[Row]]]:
+        """How far event time had come when each epoch began, and its rows in their order."""
+        by_id = {row.id: row for row in self.fed}
+        for (epoch, _), ids in sorted(self._branches(history).items()):
+            [cut] = cuts_of(history.manifests[epoch])
+            yield cut.start_ms, [by_id[i] for i in ids]
+
+    def _expected_recent(self, history: History) -> Expiring:
+        """The newest number of each key, and when it expires; without what had expired when an epoch began."""
+        held: Expiring = {}
+        for came_to_ms, rows in self._epochs(history):
+            if came_to_ms is not None:
+                held = {key: kept for key, kept in held.items() if kept[1] > came_to_ms}
+            for row in rows:
+                held[row.key] = (row.seq, row.id * 1000 + round(TTL_S * 1000))
+        return held
+
+    def _ahead(self, history: History) -> list[str]:
+        """Epochs that began later in event time than anything that had been read."""
+        lines, read_to_ms = [], -1
+        for came_to_ms, rows in self._epochs(history):
+            if came_to_ms is not None and came_to_ms > read_to_ms:
+                lines.append(f"{came_to_ms} ms, read to {read_to_ms} ms")
+            read_to_ms = max([read_to_ms, *(row.id * 1000 for row in rows)])
+        return lines

@@ -1,0 +1,56 @@
+"""The core of the matrix on a service, on the real systems and without a JVM; and mistakes that its checks notice."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.chaos.matrix.test_core import SEED, told
+from tpc.chaos.faults.fault import KILL, StepFault
+from tpc.chaos.matrix.bench import MatrixBench
+from tpc.chaos.matrix.case import EPOCH, Case
+from tpc.chaos.matrix.case_run import CaseRun
+from tpc.chaos.matrix.cases import service_cases
+from tpc.chaos.matrix.pipeline import SERVICE
+from tpc.chaos.reports.tally import PASSED, SKIPPED
+
+CORE = [case for case in service_cases.matrix() if case.core]
+OF_STATES = {
+    "totals in the state",
+    "what has not expired in the state on disk",
+    "a reader of the state's totals saw them only grow",
+    "event time goes no further than what was read",
+    "only the last epoch can be taken back",
+}
+
+
+@pytest.mark.parametrize("case", CORE, ids=[case.name for case in CORE])
+def test_the_service_survives(plain_bench: MatrixBench, case: Case) -> None:
+    record = CaseRun(plain_bench, case, SEED).run()
+    if record.outcome == SKIPPED:
+        pytest.skip(record.reason)
+    assert record.outcome == PASSED, told(record)
+    assert {check.name for check in record.checks} > OF_STATES
+    assert len(record.checks) >= 20
+    assert [fault["step"] for fault in record.fired] == [case.fault.step]
+    assert (record.pipeline, record.processes) == (SERVICE, "a plain process")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "noticed"),
+    [
+        ("apply_the_state_before_the_intent", "which nobody disturbed, ended with exit code 1"),
+        ("forget_what_expires", "what has not expired in the state on disk"),
+    ],
+)
+def test_a_case_fails_when_the_library_makes_a_mistake_with_a_state(
+    plain_bench: MatrixBench, mistake: str, noticed: str
+) -> None:
+    fault = StepFault("epoch.prepared", KILL, EPOCH)
+    case = Case(mistake, "service", fault, pipeline=SERVICE)
+    record = CaseRun(plain_bench, case, SEED, doctor=f"tests.chaos.matrix.doctored:{mistake}").run()
+    assert record.outcome != PASSED
+    assert noticed in record.reason, told(record)
+
+
+def test_a_bench_without_sessions_is_enough() -> None:
+    assert {case.pipeline for case in service_cases.matrix()} == {SERVICE}
