@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tpc.sinks.effects.effect import Effect, EffectRefusedError, EffectRetry, EffectUnavailableError
     from tpc.sinks.effects.sink import EffectSink
     from tpc.sinks.files.sink import FileSink
+    from tpc.sinks.kafka.changelog.topic import KafkaChangelog
     from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
     from tpc.sinks.kafka.sink import KafkaSink
     from tpc.sinks.mongo.sink import MongoSink
@@ -24,6 +25,7 @@ __all__ = [
     "EffectSink",
     "EffectUnavailableError",
     "FileSink",
+    "KafkaChangelog",
     "KafkaOffsetsSink",
     "KafkaSink",
     "MongoSink",
@@ -37,6 +39,7 @@ _MODULES = {
     "EffectSink": "effects.sink",
     "EffectUnavailableError": "effects.effect",
     "FileSink": "files.sink",
+    "KafkaChangelog": "kafka.changelog.topic",
     "KafkaOffsetsSink": "kafka.offsets.sink",
     "KafkaSink": "kafka.sink",
     "MongoSink": "mongo.sink",

@@ -38,6 +38,8 @@ class SinkPart:
 
     `rows` and `digest` are of the rows routed to the sink, before any merge. `previous_epoch` is the last epoch
     before this one in which the sink had branches: what its newest marker must show until this one is committed.
+    `position_before` is what its branches had said by then of where it stands (`tpc.changelog.POSITION`); None where
+    they say nothing, or it is not known: it stands in every epoch, since those that said it may be pruned.
     """
 
     kind: str
@@ -46,9 +48,11 @@ class SinkPart:
     digest: str
     branches: tuple[Branch, ...]
     previous_epoch: int | None = None
+    position_before: JSONObject | None = None
 
     def to_json(self) -> JSONObject:
         """The form that stands in the intent."""
+        position = {} if self.position_before is None else {"position_before": dict(self.position_before)}
         return {
             "kind": self.kind,
             "identity": self.identity,
@@ -56,13 +60,15 @@ class SinkPart:
             "digest": self.digest,
             "previous_epoch": self.previous_epoch,
             "branches": [branch.to_json() for branch in self.branches],
+            **position,
         }
 
     @classmethod
     def from_json(cls, value: JSONObject) -> SinkPart:
         """The inverse of `to_json`."""
         branches = tuple(Branch.from_json(branch) for branch in value["branches"])
-        return cls(value["kind"], value["identity"], value["rows"], value["digest"], branches, value["previous_epoch"])
+        numbers = value["rows"], value["digest"], branches, value["previous_epoch"], value.get("position_before")
+        return cls(value["kind"], value["identity"], *numbers)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ Under which term, and what becomes of the manifest that it hands back, a pass do
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
@@ -40,6 +40,8 @@ class PassContext:
     """Which system each sink is (`Committer.identity`)."""
     previous_epochs: Mapping[str, int | None]
     """The newest decided epoch before this one in which each sink has branches."""
+    positions: Mapping[str, JSONObject | None] = field(default_factory=dict)
+    """Where sinks that say so stand before this epoch (`SinkPart.position_before`)."""
     offsets_sink: str | None = None
     """The sink that takes the source offsets, if there is one; it gets no rows."""
     unrouted_is_error: bool = False

@@ -55,6 +55,7 @@ def parts_of(
             digest=digest,
             branches=tuple(branches),
             previous_epoch=context.previous_epochs[name],
+            position_before=context.positions.get(name),
         )
     return parts
 

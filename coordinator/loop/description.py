@@ -11,12 +11,13 @@ from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.job import Job
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.loop.every import Seconds
-from tpc.coordinator.loop.functions import EventTime, Function, Input, KeyedState
+from tpc.coordinator.loop.functions import EventTime, Function, Input
+from tpc.coordinator.loop.kept_states import KeptStates
 from tpc.coordinator.loop.layout import Layout
 from tpc.coordinator.loop.neighbours import Neighbours
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.routes import LoopWriting
-from tpc.coordinator.loop.sink_rows import changes_of, columns_of
+from tpc.coordinator.loop.sink_rows import columns_of
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.local_files import LocalFiles
@@ -28,6 +29,7 @@ from tpc.sink import Sink
 from tpc.source import Source
 
 if TYPE_CHECKING:
+    from tpc.changelog import Changelog
     from tpc.coordinator.loop.routes import Schema
     from tpc.coordinator.loop.state.state import State
     from tpc.transactional import Transactional
@@ -58,7 +60,7 @@ class Description(Job):
         self._log = log or log_beside(self.checkpoint)
         self._inputs: list[Input] = []
         self._functions: list[Function] = []
-        self._states: list[tuple[Sink, KeyedState]] = []
+        self._states = KeptStates()
         self._writings: list[LoopWriting] = []
 
     def read(self, source: Source, *, time: EventTime | None = None) -> Input:
@@ -113,25 +115,31 @@ class Description(Job):
         kind: type[dict[object, object]] | Literal["disk"] = dict,
         *,
         ttl: Seconds | None = None,
+        changelog: Changelog | None = None,
     ) -> State:
         """What functions keep between events: a mapping of plain values, decided with each epoch like any sink.
 
         `dict` keeps all of it in memory, "disk" a part of it. With `ttl` a key that no event has changed for so long,
-        by the time of the events, is gone.
+        by the time of the events, is gone. `changelog` (`tpc.sinks.KafkaChangelog`) takes the changes too, and gives
+        the state back where its disk is lost; each shard has one of its own.
         """
         sink = StateSink(name, self._directory / "state")
         state = sink.state(self.id, kind, ttl_s=ttl)
-        self._states.append((sink, state))
+        self._states.add(sink, state, self._own(changelog))
         return state
 
-    def keep(self, name: str, made: Transactional[Kept]) -> Transactional[Kept]:
+    def keep(self, name: str, made: Transactional[Kept], *, changelog: Changelog | None = None) -> Transactional[Kept]:
         """An object of any class that functions change (`made.value`), whole: decided with each epoch like any sink.
 
-        `made` is what `tpc.make_transactional(obj)` has returned. An epoch that changes it stores all of it.
+        `made` is what `tpc.make_transactional(obj)` has returned. An epoch that changes it stores all of it, and sends
+        all of it to `changelog`, as one message.
         """
         sink = StateSink(name, self._directory / "state")
-        self._states.append((sink, sink.kept(self.id, made)))
+        self._states.add(sink, sink.kept(self.id, made), self._own(changelog))
         return made
+
+    def _own(self, changelog: Changelog | None) -> Changelog | None:
+        return changelog if changelog is None or self._shard is None else changelog.sharded(self._shard)
 
     @property
     def checkpoint(self) -> CheckpointFiles:
@@ -151,23 +159,24 @@ class Description(Job):
         return columns_of(self._all_writings())
 
     def _all_writings(self) -> list[LoopWriting]:
-        return [*self._writings, *(changes_of(sink) for sink, _ in self._states)]
+        return [*self._writings, *self._states.writings()]
 
     def _program(self) -> Program:
         return Program(
             self._inputs,
             self._functions,
-            [state for _, state in self._states],
+            self._states.states,
             self._all_writings(),
             None if self._offsets_sink is None else self._offsets_sink.name,
             self.unrouted_is_error,
             self._neighbours(),
-            Layout(self._directory / "state") if self._shard is not None and self._states else None,
+            Layout(self._directory / "state") if self._shard is not None and self._states.states else None,
+            self._states.logged,
         )
 
     def _neighbours(self) -> Neighbours | None:
         if self._shard is None:
             return None
-        own = {sink.name for sink, _ in self._states}
+        own = self._states.names
         shared = {sink.name: sink for sink in self.sinks if sink.name not in own}
         return Neighbours(PipelineId(self._name, self.id.incarnation), self._shard, self._place, shared)

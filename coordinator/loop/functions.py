@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tpc.coordinator.loop.emitted import Emitted
+from tpc.json import JSONObject
 from tpc.source import Source
 
 EventTime = Callable[[Any], int]
@@ -28,6 +29,9 @@ class KeyedState(Protocol):
 
     def changes(self) -> Any:
         """The cut: what the epoch has changed, as an Arrow batch."""
+
+    def logged(self, position: JSONObject | None) -> Sequence[Any]:
+        """After the cut: the batches for its changelog, which stands at `position`."""
 
     def abandon(self) -> None:
         """The epoch is aborted."""

@@ -9,6 +9,7 @@ from tpc.coordinator.loop.functions import Function, Input, KeyedState
 from tpc.coordinator.loop.layout import Layout
 from tpc.coordinator.loop.neighbours import Neighbours
 from tpc.coordinator.loop.routes import LoopWriting
+from tpc.coordinator.loop.state.lost_stores import LoggedState
 from tpc.errors import ConfigurationError
 
 
@@ -16,7 +17,8 @@ from tpc.errors import ConfigurationError
 class Program:
     """Sources, functions, states, and where rows go. Raises `ConfigurationError` where there is nothing to do.
 
-    The first writings are the user's; one for each state follows, in their order.
+    The first writings are the user's; one for each state follows, in their order, then one for each changelog of a
+    state: `logged` says of which.
     """
 
     inputs: Sequence[Input]
@@ -29,6 +31,7 @@ class Program:
     """Of a shard: the others."""
     layout: Layout | None = None
     """Of a shard that keeps states: how many partitions its topics have."""
+    logged: Sequence[tuple[KeyedState, LoggedState]] = ()
 
     def __post_init__(self) -> None:
         if not self.inputs or not self.functions:

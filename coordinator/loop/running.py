@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
@@ -25,11 +26,14 @@ from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.stop_word import StopWord
 from tpc.errors import HistoryMismatchError
+from tpc.json import JSONObject
 from tpc.manifest import Barrier, Manifest
 
 logger = logging.getLogger(__name__)
 
 _UPKEEP_INTERVAL_S = 1.0
+Positions: TypeAlias = "Mapping[str, JSONObject | None]"
+"""Where each changelog stands before an epoch, by its sink's name."""
 
 
 class Running:
@@ -79,7 +83,8 @@ class Running:
             for state in self._program.states:
                 state.restore(before=manifest.epoch)
             cut = self._cutter.again(cuts_of(manifest))
-        self._run(manifest.epoch, cut, manifest.barrier)
+        stood = {name: part.position_before for name, part in manifest.sinks.items()}
+        self._run(manifest.epoch, cut, manifest.barrier, stood)
 
     # Epochs ----------------------------------------------------------------------------------------------------
 
@@ -93,17 +98,19 @@ class Running:
                 cut = self._cutter.next(self._is_stopped, self._keep_up, until_end=until_end)
                 if cut is None:
                     return
-                epoch = self._coordinator.engine.state.last_decided
+                epoch, history = self._coordinator.engine.state.last_decided, self._coordinator.journal.history
                 barrier = barrier_of(cut.sources, stateful=bool(self._program.states))
-                self._run(0 if epoch is None else epoch + 1, cut, barrier)
+                positions = {logged.log_name: logged.position(history) for _, logged in self._program.logged}
+                self._run(0 if epoch is None else epoch + 1, cut, barrier, positions)
                 del cut  # its events
                 garbage.between_epochs()
         finally:
             garbage.end()
 
-    def _run(self, epoch: int, cut: Cut, barrier: Barrier) -> None:
+    def _run(self, epoch: int, cut: Cut, barrier: Barrier, positions: Positions) -> None:
         failpoints.hit("epoch.planned", epoch=epoch)
-        runner = LoopPass(self._context(barrier, cut), self._batches, self._computation(epoch, cut))
+        computation = self._computation(epoch, cut, positions)
+        runner = LoopPass(self._context(barrier, cut, positions), self._batches, computation)
         try:
             self._coordinator.engine.run_batch(epoch, runner)
         except BaseException:
@@ -111,7 +118,7 @@ class Running:
                 state.abandon()
             raise
 
-    def _computation(self, epoch: int, cut: Cut) -> Callable[[], list[tuple[int, object]]]:
+    def _computation(self, epoch: int, cut: Cut, positions: Positions) -> Callable[[], list[tuple[int, object]]]:
         program = self._program
 
         def compute() -> list[tuple[int, object]]:
@@ -119,15 +126,17 @@ class Running:
             time_ms = watermark_ms([source.start_ms for source in cut.sources if source.name in timed])
             for state in program.states:
                 state.begin(epoch, time_ms)
-            users = len(program.writings) - len(program.states)
+            users = len(program.writings) - len(program.states) - len(program.logged)
             out = Emitted(program.writings[:users], epoch, time_ms)
             run_functions(program.functions, program.inputs, cut.events, program.states, out)
             changed = [(users + number, state.changes()) for number, state in enumerate(program.states)]
+            for number, (state, logged) in enumerate(program.logged, users + len(program.states)):
+                changed += [(number, batch) for batch in state.logged(positions.get(logged.log_name))]
             return [*out.batches(), *((number, batch) for number, batch in changed if batch.num_rows)]
 
         return compute
 
-    def _context(self, barrier: Barrier, cut: Cut) -> PassContext:
+    def _context(self, barrier: Barrier, cut: Cut, positions: Positions) -> PassContext:
         engine, participants = self._coordinator.engine, self._coordinator.participants
         return PassContext(
             pipeline=participants.pipeline,
@@ -136,6 +145,7 @@ class Running:
             committers=participants.committers,
             identities=engine.claim["sinks"],
             previous_epochs={name: engine.journal.history.last_epoch_of(name) for name in participants.sinks},
+            positions=positions,
             offsets_sink=self._program.offsets_sink,
             unrouted_is_error=self._program.unrouted_is_error,
             batch_counts=lambda: {"rows": cut.rows},

@@ -27,6 +27,7 @@ class TransactionalSink(Sink):
     - `topic`: the topic of all rows; None where rows name theirs, or there are none.
     - `marker_topic`: the topic that markers and owner entries name; None: Kafka's topic of groups.
     - `consumer_group`: the user's group whose offsets are part of the epoch, if there is one.
+    - `tells_offsets`: whether its writers want to know at which offsets their rows lie.
     """
 
     commits_first = True
@@ -35,6 +36,7 @@ class TransactionalSink(Sink):
     marker_topic: str | None = None
     consumer_group: str | None = None
     compression = "none"
+    tells_offsets = False
 
     def __init__(
         self,

@@ -72,6 +72,7 @@ ROOMS: dict[str, set[str]] = {
 TIERS: dict[str, tuple[set[str], ...]] = {
     "tpc.sinks.kafka": (
         {"sink"},
+        {"changelog"},
         {"offsets", "source"},
         {"driver"},
         {"check"},

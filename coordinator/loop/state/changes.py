@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow
@@ -29,10 +29,13 @@ class Change(NamedTuple):
     expires_ms: int | None
 
 
-def to_batch(changes: Iterable[Change], rests_on: int | None = None) -> pyarrow.RecordBatch:
-    """Changes as rows; the schema says on which epoch's content they rest, if that is known."""
+def to_batch(
+    changes: Iterable[Change], rests_on: int | None = None, metadata: Mapping[bytes, bytes] | None = None
+) -> pyarrow.RecordBatch:
+    """Changes as rows; the schema says on which epoch's content they rest, if that is known, and what else is given."""
     columns: list[list[object]] = [list(column) for column in zip(*changes, strict=True)] or [[], [], []]
-    schema = SCHEMA if rests_on is None else SCHEMA.with_metadata({_RESTS_ON: str(rests_on).encode()})
+    told = {**(metadata or {}), **({} if rests_on is None else {_RESTS_ON: str(rests_on).encode()})}
+    schema = SCHEMA.with_metadata(told) if told else SCHEMA
     arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
     return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -41,6 +41,13 @@ class Contents(ABC):
     def sorted_keys(self) -> Iterator[bytes]:
         """All keys in the order of their bytes, the same after a restart."""
 
+    def entries(self) -> Iterator[Change]:
+        """All of it, in the order of the keys' bytes."""
+        for key in self.sorted_keys():
+            held = self.get(key)
+            if held is not None:
+                yield held
+
     @abstractmethod
     def due(self, watermark_ms: int) -> list[bytes]:
         """The keys that expire at this event time or earlier."""

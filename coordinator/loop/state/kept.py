@@ -10,11 +10,13 @@ from typing import Any
 
 import pyarrow
 
+from tpc.coordinator.loop.state.changelog_rows import changelog_rows
 from tpc.coordinator.loop.state.changes import Change, to_batch
 from tpc.coordinator.loop.state.contents import MemoryContents
 from tpc.coordinator.loop.state.state import OBJECT_KEY
 from tpc.coordinator.loop.state.store import Store
 from tpc.errors import ConfigurationError
+from tpc.json import JSONObject
 from tpc.transactional import Transactional
 
 
@@ -58,6 +60,10 @@ class KeptObject:
             change = Change(OBJECT_KEY, self._transactional.cut(), None)
             self._cut = {} if change == self._contents.get(OBJECT_KEY) else {OBJECT_KEY: change}
         return to_batch(self._cut.values(), self._contents.epoch)
+
+    def logged(self, position: JSONObject | None) -> list[pyarrow.RecordBatch]:
+        """The same for the object's changelog."""
+        return list(changelog_rows(self._contents, self._cut or {}, position))
 
     def abandon(self) -> None:
         """The epoch is aborted."""

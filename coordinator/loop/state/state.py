@@ -14,11 +14,13 @@ from typing import Any
 
 import pyarrow
 
+from tpc.coordinator.loop.state.changelog_rows import changelog_rows
 from tpc.coordinator.loop.state.changes import Change, to_batch
 from tpc.coordinator.loop.state.codec import decode, encode
 from tpc.coordinator.loop.state.contents import Contents
 from tpc.coordinator.loop.state.rules import NO_EPOCH
 from tpc.errors import ConfigurationError, StateMachineError
+from tpc.json import JSONObject
 
 OBJECT_KEY = b"\x02object"
 """The only key of a store that holds a whole object (`kept.py`): no key of a state begins with this byte."""
@@ -126,6 +128,10 @@ class State(MutableMapping[Any, Any]):
                     added += (change.value is not None) - (before is not None)
             self._cut, self._added = cut, added
         return to_batch(self._cut.values(), self.rests_on)
+
+    def logged(self, position: JSONObject | None) -> list[pyarrow.RecordBatch]:
+        """The same for the state's changelog, which stands at `position`; None: all that the state holds."""
+        return list(changelog_rows(self._contents, self._cut or {}, position))
 
     def abandon(self) -> None:
         """The epoch is aborted: back to where it began. The next call is `begin`."""

@@ -30,6 +30,8 @@ class ProducerSettings:
     facts: Facts
     compression: str
     timeout_s: float
+    tells_offsets: bool = False
+    """Whether every row's offset is wanted, which costs a Python call for each."""
 
     def configuration(self) -> dict[str, Any]:
         """For librdkafka. Raises `ConfigurationError` for an unset variable."""
@@ -43,7 +45,7 @@ class ProducerSettings:
             "statistics.interval.ms": 20,
             # A Python call per acknowledged row costs as much as producing it; acknowledgements are counted in the
             # statistics instead.
-            "delivery.report.only.error": True,
+            "delivery.report.only.error": not self.tells_offsets,
             "linger.ms": 50,  # `flush` does not wait for it
             # Where Java's clients, and so Spark's own sink, put a key; librdkafka's default takes CRC32, and scatters
             # empty keys. Rows without a key go anywhere, as theirs do.
@@ -68,6 +70,8 @@ class InitialisedProducer:
         self.name = name
         self.facts = settings.facts
         self.first_failure: tuple[KafkaError, Message] | None = None
+        self.offsets: dict[int, tuple[int, int]] = {}
+        """Partition -> the first and the last offset of its rows, where they are told; for sinks of one topic."""
         self.statistics: str | None = None
         self._told: str | None = None
         """Why the brokers do not let this client in, where librdkafka told."""
@@ -123,8 +127,13 @@ class InitialisedProducer:
         self._producer = None
 
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        """Called by librdkafka in `poll` and `flush` for each row that was not taken."""
-        if error is not None and self.first_failure is None:
+        """Called by librdkafka in `poll` and `flush` for each row that was not taken, or for every one."""
+        if error is None:
+            partition, at = message.partition() or 0, message.offset()
+            offset = -1 if at is None else at
+            first, last = self.offsets.get(partition, (offset, offset))
+            self.offsets[partition] = min(first, offset), max(last, offset)
+        elif self.first_failure is None:
             self.first_failure = (error, message)
 
     def on_error(self, error: KafkaError) -> None:

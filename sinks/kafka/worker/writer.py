@@ -5,6 +5,7 @@ The transaction begins with the first row, so a branch without rows costs nothin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ def producer_settings(sink: TransactionalSink, hint: JSONObject) -> ProducerSett
     facts = Facts.of_hint(hint) or find_facts(
         sink.connection, topic=sink.topic, transaction_timeout_s=sink.transaction_timeout_s, timeout_s=sink.timeout_s
     )
-    return ProducerSettings(sink.connection, facts, sink.compression, sink.timeout_s)
+    return ProducerSettings(sink.connection, facts, sink.compression, sink.timeout_s, sink.tells_offsets)
 
 
 class KafkaWriter(Writer):
@@ -87,6 +88,11 @@ class KafkaWriter(Writer):
         )
         self.flush_seconds = self._open.flush_seconds
         return made
+
+    @property
+    def offsets(self) -> Mapping[int, tuple[int, int]]:
+        """Partition -> the first and the last offset of the branch's rows, where `TransactionalSink.tells_offsets`."""
+        return {} if self._open is None else self._open.source.offsets
 
     def abort(self) -> None:
         """Undo the branch; a second call does nothing."""

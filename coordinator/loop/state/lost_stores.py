@@ -1,0 +1,127 @@
+"""A start on a disk that has lost a state, or has an older one: its store is made again from the changelog, first.
+
+Every other check of the start then finds what it expects. A store that shows what the log says is left as it is, and
+the changelog is looked at in any case: one that could not give the state back is refused while the state is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpc.belonging import knows_owner
+from tpc.changelog import ChangelogReader
+from tpc.coordinator.loop.state.filling import StoreFilling
+from tpc.coordinator.loop.state.rebuilding import Reached, fill
+from tpc.coordinator.loop.state.rules import NO_EPOCH
+from tpc.errors import START_ANEW, StateLostError
+from tpc.handles import DRIVER_PARTITION, Handle
+from tpc.history import History
+from tpc.json import JSONObject
+from tpc.sink import GivenUp
+
+if TYPE_CHECKING:
+    from tpc.changelog import Changelog
+    from tpc.coordinator.loop.state.sink import StateSink
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LoggedState:
+    """A state that has a changelog; `sink` is its store's, `log_name` the name of the changelog's."""
+
+    sink: StateSink
+    changelog: Changelog
+    log_name: str
+
+    def position(self, history: History) -> JSONObject | None:
+        """Where the changelog stands after the last decided epoch; None where it does not hold all of the state."""
+        last = history.last_intent
+        if last is not None and last in history.manifests and history.manifests[last].waits_for(self.sink.name):
+            resolution = history.resolution(last, self.sink.name)
+            if resolution is not None and GivenUp.COMMITTED not in resolution.ends:
+                return None  # the state has gone on without an epoch that its changelog may hold
+        return history.position_of(self.log_name)
+
+
+def rebuild_lost(history: History, logged: LoggedState) -> None:
+    """Raises `StateLostError` when the changelog cannot give the state back, whether it is needed now or not."""
+    with closing(logged.changelog.reader()) as reader:
+        reader.check(logged.position(history))
+        if _is_lost(history, logged):
+            _rebuild(history, logged, reader)
+
+
+def _is_lost(history: History, logged: LoggedState) -> bool:
+    """Whether the store is not there, or shows less than the log says; one of another history is left to the checks."""
+    if history.pipeline is None or _identity(history, logged.sink.name) is None:
+        return False
+    with closing(logged.sink.committer(history.pipeline)) as committer:
+        owner = committer.owner()
+        if not knows_owner(history, logged.sink.name, owner):
+            return False
+        marker = None if owner is None else committer.newest_marker()
+        shown = NO_EPOCH if marker is None else marker.epoch
+        if shown < _epoch_before(history, logged.sink.name):
+            return True
+        return owner is None and committer.identity() != _identity(history, logged.sink.name)
+
+
+def _rebuild(history: History, logged: LoggedState, reader: ChangelogReader) -> None:
+    assert history.pipeline is not None
+    name, pending, epoch = logged.sink.name, history.pending, _epoch_before(history, logged.sink.name)
+    before, after = logged.position(history), None
+    if pending is not None and logged.log_name in pending.sinks:
+        before = pending.sinks[logged.log_name].position_before
+        after = logged.position(history) if pending.waits_for(logged.log_name) else None
+    logger.warning("the state %s is not there as the log says: making it again from %s", name, logged.changelog.target)
+    filling = StoreFilling(logged.sink, history.pipeline)
+    with filling.filled() as store:
+        reached = fill(store, reader, before, after, was_empty=epoch == NO_EPOCH)
+        if reached is Reached.NOTHING_KNOWN:
+            raise StateLostError(
+                f"the state {name} is lost, and {logged.changelog.target} does not give back what it held",
+                pipeline=str(history.pipeline),
+                epoch=history.last_intent,
+                sink=logged.log_name,
+                remedy="nothing was changed. Put the folder `state` of the service's directory back from a backup that "
+                f"is as new as the log; else {START_ANEW}, whose state begins empty.",
+            )
+        store.identify(_identity(history, name) or "")
+        is_pending = reached is not Reached.COMPLETE and pending is not None and pending.waits_for(name)
+        if epoch != NO_EPOCH:
+            store.show(_handle(history, name, epoch))
+        if is_pending and pending is not None:
+            store.show(pending.committables(name)[-1].handle)
+            if reached is Reached.PENDING:
+                store.keep_undo(pending.epoch)
+        keys = store.content().keys
+    shown = pending.epoch if is_pending and pending is not None else epoch
+    logger.warning("the state %s is there again: %d keys, at epoch %d", name, keys, shown)
+
+
+def _identity(history: History, name: str) -> str | None:
+    """What the log calls the store: a pending epoch, and the next start, look for it."""
+    pending = history.pending
+    if pending is not None and name in pending.sinks:
+        return pending.sinks[name].identity
+    return history.sinks.get(name)
+
+
+def _epoch_before(history: History, name: str) -> int:
+    """The newest complete epoch that changed the state."""
+    pending = history.pending
+    epoch = history.last_epoch_of(name, before=None if pending is None else pending.epoch)
+    return NO_EPOCH if epoch is None else epoch
+
+
+def _handle(history: History, name: str, epoch: int) -> Handle:
+    """The branch that the store shows for an epoch; made up where its record is pruned, and nobody asks for it."""
+    manifest = history.manifests.get(epoch)
+    if manifest is not None and manifest.waits_for(name):
+        return manifest.committables(name)[-1].handle
+    assert history.pipeline is not None
+    return Handle(history.pipeline, 1, name, epoch, DRIVER_PARTITION, 0)

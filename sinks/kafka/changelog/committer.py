@@ -1,0 +1,44 @@
+"""The driver's half of a changelog's sink: what its topic must be, and how many partitions writers find there."""
+
+from __future__ import annotations
+
+from tpc.errors import ConfigurationError
+from tpc.handles import PipelineId
+from tpc.json import JSONObject
+from tpc.sink import CheckContext
+from tpc.sinks.kafka.changelog.sink import ChangelogSink
+from tpc.sinks.kafka.check import check_topics
+from tpc.sinks.kafka.driver.committer import TransactionCommitter
+from tpc.support.deadlines import patiently
+
+_POLICY = "cleanup.policy"
+
+
+class ChangelogCommitter(TransactionCommitter):
+    """All else is as for any Kafka sink."""
+
+    def __init__(self, sink: ChangelogSink, pipeline: PipelineId) -> None:
+        super().__init__(sink, pipeline)
+        self._topic = sink.topic or ""
+        self._partitions: int | None = None
+
+    def check_target(self, context: CheckContext) -> None:
+        """The topic is there and keeps the newest change of every key for ever."""
+        check_topics(self._cluster, self._sink, context)
+        settings = patiently(lambda: self._cluster.topic_settings(self._topic), self._sink.timeout_s)
+        policies = {policy.strip() for policy in settings[_POLICY].split(",")}
+        if policies != {"compact"}:
+            raise ConfigurationError(
+                f"topic {self._topic!r} has {_POLICY}={settings[_POLICY]}, and a changelog needs the newest change of "
+                "every key, however old it is",
+                pipeline=str(context.pipeline),
+                sink=self._sink.name,
+                remedy=f"kafka-configs.sh --alter --entity-type topics --entity-name {self._topic} --add-config "
+                f"{_POLICY}=compact; a topic from which something has been deleted already is of no use.",
+            )
+
+    def hint(self) -> JSONObject:
+        """And the number of partitions among which a changelog that begins deals out its keys."""
+        if self._partitions is None:
+            self._partitions = patiently(lambda: self._cluster.partitions(self._topic), self._sink.timeout_s)
+        return {**super().hint(), "partitions": self._partitions}

@@ -1,0 +1,168 @@
+"""Reads a changelog's topic up to a position: every committed message before its end, and none after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tpc.changelog import ChangelogReader, Row
+from tpc.errors import ConfigurationError, CorruptionError, StateLostError, TransientError
+from tpc.json import JSONObject
+from tpc.sinks.kafka.changelog.messages import row_of
+from tpc.sinks.kafka.connection_settings import ConnectionSettings
+from tpc.sinks.kafka.source.own_settings import OURS
+from tpc.sinks.kafka.source.partitions import Cluster
+from tpc.support.deadlines import Deadline, patiently
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message
+
+_AT_ONCE = 10_000
+_WAIT_S = 0.1
+REMEDY = (
+    "nothing was changed. Bring the topic back as it was. Where the state's folder is there still, the changelog may "
+    "be taken out on the record instead (`tpc remove MODULE:SERVICE SINK`, with the old settings) and begun anew in "
+    "another topic."
+)
+
+
+class TopicReader(ChangelogReader):
+    """Two consumers, which join no group: one sees what is committed, the other how far the topic goes."""
+
+    def __init__(self, topic: str, connection: ConnectionSettings, timeout_s: float) -> None:
+        self._topic = topic
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._made: dict[str, Consumer] = {}
+
+    def check(self, position: JSONObject | None) -> None:
+        """See `ChangelogReader`."""
+        if position is None:
+            return self._require_empty()
+        if position["topic"] != self._topic:
+            raise ConfigurationError(
+                f"the changelog is topic {self._topic!r} now, and what the state holds stands in {position['topic']!r}",
+                remedy="name the old topic again; before a changelog gets another topic it is taken out on the record "
+                "(`tpc remove MODULE:SERVICE SINK`, with the old settings).",
+            )
+        cluster = self._cluster("read_uncommitted")
+        there = self._partitions_there()
+        for name, end in position["end"].items():
+            if int(name) not in there:
+                raise self._lost(f"partition {name} is not there, and had come to offset {end}")
+            low, high = self._bounds(cluster, int(name))
+            if low > position["first"][name]:
+                raise self._lost(f"partition {name} begins at offset {low}; it began at {position['first'][name]}")
+            if high < end:
+                raise self._lost(f"partition {name} ends at offset {high}, and had come to {end}")
+        return None
+
+    def _partitions_there(self) -> set[int]:
+        """None where there is no such topic: that is a loss, and no reason to make an empty one."""
+        from confluent_kafka import KafkaError
+
+        consumer, unknown = (
+            self._consumer("read_uncommitted"),
+            (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC),
+        )
+        error = consumer.list_topics(self._topic, timeout=self._timeout_s).topics[self._topic].error
+        if error is not None and error.code() in unknown:
+            return set()
+        return {number for _, number in self._cluster("read_uncommitted").partitions([self._topic])}
+
+    def _require_empty(self) -> None:
+        """Nobody has written here, but for branches that were aborted."""
+        cluster = self._cluster("read_committed")
+        bounds = {number: self._bounds(cluster, number) for _, number in cluster.partitions([self._topic])}
+        filled = {number: (low, high) for number, (low, high) in bounds.items() if high > low}
+        begin, end = {p: low for p, (low, _) in filled.items()}, {p: high for p, (_, high) in filled.items()}
+        if next(self._messages(begin, end), None) is not None:
+            raise ConfigurationError(
+                f"topic {self._topic!r} holds messages already, and the changelog of a state begins in it",
+                remedy="give every changelog a topic of its own, and one that begins anew a new one.",
+            )
+
+    def is_ended(self, position: JSONObject) -> bool:
+        """See `ChangelogReader`."""
+        cluster = self._cluster("read_committed")
+        return all(self._bounds(cluster, int(p))[1] >= end for p, end in position["end"].items())
+
+    def read(self, position: JSONObject, after: JSONObject | None = None) -> Iterator[Row]:
+        """See `ChangelogReader`."""
+        read_to = {} if after is None else after["end"]
+        begin = {int(p): read_to.get(p, first) for p, first in position["first"].items()}
+        end = {int(p): at for p, at in position["end"].items() if at > begin[int(p)]}
+        for message in self._messages(begin, end):
+            try:
+                yield row_of(message.key(), message.value())
+            except CorruptionError as error:
+                raise self._lost(
+                    f"at offset {message.offset()} of partition {message.partition()} {error.what}"
+                ) from None
+
+    def _messages(self, begin: dict[int, int], end: dict[int, int]) -> Iterator[Message]:
+        """What is committed in these partitions, from `begin` up to and without `end`."""
+        from confluent_kafka import TopicPartition
+
+        left, deadline = set(end), Deadline(self._timeout_s)
+        consumer = self._consumer("read_committed")
+        consumer.assign([TopicPartition(self._topic, number, begin[number]) for number in sorted(left)])
+        while left:
+            came = consumer.consume(_AT_ONCE, _WAIT_S)
+            for message in came:
+                number, error = message.partition(), message.error()
+                if error is not None:
+                    self._met(error)
+                offset = message.offset() or 0  # of the end of a partition: where the next message would stand
+                if number in left and (offset >= end[number] or (error is None and offset + 1 >= end[number])):
+                    left.discard(number)
+                    if offset >= end[number]:
+                        continue
+                elif number not in left:
+                    continue
+                if error is None:
+                    yield message
+            if any(message.error() is None for message in came):
+                deadline = Deadline(self._timeout_s)
+            elif deadline.passed:
+                raise TransientError(
+                    f"topic {self._topic!r} gave nothing more within {self._timeout_s:g} s, before its recorded end in "
+                    f"partitions {sorted(left)}",
+                    remedy="a transaction that is open there holds up readers: it ends with its timeout at the latest.",
+                )
+        consumer.unassign()
+
+    def _met(self, error: KafkaError) -> None:
+        """Something else than a message: the end of a partition passes, and what the client mends itself."""
+        from confluent_kafka import KafkaError
+
+        code = error.code()
+        if code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise self._lost(error.str())
+        if error.name().endswith("_AUTHORIZATION_FAILED"):
+            raise ConfigurationError(
+                f"topic {self._topic!r} may not be read: {error.str()}", remedy="grant READ on it."
+            )
+
+    def _lost(self, why: str) -> StateLostError:
+        return StateLostError(f"the changelog {self._topic!r} does not hold what it must: {why}", remedy=REMEDY)
+
+    def _bounds(self, cluster: Cluster, number: int) -> tuple[int, int]:
+        """The client does not ask again by itself when a partition has moved to another leader."""
+        return patiently(lambda: cluster.bounds((self._topic, number)), self._timeout_s)
+
+    def _cluster(self, isolation: str) -> Cluster:
+        return Cluster(self._consumer(isolation), self._timeout_s)
+
+    def _consumer(self, isolation: str) -> Consumer:
+        if isolation not in self._made:
+            from confluent_kafka import Consumer
+
+            ours = {**OURS, "isolation.level": isolation, "group.id": "tpc-changelog"}  # no group is joined
+            self._made[isolation] = Consumer({**self._connection.librdkafka(), **ours})
+        return self._made[isolation]
+
+    def close(self) -> None:
+        """See `ChangelogReader`."""
+        while self._made:
+            self._made.popitem()[1].close()
