@@ -18,9 +18,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from tpc.history import History
 from tpc.json import JSONObject, canonical, parse
 from tpc.shards import Shard
-from tpc.sink import Sink
+from tpc.sink import GivenUp, Sink
 
 POSITION = "position"
 """Where a committable's `data` says how the sink stands once it is committed; see `SinkPart.position_before`."""
@@ -65,6 +66,24 @@ def position_told(metadata: Mapping[bytes, bytes] | None) -> tuple[JSONObject | 
     """The inverse: the position before, and what the state holds after."""
     told = metadata or {}
     return parse(told[_BEFORE]), parse(told[_AFTER])
+
+
+def position_of(history: History, sink: str) -> JSONObject | None:
+    """Where the branches of `sink` say that it stands after the last decided epoch.
+
+    None where they have never said it, or where one of them was given up since.
+    """
+    last = None if history.last_intent is None else history.manifests.get(history.last_intent)
+    part = None if last is None else last.sinks.get(sink)
+    if last is None or part is None:
+        return None
+    if not part.branches:
+        return part.position_before
+    resolution = history.resolution(last.epoch, sink)
+    if resolution is not None and GivenUp.COMMITTED not in resolution.ends:
+        return None
+    position: JSONObject | None = part.branches[-1].committable.data.get(POSITION)
+    return position
 
 
 class ChangelogReader(ABC):

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tpc.ancestors import Ancestor
-from tpc.changelog import POSITION
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.manifest import Manifest
@@ -195,23 +194,6 @@ class History:
                 return epoch
             return part.previous_epoch
         return self.markers.get(sink)
-
-    def position_of(self, sink: str) -> JSONObject | None:
-        """Where the branches of `sink` say that it stands after the last decided epoch.
-
-        None where they have never said it, or where one of them was given up since the sink last said all.
-        """
-        last = None if self.last_intent is None else self.manifests.get(self.last_intent)
-        part = None if last is None else last.sinks.get(sink)
-        if last is None or part is None:
-            return None
-        if not part.branches:
-            return part.position_before
-        resolution = self.resolution(last.epoch, sink)
-        if resolution is not None and GivenUp.COMMITTED not in resolution.ends:
-            return None
-        position: JSONObject | None = part.branches[-1].committable.data.get(POSITION)
-        return position
 
     @property
     def last_owners(self) -> Mapping[int, str]:

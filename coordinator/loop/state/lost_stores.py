@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.belonging import knows_owner
-from tpc.changelog import ChangelogReader
+from tpc.changelog import ChangelogReader, position_of
 from tpc.coordinator.loop.state.filling import StoreFilling
 from tpc.coordinator.loop.state.rebuilding import Reached, fill
 from tpc.coordinator.loop.state.rules import NO_EPOCH
@@ -44,7 +44,7 @@ class LoggedState:
             resolution = history.resolution(last, self.sink.name)
             if resolution is not None and GivenUp.COMMITTED not in resolution.ends:
                 return None  # the state has gone on without an epoch that its changelog may hold
-        return history.position_of(self.log_name)
+        return position_of(history, self.log_name)
 
 
 def rebuild_lost(history: History, logged: LoggedState) -> None:

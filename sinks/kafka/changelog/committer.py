@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext
-from tpc.sinks.kafka.changelog.sink import ChangelogSink
 from tpc.sinks.kafka.check import check_topics
 from tpc.sinks.kafka.driver.committer import TransactionCommitter
 from tpc.support.deadlines import patiently
+
+if TYPE_CHECKING:
+    from tpc.sinks.kafka.changelog.sink import ChangelogSink
 
 _POLICY = "cleanup.policy"
 
