@@ -19,7 +19,8 @@ from tpc.coordinator.loop.state.state import OBJECT_KEY
 from tpc.manifest import Barrier
 from tpc.transactional import Transactional, make_transactional
 
-Ends = tuple[tuple[str, ...], ...]
+Epochs = tuple[tuple[tuple[str, ...], frozenset[int]], ...]
+"""Where each epoch ends, and the sinks whose branch of it was given up."""
 
 
 class Outcome(NamedTuple):
@@ -32,24 +33,24 @@ class Outcome(NamedTuple):
 
 
 @cache
-def outcome(ends: Ends) -> Outcome:
-    """Of the last of the epochs that end at these positions, each of which begins where the one before it ended."""
-    if not ends:
+def outcome(epochs: Epochs) -> Outcome:
+    """Of the last of these epochs, each of which begins where the one before it ended."""
+    if not epochs:
         return Outcome((), {}, [])
-    before = outcome(ends[:-1])
-    starts = tuple(map(int, ends[-2])) if ends[1:] else (0, 0)
+    before, (ends, given_up) = outcome(epochs[:-1]), epochs[-1]
+    starts = tuple(map(int, epochs[-2][0])) if epochs[1:] else (0, 0)
     watermark_ms = max((event.time_ms for event in EVENTS[0][: starts[0]]), default=None)
     sums = {key: held for key, held in before.sums.items() if watermark_ms is None or held[1] > watermark_ms}
     model, rows = list(before.model), []
-    for event in EVENTS[0][starts[0] : int(ends[-1][0])]:
+    for event in EVENTS[0][starts[0] : int(ends[0])]:
         key = key_of(event)
         total = sums.get(key, (0, 0))[0] + event.number + 1
         sums[key] = total, event.time_ms + round(TTL_S * 1000)
         rows.append((event.source, event.number, total, len(sums)))
-    for event in EVENTS[1][starts[1] : int(ends[-1][1])]:
+    for event in EVENTS[1][starts[1] : int(ends[1])]:
         model.append(event.number)
         rows.append((event.source, event.number, len(model), 0))
-    return Outcome(tuple(rows), sums, model)
+    return Outcome(tuple(rows), before.sums if 1 in given_up else sums, before.model if 2 in given_up else model)
 
 
 def check(world: LoopWorld) -> None:
@@ -68,13 +69,13 @@ def check(world: LoopWorld) -> None:
         asked = leader.asks()
         assert isinstance(asked, Asked)
         _check_cut(world.log, asked.epoch, asked.barrier)
-        wanted = outcome((*_ends(world.log), asked.barrier.end)).rows
+        wanted = outcome((*_epochs(world.log), (asked.barrier.end, frozenset()))).rows
         if asked.rows[0] != wanted:
             raise Violation("memory", f"epoch {asked.epoch} makes {asked.rows[0]}, not {wanted}")
 
 
-def _ends(log: Sequence[Intent]) -> Ends:
-    return tuple(intent.barrier.end for intent in log)
+def _epochs(log: Sequence[Intent]) -> Epochs:
+    return tuple((intent.barrier.end, intent.given_up) for intent in log)
 
 
 @cache
@@ -98,10 +99,10 @@ def _check_rows(world: LoopWorld) -> None:
     for branch in shown:
         if branch.epoch >= len(world.log) or branch not in world.log[branch.epoch].branches:
             raise Violation("beyond", f"the rows of {branch.name} are shown, and no intent names it")
-        if branch.rows != (wanted := outcome(_ends(world.log[: branch.epoch + 1])).rows):
+        if branch.rows != (wanted := outcome(_epochs(world.log[: branch.epoch + 1])).rows):
             raise Violation("content", f"epoch {branch.epoch} shows {branch.rows}, not {wanted}")
     epochs = [branch.epoch for branch in shown]
-    wanted_epochs = [intent.epoch for intent in world.log if intent.rows[0]][: len(epochs)]
+    wanted_epochs = [intent.epoch for intent in world.log if intent.rows[0] and 0 not in intent.given_up][: len(epochs)]
     if epochs != wanted_epochs:
         raise Violation("exactly-once", f"the epochs {epochs} are shown, not {wanted_epochs}")
 
@@ -116,16 +117,16 @@ def _check_store(world: LoopWorld, number: int) -> None:
     if store.applied not in last:
         raise Violation("position", f"{name} is at epoch {store.applied}, not at one of {sorted(last)}")
     # A key may be gone by an epoch that changed nothing else: the content is that of the last epoch that changed it.
-    wanted = outcome(_ends(world.log[: store.applied + 1]))
+    wanted = outcome(_epochs(world.log[: store.applied + 1]))
     assert isinstance(store, Stored)
     held = {change.key: change for change in store.entries}
     if number == 1:
         found = {decode(key): (decode(c.value or b""), c.expires_ms) for key, c in held.items()}
         if found != wanted.sums:
             raise Violation("content", f"at epoch {store.applied} {name} holds {found}, not {wanted.sums}")
-    elif held:
+    else:
         model: Transactional[list[int]] = make_transactional([])
-        model.restore(held[OBJECT_KEY].value)
+        model.restore(held[OBJECT_KEY].value if held else None)
         if model.value != wanted.model:
             raise Violation("content", f"at epoch {store.applied} {name} holds {model.value}, not {wanted.model}")
     if pending is not None:
@@ -142,7 +143,5 @@ def _check_undo(world: LoopWorld, number: int, pending: Intent) -> None:
 
 
 def is_goal(world: LoopWorld) -> bool:
-    """All events are decided and complete; or a process has stopped, since a source lost what had to be read again."""
-    stopped = world.leader is not None and world.leader.does == "stop"
-    all_read = world.ends == tuple(map(len, EVENTS))
-    return (stopped and world.is_damaged) or (all_read and world.pending is None)
+    """All events are decided and complete."""
+    return world.ends == tuple(map(len, EVENTS)) and world.pending is None

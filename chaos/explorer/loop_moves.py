@@ -69,6 +69,15 @@ def _steps(world: LoopWorld, leader: Leader) -> Iterator[Move]:
             yield _decided(world, leader)
         case "commit":
             yield from _commits(world, leader)
+        case "stop" if world.pending is not None:
+            yield from _resolutions(world, leader, world.pending)
+
+
+def _resolutions(world: LoopWorld, leader: Leader, pending: Intent) -> Iterator[Move]:
+    """What cannot be written again an operator gives up, on the record; the next start goes on without it."""
+    for branch in sorted(leader.lost):
+        log = (*world.log[:-1], pending.giving_up(branch))
+        yield Move(f"an operator gives up the branch of {SINKS[branch.sink]}", _with(world, None, log=log))
 
 
 def _with(world: LoopWorld, leader: Leader | None, **changed: object) -> LoopWorld:

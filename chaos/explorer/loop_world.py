@@ -19,6 +19,13 @@ class Intent(NamedTuple):
     barrier: Barrier
     rows: tuple[Payload, ...]
     branches: tuple[Branch, ...]
+    given_up: frozenset[int] = frozenset()
+    """The sinks whose branch an operator has given up."""
+
+    def giving_up(self, branch: Branch) -> Intent:
+        """Once an operator has given up a branch that cannot be written again."""
+        left = tuple(each for each in self.branches if each != branch)
+        return self._replace(branches=left, given_up=self.given_up | {branch.sink})
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,9 @@ def test_other_rows_of_a_source_that_was_compacted_are_refused() -> None:
         labels.append(label)
     assert world.leader is not None
     assert world.leader.does == "stop"
+    resolved = [move for move in moves(world) if not move.is_fault]
+    assert [move.label for move in resolved] == ["an operator gives up the branch of rows"]
+    assert resolved[0].world.log[0].given_up == {0}
 
 
 # Seen red ------------------------------------------------------------------------------------------------------------
