@@ -97,10 +97,6 @@ class KafkaCase:
         if self.mending is not None:
             self.mending.join()
         mend()
-        if self.pipeline.starts:
-            # A broker that was cut off may hold the rows of a coordinator that has failed since, and open their
-            # transaction when its network is mended: after the sweep of the start, before the next one.
-            self.evidence.note(f"{self.pipeline.sweep()} branches are swept after the last epoch")
         judge(self.brokers.bootstrap, self.pipeline, self.topic, self.evidence)
 
 

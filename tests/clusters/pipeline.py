@@ -71,7 +71,7 @@ class ClusterPipeline:
         """The one that leads; started if there is none. Raises what a start raises."""
         if self._coordinator is None:
             self._sinks = self.make()
-            made = self._made(self._sinks)
+            made = Coordinator(self.id, self._sinks, LocalLog(self.log), LocalFiles(self.directory), EngineSettings())
             try:
                 context = CheckContext(self.id, SCHEMA, PARTITIONS)
                 made.take_over({sink.name: context for sink in self._sinks}, {})
@@ -89,25 +89,13 @@ class ClusterPipeline:
     @property
     def history(self) -> History:
         """What the log says, read anew."""
-        return self._made(()).read()
+        return Coordinator(self.id, (), LocalLog(self.log), LocalFiles(self.directory), EngineSettings()).read()
 
     def close(self) -> None:
         """Let go of the coordinator, as the end of its process does: nothing is aborted or committed."""
         if self._coordinator is not None:
             self._coordinator.participants.close()
             self._coordinator = None
-
-    def sweep(self) -> int:
-        """What a pipeline that runs on does every 30 s: abort what no intent names. How many branches that were."""
-        self.close()
-        coordinator = self._made(self.make())
-        try:
-            return coordinator.sweep_only()
-        finally:
-            coordinator.participants.close()
-
-    def _made(self, sinks: Sequence[Sink]) -> Coordinator:
-        return Coordinator(self.id, sinks, LocalLog(self.log), LocalFiles(self.directory), EngineSettings())
 
     def run(self, epoch: int) -> None:
         """One epoch. Raises what ends the query; then there is no coordinator."""
