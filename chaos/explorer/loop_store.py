@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tpc.coordinator.loop.state import rules
 from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.rules import NO_EPOCH, Delta
+from tpc.coordinator.loop.state.store import Store
 from tpc.sink import Verdict
 
 Payload = tuple[Any, ...]
@@ -129,8 +130,8 @@ def put(entries: tuple[Change, ...], changes: Payload) -> tuple[Change, ...]:
     return tuple(change for _, change in sorted(held.items()) if change.value is not None)
 
 
-class StoreView:
-    """What `tpc.coordinator.loop.state.store.Store` is to a state's content, over a store as it stands now."""
+class StoreView(Store):
+    """What a store is to a state's content, over a modelled one as it stands now. Opens nothing."""
 
     def __init__(self, name: str, shown: Seen) -> None:
         self.name = name
@@ -140,9 +141,11 @@ class StoreView:
         """The newest epoch applied."""
         return max(self.shown.epochs, default=NO_EPOCH)
 
-    def load(self) -> list[Change]:
-        """Everything."""
-        return list(self.shown.entries)
+    def load(self) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
+        """Every key's value, and when those expire that do."""
+        values = {change.key: change.value for change in self.shown.entries if change.value is not None}
+        expiring = {change.key: change.expires_ms for change in self.shown.entries if change.expires_ms is not None}
+        return values, expiring
 
     def get(self, key: bytes) -> Change | None:
         """One key."""
