@@ -18,6 +18,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import AuthorizationError, KafkaError, for_code
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
+import tpc.sinks.kafka.cluster.message_classes  # noqa: F401  before the first message of any connection
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.cluster.answers import NONE, Reply
 from tpc.sinks.kafka.cluster.login import require_login
