@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 120.0
 POLL_S = 0.05
-WORKER_DAEMON = "tpc.chaos.matrix.worker_daemon"
+WORKER_DAEMON = "tpc.chaos.servers.worker_daemon"
 ADDRESS_FILE = "gateway.json"
 
 

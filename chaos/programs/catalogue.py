@@ -1,4 +1,4 @@
-"""Which programs there are; and which is today's."""
+"""Which programs there are; and which are today's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,11 @@ LONG = {sessions.PROGRAM.name}
 """Of these a life alone may take minutes, on a busy machine more than a life is given: `make programs` runs them."""
 
 
-def of_the_day(day: date) -> Program:
-    """Each day another one, in turn; those that take long are left out."""
+PROGRAMS_A_DAY = 2
+
+
+def of_the_day(day: date) -> list[Program]:
+    """Each day others, in turn, `PROGRAMS_A_DAY` different ones; those that take long are left out."""
     quick = [program for name, program in PROGRAMS.items() if name not in LONG]
-    return quick[day.toordinal() % len(quick)]
+    first = PROGRAMS_A_DAY * day.toordinal()
+    return [quick[number % len(quick)] for number in range(first, first + PROGRAMS_A_DAY)]

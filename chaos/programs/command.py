@@ -15,6 +15,7 @@ from tpc.chaos.programs.program import Program, check_examples
 from tpc.chaos.programs.run import run_program
 from tpc.chaos.running.run_directory import RunDirectory, claim_directory
 from tpc.chaos.running.signals import terminated_as_interrupt
+from tpc.chaos.servers.class_archive import make_class_archive
 from tpc.chaos.servers.stack import Stack
 from tpc.chaos.user.directory import UserRunDirectory
 from tpc.chaos.user.record import fault_json
@@ -41,6 +42,7 @@ def run_examples(names: Sequence[str], *, seed: int, directory: Path, console: C
         claim_directory(root, (servers.name, *PROGRAMS))
         for program in programs:
             UserRunDirectory(root / program.name).claim()
+        make_class_archive()
         with terminated_as_interrupt(), _servers(servers, programs, screen):
             passed = [_run(program, UserRunDirectory(root / program.name), seed, screen) for program in programs]
     except KeyboardInterrupt:

@@ -35,6 +35,7 @@ from tpc.support.deadlines import Deadline
 LIFE_LIMIT_S = 300.0
 RUN_LIMIT_S = 1800.0
 """Kills that are not made by then are left out, and the check of their number fails."""
+WORKER_DAEMON = "tpc.chaos.servers.worker_daemon"
 
 
 def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Callable[[str], None]) -> Outcome:
@@ -86,8 +87,12 @@ def _judge(program: Program, account: Account, paths: UserRunDirectory, outcome:
 
 
 def _environment(paths: UserRunDirectory) -> dict[str, str]:
-    """As a user would have it who runs the program: it is importable, and finds the servers and its place."""
+    """As a user would have it who runs the program: it is importable, and finds the servers and its place.
+
+    But that Spark's Python workers are forked with their imports done: each of six lives would make them four times.
+    """
     path = os.pathsep.join(filter(None, (str(EXAMPLES), str(Path.cwd()), os.environ.get("PYTHONPATH"))))
     temporary = str(paths.temporary)  # who is killed leaves his scratch files
     ours = {"PYTHONPATH": path, "TMPDIR": temporary, VARIABLE: str(paths.work)}
+    ours["PYSPARK_SUBMIT_ARGS"] = f"--conf spark.python.daemon.module={WORKER_DAEMON} pyspark-shell"
     return {**os.environ, "SPARK_LOCAL_DIRS": temporary, **ours}

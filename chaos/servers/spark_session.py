@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tpc.chaos.servers.class_archive import archive_options
 from tpc.chaos.servers.jars import Report, jar_set
 from tpc.support.java import find_java
 
@@ -64,7 +65,7 @@ def _settings(jars: list[Path], place: Path) -> dict[str, str]:
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": _java_options(place),
+        "spark.driver.extraJavaOptions": f"{java_options(place)} {archive_options()}".strip(),
         "spark.local.dir": str(place / "scratch"),
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
@@ -84,7 +85,7 @@ def _settings(jars: list[Path], place: Path) -> dict[str, str]:
     }
 
 
-def _java_options(place: Path) -> str:
+def java_options(place: Path) -> str:
     """A life of such a session is short: without the optimising compiler it costs half the CPU (14 s against 30 s)."""
     temporary = place / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)

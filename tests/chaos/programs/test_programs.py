@@ -1,4 +1,4 @@
-"""The programs of docs/examples, killed and compared: today's one for real, the expectation of each by hand."""
+"""The programs of docs/examples, killed and compared: today's ones for real, the expectation of each by hand."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from tpc.chaos.programs import (
     state_topic,
     unpaid_orders,
 )
-from tpc.chaos.programs.catalogue import LONG, PROGRAMS, chosen, of_the_day
+from tpc.chaos.programs.catalogue import LONG, PROGRAMS, PROGRAMS_A_DAY, chosen, of_the_day
 from tpc.chaos.programs.classifier import LOST, REFUSED, Classifier
 from tpc.chaos.programs.program import EXAMPLES, check_examples
 from tpc.chaos.programs.run import run_program
+from tpc.chaos.servers.class_archive import make_class_archive
 from tpc.chaos.user.directory import UserRunDirectory
 from tpc.errors import ConfigurationError
 
@@ -37,13 +38,16 @@ TIME_LIMIT_S = 900
 
 @pytest.mark.timeout(TIME_LIMIT_S)
 @pytest.mark.spark  # starts what it needs by itself
-def test_the_program_of_the_day_is_exactly_once_though_killed_five_times(
+@pytest.mark.parametrize("number", range(PROGRAMS_A_DAY))
+def test_a_program_of_the_day_is_exactly_once_though_killed_five_times(
     kafka: KafkaTopics,
     postgres: PostgresDatabase,
     mongo: MongoDatabase,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    number: int,
 ) -> None:
+    make_class_archive()
     for variable, address in (
         ("TPC_KAFKA", kafka.bootstrap),
         ("TPC_POSTGRES", postgres.dsn),
@@ -54,7 +58,7 @@ def test_the_program_of_the_day_is_exactly_once_though_killed_five_times(
     paths = UserRunDirectory(tmp_path / "run")
     paths.claim()
     said: list[str] = []
-    outcome = run_program(of_the_day(today), paths, today.toordinal(), said.append)
+    outcome = run_program(of_the_day(today)[number], paths, today.toordinal(), said.append)
     assert [check for check in outcome.checks if not check.passed] == [], "\n".join(said)
     assert outcome.not_compared == []
 
@@ -68,7 +72,9 @@ def test_a_program_stands_in_the_examples_and_offers_its_pipeline(name: str) -> 
 
 def test_every_program_that_does_not_take_long_has_its_days() -> None:
     days = [date(2026, 1, 1) + timedelta(days=n) for n in range(len(PROGRAMS))]
-    assert {of_the_day(day).name for day in days} == set(PROGRAMS) - LONG
+    drawn = [[program.name for program in of_the_day(day)] for day in days]
+    assert {name for names in drawn for name in names} == set(PROGRAMS) - LONG
+    assert all(len(set(names)) == PROGRAMS_A_DAY for names in drawn)
 
 
 def test_an_unknown_program_is_refused_with_those_that_there_are() -> None:

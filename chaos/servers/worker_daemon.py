@@ -1,6 +1,7 @@
 """Spark's daemon of Python workers, with everything imported that a task needs: a worker is then forked, not started.
 
-Every case ends its workers (see `sessions`), so that imports would be paid for again and again.
+Every case of the matrix and every life of a program has workers of its own, and imports would be paid for again and
+again.
 """
 
 from __future__ import annotations
