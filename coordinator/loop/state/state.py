@@ -170,7 +170,9 @@ class State(MutableMapping[Any, Any]):
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key, or what is to stand for it where it is not there."""
-        encoded = self._encoded(key)
+        encoded = self._names.get(key) if type(key) is str else None
+        if encoded is None:
+            encoded = self._encoded(key)
         touched = self._touched.get(encoded)
         if touched is None:
             held = self._contents.get(encoded)
@@ -184,8 +186,12 @@ class State(MutableMapping[Any, Any]):
         return touched.value
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._running()
-        self._touched[self._encoded(key)] = _Touched(value, True, self._now_ms())
+        if self._cut is not None:
+            self._running()
+        encoded = self._names.get(key) if type(key) is str else None
+        if encoded is None:
+            encoded = self._encoded(key)
+        self._touched[encoded] = _Touched(value, True, None if self.ttl_ms is None else self._now_ms())
 
     def __delitem__(self, key: Any) -> None:
         self._running()
@@ -214,12 +220,10 @@ class State(MutableMapping[Any, Any]):
         return f"State({self.name!r}, epoch {self.epoch}, {len(self)} keys)"
 
     def _encoded(self, key: Any) -> bytes:
-        if type(key) is not str:
-            return encode(key, "key")
-        found = self._names.get(key)
-        if found is None:
-            found = self._names[key] = encode(key, "key")
-        return found
+        encoded = encode(key, "key")
+        if type(key) is str:  # and not 1, which is equal to True and to 1.0
+            self._names[key] = encoded
+        return encoded
 
     def _has(self, key: bytes) -> bool:
         touched = self._touched.get(key)
