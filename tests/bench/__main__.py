@@ -19,6 +19,7 @@ from tests.bench.overhead import overhead
 from tests.bench.records import VARIANT, Results, Run, closing_line
 from tests.bench.recovery import recovery
 from tests.bench.report import draw, show
+from tests.bench.services import services, states
 from tests.bench.systems import FLINK_DATASTREAM, FLINK_SQL, LOOP, SPARK, SYSTEMS, TPC, VARIANTS, System
 from tests.bench.throughput import Warm, cold
 
@@ -73,6 +74,7 @@ def run(
         if TPC in only.split(","):
             console.print("overhead of an epoch")
             overhead(arena, results, turns=ROUNDS, epochs=40 if quick else 60)
+            _services(arena, results, quick=quick)
         _latency(arena, results, systems, quick=quick)
         _warm(arena, results, systems, rows or (800_000 if quick else 5_000_000))
         if not quick:
@@ -85,6 +87,22 @@ def run(
         console.print("epochs of many branches")
         branches(work / "branches", results)
     _close(results)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+@app.command()
+def loop(
+    directory: Directory = Path("tpc-bench"),
+    quick: Annotated[bool, typer.Option(help="fewer rows, keys and epochs")] = False,
+) -> None:
+    """Only tpc's loop beside one that is written by hand, and its state: the records are loop.json."""
+    directory.mkdir(parents=True, exist_ok=True)
+    work = (directory / "work").resolve()
+    shutil.rmtree(work, ignore_errors=True)
+    with Arena(work, None) as arena:
+        results = Results(directory / "loop.json", {**arena.equal_for_all(), "quick": quick})
+        _services(arena, results, quick=quick)
+    show(results, console)
     shutil.rmtree(work, ignore_errors=True)
 
 
@@ -120,6 +138,17 @@ def _flink(only: str) -> Flink | None:
     except FlinkNotInstalledError as error:
         console.print(f"without PyFlink: {error}", markup=False)
         return None
+
+
+def _services(arena: Arena, results: Results, *, quick: bool) -> None:
+    console.print("tpc's loop beside one that is written by hand")
+    known = len(results.runs)
+    services(arena, results, rows=200_000 if quick else 500_000, rounds=1 if quick else ROUNDS)
+    _tell(results.runs[known:])
+    console.print("the state of a loop")
+    keys, epochs = (100_000, 200) if quick else (1_000_000, 1_000)
+    states(results, arena.directory / "state", keys=keys, changes=1_000, epochs=epochs)
+    _tell(results.runs[-1:])
 
 
 def _warm(arena: Arena, results: Results, systems: list[System], rows: int) -> None:

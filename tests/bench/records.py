@@ -16,6 +16,7 @@ from tests.bench.systems import FLINK_SQL, LOOP, SPARK, TPC
 
 WARM, COLD, LATENCY, OVERHEAD = "warm", "cold", "latency", "overhead"
 VARIANT, RECOVERY, BRANCHES = "variant", "recovery", "branches"
+SERVICE, SERVICE_STATE, STATE = "service", "service with state", "state"
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,10 @@ class Run:
     lasted longer), seconds; cold: rows_per_s (process start included), seconds, first_s; latency: p50_ms and p99_ms of
     `kafka_` and `table_`; overhead: tpc_p50_ms and plain_p50_ms of an epoch; recovery: seconds from the start
     of the next process to the first new epoch, and whether one was in doubt; branches: seconds per phase of an epoch of
-    so many branches per sink. warm, variant and cold have cpu_s and peak_mb of the job too, and how often something
-    became visible (commits); warm and variant what the waiting jobs used meanwhile (others_cpu_s).
+    so many branches per sink. warm, variant and cold have cpu_s and peak_mb of the job too, and how often
+    something became visible (commits); warm and variant what the waiting jobs used meanwhile (others_cpu_s). service,
+    also with state: rows_per_s and cpu_us_per_row of one process, and the machine's load; state: milliseconds of whole
+    epochs, of the processor in them and of two fsynced writes, restart_s, store_mb, load.
     """
 
     kind: str

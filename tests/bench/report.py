@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.records import BRANCHES, COLD, LATENCY, OVERHEAD, RECOVERY, VARIANT, WARM, Results, Run, spread
+from tests.bench.services_report import service_lines
 from tests.bench.systems import SYSTEMS, TPC, VARIANTS
 
 _ALL = {**SYSTEMS, **VARIANTS}
@@ -30,6 +31,16 @@ def show(results: Results, console: Console) -> None:
             console.print(_rates(results, kind, f"{title}, {_interval(interval_ms)}", interval_ms))
     if any(run.kind == LATENCY for run in results.runs):
         console.print(_latencies(results))
+    _costs(results, console)
+    for line in service_lines(results):
+        console.print(line, markup=False)
+    for run in results.runs:
+        if run.void is not None:
+            console.print(f"void: {run.kind}, {run.system}, round {run.round}: {run.void}", markup=False)
+
+
+def _costs(results: Results, console: Console) -> None:
+    """What the protocol costs an epoch, a recovery, and an epoch of many branches."""
     for run in results.runs:
         if run.kind == OVERHEAD and run.void is None:
             console.print(
@@ -45,9 +56,6 @@ def show(results: Results, console: Console) -> None:
         if run.kind == BRANCHES and run.void is None:
             shown = ", ".join(f"{name} {value:g}" for name, value in run.figures.items())
             console.print(f"branches: {shown}")
-    for run in results.runs:
-        if run.void is not None:
-            console.print(f"void: {run.kind}, {run.system}, round {run.round}: {run.void}", markup=False)
 
 
 def _systems(results: Results, kind: str) -> list[str]:

@@ -4,7 +4,8 @@
 
 An epoch decodes and changes its keys, cuts, prepares and commits; checkpoints of the store happen in it. Beside every
 epoch stand two appends of the delta's size to a plain file, each fsynced: the least that prepare and commit can cost
-on this disk at this load. Prints percentiles of both, the processor's time, the time of a restart, and the load.
+on this disk at this load. Tells percentiles of both, the processor's time of the epoch's own thread, the time of a
+restart, and the load.
 """
 
 from __future__ import annotations
@@ -61,16 +62,57 @@ def two_writes(path: Path, size_bytes: int) -> float:
     return time.perf_counter() - started
 
 
-def told(seconds: list[float]) -> str:
-    """Percentiles in milliseconds."""
+def percentiles(name: str, seconds: list[float]) -> dict[str, float]:
+    """In milliseconds."""
     ordered = sorted(seconds)
     places = {"p50": 0.5, "p99": 0.99, "max": 1.0}
-    at = {name: ordered[min(len(ordered) - 1, int(len(ordered) * place))] for name, place in places.items()}
-    return ", ".join(f"{name} {value * 1e3:.1f} ms" for name, value in at.items())
+    return {
+        f"{name}_{which}_ms": 1e3 * ordered[min(len(ordered) - 1, int(len(ordered) * place))]
+        for which, place in places.items()
+    }
+
+
+def measure(*, keys: int, changes: int, epochs: int, kind: str, directory: Path) -> dict[str, float]:
+    """Fill a state, run epochs, restart."""
+    place = Path(tempfile.mkdtemp(prefix="tpc-bench-state-", dir=directory))
+    holds: type[dict[object, object]] | Literal["disk"] = dict if kind == "memory" else "disk"
+    try:
+        sink = StateSink("bench", place / "state", timeout_s=60.0)
+        committer, state = sink.committer(PIPELINE), sink.state(PIPELINE, holds)
+        committer.check(CheckContext(PIPELINE, SCHEMA, 1))
+        state.restore()
+        filling = range(0, keys, FILLED_AT_ONCE)
+        for epoch, first in enumerate(filling):
+            run_epoch(sink, committer, state, epoch, list(range(first, min(keys, first + FILLED_AT_ONCE))))
+        draw = random.Random(1)
+        taken: list[float] = []
+        worked: list[float] = []
+        least: list[float] = []
+        for epoch in range(len(filling), len(filling) + epochs):
+            numbers = draw.sample(range(keys), changes)
+            started, at = time.perf_counter(), time.thread_time()
+            size_bytes = run_epoch(sink, committer, state, epoch, numbers)
+            taken.append(time.perf_counter() - started)
+            worked.append(time.thread_time() - at)
+            least.append(two_writes(place / "plain", size_bytes))
+            (place / "plain").unlink()
+        size_mb = sum(path.stat().st_size for path in sink.directory.iterdir()) / 1e6
+        state.close()
+        committer.close()
+        started, at = time.perf_counter(), time.process_time()
+        state.restore()
+        restart = {"restart_s": time.perf_counter() - started, "restart_cpu_s": time.process_time() - at}
+        assert len(state) == keys
+        state.close()
+    finally:
+        shutil.rmtree(place)
+    parts = {"epoch": taken, "epoch_cpu": worked, "two_fsyncs": least}
+    found = {name: value for part, seconds in parts.items() for name, value in percentiles(part, seconds).items()}
+    return {**found, **restart, "store_mb": size_mb, "load": os.getloadavg()[0]}
 
 
 def main() -> None:
-    """Fill, measure, restart."""
+    """Print what was measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.state")
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--changes", type=int, default=1_000)
@@ -78,43 +120,14 @@ def main() -> None:
     parser.add_argument("--kind", choices=["memory", "disk"], default="memory")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()))
     given = parser.parse_args()
-    place = Path(tempfile.mkdtemp(prefix="tpc-bench-state-", dir=given.directory))
-    say = sys.stdout.write
-    kind: type[dict[object, object]] | Literal["disk"] = dict if given.kind == "memory" else "disk"
-    try:
-        sink = StateSink("bench", place / "state", timeout_s=60.0)
-        committer, state = sink.committer(PIPELINE), sink.state(PIPELINE, kind)
-        committer.check(CheckContext(PIPELINE, SCHEMA, 1))
-        state.restore()
-        filling = range(0, given.keys, FILLED_AT_ONCE)
-        for epoch, first in enumerate(filling):
-            run_epoch(sink, committer, state, epoch, list(range(first, min(given.keys, first + FILLED_AT_ONCE))))
-        draw = random.Random(1)
-        epochs: list[float] = []
-        least: list[float] = []
-        processor = 0.0
-        for epoch in range(len(filling), len(filling) + given.epochs):
-            numbers = draw.sample(range(given.keys), given.changes)
-            started, worked = time.perf_counter(), time.process_time()
-            size_bytes = run_epoch(sink, committer, state, epoch, numbers)
-            epochs.append(time.perf_counter() - started)
-            processor += time.process_time() - worked
-            least.append(two_writes(place / "plain", size_bytes))
-            (place / "plain").unlink()
-        say(f"{given.keys:,} keys, {given.changes:,} changes an epoch, {given.epochs:,} epochs, {given.kind}\n")
-        say(f"epoch: {told(epochs)}; processor {processor / given.epochs * 1e3:.1f} ms\n")
-        say(f"two fsynced writes of {size_bytes:,} bytes: {told(least)}\n")
-        say(f"ratio at p50: {sorted(epochs)[len(epochs) // 2] / sorted(least)[len(least) // 2]:.1f}\n")
-        state.close()
-        committer.close()
-        started, worked = time.perf_counter(), time.process_time()
-        state.restore()
-        restart, worked = time.perf_counter() - started, time.process_time() - worked
-        say(f"restart: {restart:.1f} s; processor {worked:.1f} s; {len(state):,} keys\n")
-        size_mb = sum(path.stat().st_size for path in sink.directory.iterdir()) / 1e6
-        say(f"store: {size_mb:,.0f} MB; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores\n")
-    finally:
-        shutil.rmtree(place)
+    found = measure(
+        keys=given.keys, changes=given.changes, epochs=given.epochs, kind=given.kind, directory=given.directory
+    )
+    sys.stdout.write(
+        f"{given.keys:,} keys, {given.changes:,} changes an epoch, {given.epochs:,} epochs, {given.kind}\n"
+    )
+    for name, value in found.items():
+        sys.stdout.write(f"{name}: {value:,.1f}\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,123 @@
+"""tpc's loop beside a transactional loop that is written by hand: one process each, the same work, Kafka to Kafka.
+
+They run one after the other on the same input, in turns, each from its recovery until all is visible; a first short
+topic warms them up. Processor time stands beside the rate: of the process alone, so that it says more than the rate
+where others work on the machine. A run whose output is not every row once is void.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.bench.arena import Arena
+from tests.bench.reading import WrongRowsError
+from tests.bench.records import SERVICE, SERVICE_STATE, STATE, Results, Run, attempt
+from tests.bench.running import run_script
+from tests.bench.state import measure
+from tests.bench.systems import BATCH_BYTES, BY_HAND, JOBS, LINGER_MS, TPC
+from tests.bench.work import COMPRESSION, DEADLINE_S, PARTITIONS, Feed, flights
+from tests.support.kafka_topics import SILENT
+
+INTERVALS_MS = (0, 50)
+"""Epochs of so many milliseconds; 0: of `ROWS_PER_EPOCH` events."""
+ROWS_PER_EPOCH = 100_000
+WARM_UP_ROWS = 20_000
+LIMIT_S = 600.0
+SCRIPTS = {TPC: "service.py", BY_HAND: "service_by_hand.py"}
+
+
+def services(arena: Arena, results: Results, *, rows: int, rounds: int) -> None:
+    """One record for each program, kind of epoch, and round; with a state and without."""
+    _make_topics(arena.servers, ["services-warm-up", "services-in"])
+    for topic, number in (("services-warm-up", WARM_UP_ROWS), ("services-in", rows)):
+        feed = Feed(arena.servers, topic)
+        feed.load(0, number)
+        feed.release()
+    for kind in (SERVICE, SERVICE_STATE):
+        for interval_ms in INTERVALS_MS:
+            for number in range(1, rounds + 1):
+                for system in (TPC, BY_HAND) if number % 2 else (BY_HAND, TPC):
+                    figures, void = attempt(partial(_run, arena, kind, system, interval_ms, rows, number))
+                    results.add(Run(kind, system, interval_ms, rows, number, figures, void))
+
+
+def states(results: Results, directory: Path, *, keys: int, changes: int, epochs: int) -> None:
+    """Epochs of a large state, and its restart."""
+    directory.mkdir(parents=True, exist_ok=True)
+    measured = partial(measure, keys=keys, changes=changes, epochs=epochs, kind="memory", directory=directory)
+    figures, void = attempt(measured)
+    results.add(Run(STATE, TPC, 0, keys, 1, {**figures, "changes": changes, "epochs": epochs}, void))
+
+
+def _run(arena: Arena, kind: str, system: str, interval_ms: int, rows: int, number: int) -> dict[str, float]:
+    name = f"services-{kind}-{system}-{interval_ms}-{number}".replace(" ", "-")
+    _make_topics(arena.servers, [f"{name}-out", f"{name}-changelog"])
+    directory = arena.directory / name
+    directory.mkdir(parents=True)
+    command = [
+        *(sys.executable, str(JOBS / SCRIPTS[system]), "--servers", arena.servers, "--directory", str(directory)),
+        *("--warm-up", "services-warm-up", "--source", "services-in", "--output", f"{name}-out"),
+        *("--changelog", f"{name}-changelog", *(["--state"] if kind == SERVICE_STATE else [])),
+        *(["--interval-ms", str(interval_ms)] if interval_ms else ["--rows-per-epoch", str(ROWS_PER_EPOCH)]),
+        *("--compression", COMPRESSION, "--linger-ms", str(LINGER_MS), "--batch-bytes", str(BATCH_BYTES)),
+    ]
+    told = run_script(command, directory, LIMIT_S)[-1]
+    _check(arena.servers, f"{name}-out", rows)
+    shutil.rmtree(directory)
+    return {
+        "rows_per_s": rows / told["seconds"],
+        "cpu_us_per_row": 1e6 * told["cpu_s"] / rows,
+        "seconds": told["seconds"],
+        "cpu_s": told["cpu_s"],
+        "load": os.getloadavg()[0],
+    }
+
+
+def _check(servers: str, topic: str, rows: int) -> None:
+    """The output has the rows of the warm-up and those that were measured, each once."""
+    numbers: list[int] = []
+    gains = 0.0
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "nobody",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(settings, logger=SILENT)
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    ended = 0
+    while ended < PARTITIONS:
+        read = consumer.consume(10_000, DEADLINE_S)
+        if not read:
+            raise WrongRowsError(f"{topic} gives nothing more within {DEADLINE_S:g} s")
+        for message in read:
+            if message.error() is not None:
+                ended += 1
+                continue
+            row = json.loads(message.value() or b"")
+            numbers.append(row["id"])
+            gains += row["gain"]
+    consumer.close()
+    wanted = sorted([*range(WARM_UP_ROWS), *range(rows)])
+    if sorted(numbers) != wanted:
+        raise WrongRowsError(f"{topic} has {len(numbers):,} rows of {len(wanted):,}, or not each of them once")
+    of_parts = [part["dep_delay"] - part["distance"] / 60.0 for part in (json.loads(f"{{{text}") for text in flights())]
+    right = math.fsum(of_parts[number % len(of_parts)] for number in wanted)
+    if abs(gains - right) > 1e-6 * len(wanted):
+        raise WrongRowsError(f"the gains of {topic} come to {gains}, not {right}")
+
+
+def _make_topics(servers: str, names: list[str]) -> None:
+    admin = AdminClient({"bootstrap.servers": servers}, logger=SILENT)
+    wanted = [NewTopic(name, PARTITIONS, 1) for name in names]
+    for made in admin.create_topics(wanted, operation_timeout=DEADLINE_S).values():
+        made.result(DEADLINE_S)

@@ -1,0 +1,58 @@
+"""The lines of the report that tell of tpc's loop beside the one that is written by hand, and of its state."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from tests.bench.records import SERVICE, SERVICE_STATE, STATE, Results, Run
+from tests.bench.systems import BY_HAND, TPC
+
+TITLES = {SERVICE: "without a state", SERVICE_STATE: "with a state"}
+
+
+def service_lines(results: Results) -> Iterator[str]:
+    """One for each kind of epoch; ratios are medians of those of single rounds."""
+    for kind, title in TITLES.items():
+        for interval_ms in dict.fromkeys(run.interval_ms for run in results.runs if run.kind == kind):
+            pairs = list(_pairs(results, kind, interval_ms))
+            if not pairs:
+                continue
+            epochs = f"epochs of {interval_ms} ms" if interval_ms else "large epochs"
+            rates = [ours["rows_per_s"] / theirs["rows_per_s"] for ours, theirs in pairs]
+            work = [theirs["cpu_us_per_row"] / ours["cpu_us_per_row"] for ours, theirs in pairs]
+            ours, theirs = (statistics.median(pair[side]["rows_per_s"] for pair in pairs) for side in (0, 1))
+            loads = [pair[0]["load"] for pair in pairs]
+            yield (
+                f"loop {title}, {epochs}: {ours:,.0f} rows/s, by hand {theirs:,.0f}; "
+                f"rate {_told(rates)}, processor {_told(work)}; load {min(loads):.0f} to {max(loads):.0f}"
+            )
+    for run in results.runs:
+        if run.kind == STATE and run.void is None:
+            yield _state_line(run)
+
+
+def _pairs(results: Results, kind: str, interval_ms: int) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
+    for number in dict.fromkeys(run.round for run in results.runs if run.kind == kind):
+        sides = {
+            run.system: run.figures
+            for run in results.runs
+            if (run.kind, run.interval_ms, run.round, run.void) == (kind, interval_ms, number, None)
+        }
+        if sides.keys() >= {TPC, BY_HAND}:
+            yield sides[TPC], sides[BY_HAND]
+
+
+def _told(ratios: list[float]) -> str:
+    return f"{statistics.median(ratios):.2f}x ({min(ratios):.2f} - {max(ratios):.2f})"
+
+
+def _state_line(run: Run) -> str:
+    found = run.figures
+    return (
+        f"state of {run.rows:,} keys, {found['changes']:,.0f} changes an epoch, {found['epochs']:,.0f} epochs: "
+        f"p50 {found['epoch_p50_ms']:.0f} ms, p99 {found['epoch_p99_ms']:.0f} ms "
+        f"(processor {found['epoch_cpu_p50_ms']:.0f} and {found['epoch_cpu_p99_ms']:.0f} ms; "
+        f"two fsynced writes {found['two_fsyncs_p50_ms']:.0f} and {found['two_fsyncs_p99_ms']:.0f} ms); "
+        f"restart {found['restart_s']:.1f} s (processor {found['restart_cpu_s']:.1f} s); load {found['load']:.0f}"
+    )
