@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline, e.g. my_job:pipeline")]
+Target = Annotated[str, typer.Argument(help="module:function that returns the pipeline or service, e.g. job:orders")]
 LogPlace = Annotated[
     str | None,
     typer.Option("--log", envvar="TPC_LOG", help="the intent log, if not in the checkpoint: a directory or a URL"),
@@ -21,7 +21,8 @@ LogOrJob = Annotated[
 CheckpointOrJob = Annotated[
     str,
     typer.Argument(
-        metavar="CHECKPOINT|JOB", help="the pipeline's checkpoint directory, or module:function that returns it"
+        metavar="CHECKPOINT|JOB",
+        help="the directory of a checkpoint or a service, or module:function that returns the job",
     ),
 ]
 Reason = Annotated[str, typer.Option(help="why, for the record")]

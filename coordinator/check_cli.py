@@ -1,4 +1,4 @@
-"""The command `tpc check`: what a start would refuse. No query is started and no record is put."""
+"""The command `tpc check`: what a start would refuse. Nothing is started and no record is put."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def mount(app: typer.Typer) -> None:
 
 
 def check(target: Target, *, as_json: AsJson = False) -> None:
-    """Everything that a start refuses before it claims the pipeline, asked now. Starts no query, puts no record.
+    """Everything that a start refuses before its first epoch, asked now. Starts nothing, puts no record.
+
+    Of a service the sources are asked too, whether they still have what comes next, and a shard's neighbours.
 
     Each sink's own check runs as at a start. It may make what is missing of the sink's own: tables (PostgreSQL: owners,
     markers, staging), collections (MongoDB: outbox, markers, owners, the target), directories (files); and it tries
@@ -25,10 +27,10 @@ def check(target: Target, *, as_json: AsJson = False) -> None:
     what Spark's log says of single epochs.
     """
     from tpc.coordinator import operations
-    from tpc.coordinator.targets import load_pipeline
+    from tpc.coordinator.targets import load_job
 
     try:
-        operations.check(load_pipeline(target))
+        operations.check(load_job(target))
     except TpcError as error:
         if not as_json:
             raise

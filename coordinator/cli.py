@@ -24,7 +24,7 @@ from tpc.coordinator import (
 )
 from tpc.coordinator.arguments import AsJson, LogOrJob, LogPlace, Target
 from tpc.coordinator.listing import print_json, print_listing
-from tpc.coordinator.targets import load_job, load_pipeline
+from tpc.coordinator.targets import load_job
 
 
 def mount(app: typer.Typer) -> None:
@@ -124,7 +124,7 @@ def orphans(
     from tpc.coordinator.log.journal import Journal
     from tpc.coordinator.orphans import orphans_beside
 
-    pipeline = load_pipeline(target)
+    pipeline = load_job(target)
     branches = orphans_beside(
         pipeline,
         silent_for_s=3600 * silent_hours,

@@ -10,12 +10,12 @@ import subprocess
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
+from tpc.coordinator.job import Job
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log_report import log_report
-from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
-from tpc.coordinator.targets import load_pipeline, log_named, names_job
+from tpc.coordinator.targets import load_job, log_named, names_job
 from tpc.errors import JavaNotFoundError, TpcError
 from tpc.findings import Diagnosed, Finding, Level
 from tpc.support.java import ANSWER_TIMEOUT_S, find_java
@@ -23,15 +23,36 @@ from tpc.support.java import ANSWER_TIMEOUT_S, find_java
 PACKAGES = ("tpc", "pyspark", "pyarrow", "confluent-kafka", "kafka-python", "psycopg", "pymongo")
 
 
-def machine() -> Iterator[Finding]:
-    """The versions of what a driver runs on."""
+def look(target: str | None) -> Iterator[Finding]:
+    """All of it: the machine, and with a `target` its log and its sinks' servers."""
+    if target is None or not names_job(target):
+        yield from machine()
+        yield from () if target is None else place(target)
+        return
+    try:
+        made = load_job(target)
+    except TpcError as error:
+        yield from machine()
+        yield _failed(target, error)
+        return
+    yield from machine(with_spark=made.needs_spark)
+    try:
+        yield from job(made)
+    except TpcError as error:
+        yield _failed(target, error)
+
+
+def machine(*, with_spark: bool = True) -> Iterator[Finding]:
+    """The versions of what a driver runs on; a service needs nothing of Spark."""
     yield Finding(Level.OK, "Python", platform.python_version())
     for package in PACKAGES:
         try:
             yield Finding(Level.OK, package, version(package))
         except PackageNotFoundError:
-            yield Finding(Level.PROBLEM, package, "not installed", remedy=f"pip install {package}.")
-    yield _java()
+            if with_spark or package != "pyspark":
+                yield Finding(Level.PROBLEM, package, "not installed", remedy=f"pip install {package}.")
+    if with_spark:
+        yield _java()
 
 
 def _java() -> Finding:
@@ -45,26 +66,24 @@ def _java() -> Finding:
 
 
 def place(target: str) -> Iterator[Finding]:
-    """The log that `target` names, and for a `module:function` the servers of its sinks."""
+    """The log that `target` names."""
     try:
-        if names_job(target):
-            yield from job(load_pipeline(target))
-        else:
-            yield _of_log(*log_named(target))
+        yield _of_log(*log_named(target))
     except TpcError as error:
         yield _failed(target, error)
 
 
-def job(pipeline: Pipeline) -> Iterator[Finding]:
-    """The log of a pipeline and the servers of its sinks."""
+def job(pipeline: Job) -> Iterator[Finding]:
+    """The log of a pipeline or a service, the servers of its sinks, and of a service its sources."""
     if pipeline.log.slots():
         yield _of_log(pipeline.log, pipeline.checkpoint)
     else:
         yield Finding(Level.OK, "log", f"none yet at {pipeline.log.describe()}")
-    ready = pipeline.prepared({})
+    ready = pipeline.prepared()
     try:
         yield from _of_sinks(ready)
-        ready.ask_executors(True)
+        ready.ask_others(True)
+        ready.ask_sources()
     finally:
         ready.coordinator.close()
 

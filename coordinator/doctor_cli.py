@@ -13,7 +13,7 @@ Job = Annotated[
     str | None,
     typer.Argument(
         metavar="JOB|LOG",
-        help="module:function that returns the pipeline; or a checkpoint directory, a log's directory or URL",
+        help="module:function that returns the job; or a checkpoint directory, a log's directory or URL",
     ),
 ]
 
@@ -26,12 +26,13 @@ def mount(app: typer.Typer) -> None:
 def doctor(target: Job = None, *, as_json: AsJson = False) -> None:
     """Versions, Java, the log, and the limits and clocks of each sink's server. Changes nothing.
 
-    Without an argument: versions and Java. Ends with 1 when there is a problem.
+    Without an argument: versions and Java. Of a service its sources are asked too, and nothing of Spark and Java is
+    looked for. Ends with 1 when there is a problem.
     """
-    from tpc.coordinator.doctor import machine, place
+    from tpc.coordinator.doctor import look
     from tpc.findings import Level
 
-    findings = [*machine(), *(() if target is None else place(target))]
+    findings = list(look(target))
     if as_json:
         print_json([finding.to_json() for finding in findings])
     else:

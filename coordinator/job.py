@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from tpc.coordinator.callbacks import OnComplete, OnDecisionNeeded
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.contract import Log
+from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.sink_contexts import check_takes_offsets, distinct
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.errors import ConfigurationError
@@ -21,6 +22,13 @@ from tpc.schemas import Columns
 from tpc.sink import Sink
 
 AnyJob = TypeVar("AnyJob", bound="Job")
+
+
+def refuse_foreign(options: Mapping[str, Any], foreign: Iterable[str], what: str, remedy: str) -> None:
+    """Raise `ConfigurationError` for an option of `tpc run` that is for jobs of the other kind."""
+    for option in foreign:
+        if option in options:
+            raise ConfigurationError(f"--{option.replace('_', '-')} {what}", remedy=remedy)
 
 
 class Job(ABC):
@@ -78,9 +86,28 @@ class Job(ABC):
     def _routed(self) -> Iterable[Sink]:
         """The sinks of all routes, in their order."""
 
+    @property
+    def states_beside(self) -> frozenset[str]:
+        """The names of sinks that lie in the checkpoint's directory, and move with it: those of a service's states."""
+        return frozenset()
+
+    @abstractmethod
+    def run_to_end(self, options: Mapping[str, Any]) -> None:
+        """Start it with the options of `tpc run`, and return when it has ended; SIGTERM ends it after its epoch.
+
+        For the main thread. Raises what ended it otherwise, and `ConfigurationError` for an option of the other kind.
+        """
+
     @abstractmethod
     def columns(self) -> Mapping[str, Columns]:
         """Name and type of the columns that each sink's rows have. Starts nothing."""
+
+    needs_spark: ClassVar[bool]
+    """Whether nothing of it can run where Spark and Java are missing."""
+
+    @abstractmethod
+    def prepared(self) -> Preparation:
+        """What a start needs, after all was refused that can be told without asking the log, a sink or a source."""
 
     @abstractmethod
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:

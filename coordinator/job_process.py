@@ -1,7 +1,8 @@
-"""The process of a job under `tpc run`: starts the pipeline of `module:function`, and ends with a supervisor's code.
+"""The process of a job under `tpc run`: starts what `module:function` makes, and ends with a supervisor's code.
 
-`python -m tpc.coordinator.job_process module:function OPTIONS`, where OPTIONS are those of `Pipeline.start` as JSON.
-SIGTERM stops the query after its current epoch; before the query runs it ends the process, and the next start recovers.
+`python -m tpc.coordinator.job_process module:function OPTIONS`, where OPTIONS are those of `Pipeline.start`, or of
+`Service.run`, as JSON. SIGTERM stops it after its current epoch; before it runs it ends the process, and the next start
+recovers.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ def _tell_end(query: PipelineQuery, news: SimpleQueue[str]) -> None:
 
 
 def main(target: str, options: Mapping[str, Any]) -> int:
-    """Run the pipeline until it ends; the exit code."""
-    from tpc.coordinator.targets import load_pipeline
+    """Run the job until it ends; the exit code."""
+    from tpc.coordinator.targets import load_job
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        await_end(load_pipeline(target).start(**options))
+        load_job(target).run_to_end(options)
     except TpcError as error:
         sys.stderr.write(f"{error}\n")
         return exit_code_for(error)

@@ -22,7 +22,6 @@ from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.places import open_log
 from tpc.coordinator.parked import ParkedNote
-from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.sign_of_life import leader
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
@@ -31,6 +30,7 @@ from tpc.json import JSONObject
 from tpc.records import RecordKind
 from tpc.safety import holds, holds_for_reader, holds_for_record, stated
 from tpc.states import State
+from tpc.support.durable_files import make_directories
 
 
 def log_of(checkpoint: CheckpointFiles | str | os.PathLike[str], place: str | None = None) -> Log:
@@ -107,17 +107,21 @@ def in_doubt(pipeline: Job) -> list[dict[str, Any]]:
         coordinator.close()
 
 
-def check(pipeline: Pipeline) -> None:
-    """Raise what a start would refuse before it claims the pipeline. No query is started and no record is put.
+def check(pipeline: Job) -> None:
+    """Raise what a start would refuse before its first epoch. Nothing is started and no record is put.
 
     The sinks' own checks run as at a start: they make a sink's own tables or collections where these are missing.
     """
     with stated(partial(holds, State(pipeline.id))):
-        ready = pipeline.prepared({})
+        ready = pipeline.prepared()
     try:
         with stated(partial(holds, State(pipeline.id))):
-            ready.ask_executors(True)
+            ready.ask_others(True)
+            if not pipeline.needs_spark:
+                make_directories(ready.coordinator.checkpoint.notes)  # as a start does: states lie beside it
         ready.coordinator.check(ready.contexts, ready.columns)
+        with ready.coordinator.engine.stating():
+            ready.ask_sources()
     finally:
         ready.coordinator.close()
 

@@ -11,14 +11,14 @@ from contextlib import closing
 from typing import Any
 
 from tpc.belonging import knows_owner
-from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.job import Job
 from tpc.history import History
 from tpc.safety import holds_for_abort, holds_for_reader, stated
 from tpc.sink import Committer, InDoubt, Owner
 
 
 def orphans_beside(
-    pipeline: Pipeline,
+    pipeline: Job,
     *,
     silent_for_s: float,
     now_s: float,
@@ -59,7 +59,7 @@ def orphans_beside(
         return rows
 
 
-def _of_others(committer: Committer, pipeline: Pipeline) -> list[tuple[InDoubt, Owner | None]]:
+def _of_others(committer: Committer, pipeline: Job) -> list[tuple[InDoubt, Owner | None]]:
     return [(doubt, owner) for doubt, owner in committer.all_in_doubt() if doubt.pipeline != pipeline.id]
 
 

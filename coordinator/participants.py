@@ -85,9 +85,9 @@ class Participants:
             for name, doubts in listed.items()
         }
 
-    def owners(self) -> dict[str, Owner | None]:
-        """The owner entry of each sink."""
-        return self._each(self.sinks, lambda name: self.committers[name].owner())
+    def owners(self, names: Iterable[str] | None = None) -> dict[str, Owner | None]:
+        """The owner entry of each sink, or of each of `names`."""
+        return self._each(self.sinks if names is None else names, lambda name: self.committers[name].owner())
 
     def take_ownership(self, owner: Owner, history: History, still_leading: Callable[[], None]) -> None:
         """Let every sink know the term `owner`, after it was seen that it knows none but terms of this log.

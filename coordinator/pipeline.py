@@ -6,7 +6,7 @@ Collects what the user says, checks it, and starts the query: `tpc.pipeline(...)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.health_server import HealthPlace
-from tpc.coordinator.job import Job
+from tpc.coordinator.job import Job, refuse_foreign
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LOG_FOLDER
@@ -52,8 +52,17 @@ if TYPE_CHECKING:
 __all__ = ["LOG_FOLDER", "Pipeline", "pipeline"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class PreparedQuery(Preparation):
+    """A start of Spark's."""
+
+    query: PipelineQuery
+
+
 class Pipeline(Job):
     """One streaming query with its sinks. See `pipeline()`."""
+
+    needs_spark = True
 
     def __init__(
         self,
@@ -148,7 +157,7 @@ class Pipeline(Job):
         with the query. Raises `ConfigurationError` before anything is written, `ParkedError` and other `DecidedError`s
         when a decided epoch cannot be finished.
         """
-        trigger = {} if trigger is None else trigger
+        trigger = trigger or {}
         with stated(partial(holds, State(self.id))):
             ready = self.prepared(trigger)
             metrics = MetricsPlace(metrics_port, metrics_host, metrics_registry)
@@ -159,19 +168,28 @@ class Pipeline(Job):
             ready.coordinator.lock(takeover=takeover)
             ready.coordinator.take_over(ready.contexts, ready.columns)
             with ready.coordinator.engine.stating():
-                ready.ask_executors(False)
+                ready.ask_others(False)
             ready.query.start(trigger)
         except BaseException:
             ready.coordinator.close()
             raise
         return ready.query
 
+    def run_to_end(self, options: Mapping[str, Any]) -> None:
+        """See `Job.run_to_end`."""
+        from tpc.coordinator.job_process import await_end
+
+        what = "is for a service, and this is a pipeline of Spark"
+        refuse_foreign(options, ("every_s", "standby_s"), what, "say --trigger.")
+        await_end(self.start(**options))
+
     def _observing(self, metrics: MetricsPlace, health: HealthPlace, page: PagePlace) -> Observing:
         names, callbacks = [sink.name for sink in self.sinks], (self._on_complete, self._on_decision_needed)
         return observing(self.id.name, names, self.checkpoint.notes, *callbacks, metrics, health, page)
 
-    def prepared(self, trigger: Mapping[str, Any]) -> Preparation:
-        """What a start needs, after all was refused that can be told without asking the log or a sink."""
+    def prepared(self, trigger: Mapping[str, Any] | None = None) -> PreparedQuery:
+        """See `Job.prepared`."""
+        trigger = {} if trigger is None else trigger
         refuse_trigger(trigger)
         refuse_options(self._options)
         self.log.require_lasting()
@@ -196,7 +214,7 @@ class Pipeline(Job):
         contexts = check_contexts(plan, self.sinks, self._offsets_sink, self.id, session, stateful=stateful)
         by_tasks = written_by_tasks(plan, self.sinks, self._offsets_sink)
         asking = partial(ask_executors, session, by_tasks, self.id)
-        return Preparation(coordinator, query, contexts, plan.columns, asking)
+        return PreparedQuery(coordinator, contexts, plan.columns, asking, query=query)
 
 
 def pipeline(

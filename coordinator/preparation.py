@@ -6,22 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.query import PipelineQuery
 from tpc.schemas import Columns
 from tpc.sink import CheckContext
 
 
+def _ask_nobody() -> None:
+    """Of a pipeline Spark asks the sources, once the query runs."""
+
+
 @dataclass(frozen=True)
 class Preparation:
-    """`contexts` are for the sinks' checks, `columns` go on record. Nothing is open yet; close `coordinator`.
-
-    `ask_executors` asks them for what the sinks' writers need there, once what was decided is finished: it may have to
-    wait for a cluster, and what is decided needs none.
-    """
+    """`contexts` are for the sinks' checks, `columns` go on record. Nothing is open yet; close `coordinator`."""
 
     coordinator: Coordinator
-    query: PipelineQuery
     contexts: Mapping[str, CheckContext]
     columns: Mapping[str, Columns]
-    ask_executors: Callable[[bool], None]
-    """Called with whether an answer is required; see `tpc.coordinator.spark.executors`."""
+    ask_others: Callable[[bool], None]
+    """Asks the other processes of the job, with whether an answer is required: executors for what the sinks' writers
+    need there, after what was decided is finished, since that needs none of them; or the shards of a service."""
+    ask_sources: Callable[[], None] = _ask_nobody
+    """Asks the sources whether they still have what comes next."""

@@ -44,10 +44,12 @@ def _of(what: str) -> Any:
 
 
 def run(
-    job: Annotated[str, typer.Argument(help="module:function that returns the pipeline unstarted, or a Python script")],
+    job: Annotated[str, typer.Argument(help="module:function that returns the job unstarted, or a Python script")],
     arguments: Annotated[list[str] | None, typer.Argument(help="of a script")] = None,
     *,
     trigger: Annotated[str | None, _of("'1 second', availableNow or once")] = None,
+    every_s: Annotated[float | None, _of("of a service: seconds from one cut to the next")] = None,
+    standby_s: Annotated[float | None, _of("of a service: stand by, and take over from one so long silent")] = None,
     health_port: Annotated[int | None, _of("serve /healthz and /readyz at this port")] = None,
     health_host: Annotated[str | None, _of("the address for it, else 127.0.0.1")] = None,
     silent_after_s: Annotated[float | None, _of("how long an epoch may take before /healthz says 503")] = None,
@@ -87,6 +89,8 @@ def run(
     )
     options = _given(
         trigger=None if trigger is None else _trigger(trigger),
+        every_s=every_s,
+        standby_s=standby_s,
         health_port=health_port,
         health_host=health_host,
         silent_after_s=silent_after_s,

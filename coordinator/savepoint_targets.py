@@ -11,18 +11,20 @@ from tempfile import TemporaryDirectory
 
 from tpc.belonging import check_owners
 from tpc.coordinator.checkpoint_places import local_root, require_local
+from tpc.coordinator.job import Job
 from tpc.coordinator.log import object_store
-from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.log.places import open_log
-from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
 from tpc.coordinator.savepoints.homes import home_and_name, local_folder
 from tpc.coordinator.savepoints.keeping import Kept, look_at
 from tpc.coordinator.savepoints.making import copy_into_savepoint, move_into_savepoint
 from tpc.coordinator.savepoints.manifest import SavepointManifest
 from tpc.coordinator.savepoints.remote import RemoteSavepoint, is_remote
 from tpc.coordinator.savepoints.restoring import PutNote, Restored, opened, restore_fork, restore_move
+from tpc.coordinator.spark.query_log import NO_QUERY
 from tpc.coordinator.spark.state_partitions import refuse_other_partitions
-from tpc.coordinator.targets import checkpoint_named, load_pipeline, names_job
+from tpc.coordinator.targets import checkpoint_named, load_job, names_job
 from tpc.errors import ConfigurationError, HistoryMismatchError
 from tpc.history import History
 from tpc.safety import holds_for_reader, holds_for_restore, holds_for_upload, stated
@@ -38,7 +40,7 @@ def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float,
     remote = is_remote(to)
     if remote:
         RemoteSavepoint(to).require_writable()
-    pipeline = load_pipeline(target) if names_job(target) else None
+    pipeline = load_job(target) if names_job(target) else None
     if pipeline is not None and log is None:
         found, files = pipeline.log, pipeline.checkpoint
     else:
@@ -48,6 +50,7 @@ def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float,
         raise ConfigurationError(f"there is no checkpoint {checkpoint}", remedy="name the pipeline's own.")
     folder = (checkpoint / _ON_ITS_WAY).absolute() if remote else local_folder(to)
     if copy:
+        refuse_fork_of_a_service(Journal(found).open())
         made = copy_into_savepoint(found, checkpoint, folder, timeout_s=timeout_s)
     else:
         question = None if pipeline is None else partial(ask, pipeline)
@@ -78,8 +81,10 @@ def fetched(place: str, beside: Path | None = None) -> Iterator[tuple[Path, PutN
         yield folder, away.put_note
 
 
-def ask(pipeline: Pipeline, history: History | None = None) -> Mapping[str, Marker | None]:
+def ask(pipeline: Job, history: History | None = None, *, come_along: bool = False) -> Mapping[str, Marker | None]:
     """What every sink shows, after it was compared with the pipeline's log (or `history`). Changes nothing.
+
+    The stores of a service's states that `come_along` with a savepoint are not there yet, and are not asked.
 
     Raises `HistoryMismatchError` for a sink that shows another epoch than the log says, or has met another log's term.
     """
@@ -88,9 +93,10 @@ def ask(pipeline: Pipeline, history: History | None = None) -> Mapping[str, Mark
         try:
             known = coordinator.read() if history is None else history
             participants = coordinator.participants
-            markers = participants.newest_markers(known)
+            names = [name for name in participants.sinks if not (come_along and name in pipeline.states_beside)]
+            markers = participants.newest_markers(known, names)
             participants.shown.check(known, markers)
-            check_owners(known, participants.owners())
+            check_owners(known, participants.owners(names))
         finally:
             coordinator.close()
     return markers
@@ -119,16 +125,28 @@ def restore(
             if partitions is not None:
                 refuse_other_partitions(partitions, manifest.state_partitions)
         if not moves:
+            refuse_fork_of_a_service(history)
             return restore_fork(folder, checkpoint, place, incarnation)
         if job is not None:
-            _require_shown(load_pipeline(job), manifest, history)
+            _require_shown(load_job(job), manifest, history)
         return restore_move(folder, checkpoint, place, put_note)
 
 
-def _require_shown(pipeline: Pipeline, manifest: SavepointManifest, history: History) -> None:
+def refuse_fork_of_a_service(history: History) -> None:
+    """A state's store is one pipeline's for ever, and is written while a service runs: it moves, and is not copied."""
+    if history.query_id == NO_QUERY:
+        raise ConfigurationError(
+            f"{history.pipeline} is a service, which moves whole and cannot be copied or forked",
+            pipeline=str(history.pipeline),
+            remedy="to go on elsewhere, `tpc savepoint` without --copy and `tpc restore --move`; for a second one, "
+            "start a service of another name or incarnation, in a directory and targets of its own.",
+        )
+
+
+def _require_shown(pipeline: Job, manifest: SavepointManifest, history: History) -> None:
     """Every sink must show what the savepoint does."""
     try:
-        ask(pipeline, history)
+        ask(pipeline, history, come_along=True)
     except HistoryMismatchError as error:
         error.remedy = (
             f"a pipeline moves only while every sink shows what the savepoint does (epoch {manifest.epoch}). "

@@ -13,7 +13,6 @@ from tpc.errors import ConfigurationError
 if TYPE_CHECKING:
     from tpc.coordinator.job import Job
     from tpc.coordinator.log.contract import Log
-    from tpc.coordinator.pipeline import Pipeline
     from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 
 _JOB = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -34,20 +33,7 @@ def load_job(target: str) -> Job:
 
     if not isinstance(made, Job):
         raise ConfigurationError(
-            f"{target!r} is a {type(made).__name__}, not a pipeline", remedy="return it unstarted."
-        )
-    return made
-
-
-def load_pipeline(target: str) -> Pipeline:
-    """The pipeline that `module:function` makes, for what only a pipeline of Spark can be asked."""
-    from tpc.coordinator.pipeline import Pipeline
-
-    made = load_job(target)
-    if not isinstance(made, Pipeline):
-        raise ConfigurationError(
-            f"{target!r} is a service, which this command does not know",
-            remedy="it takes pipelines of Spark; `tpc run` takes a service's script (`tpc run my_service.py`).",
+            f"{target!r} is a {type(made).__name__}, neither a pipeline nor a service", remedy="return it unstarted."
         )
     return made
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tpc.errors import ConfigurationError, HistoryMismatchError
+from tpc.history import History
 from tpc.json import canonical, parse
 from tpc.manifest import Barrier, Manifest
 from tpc.source import Part
@@ -79,6 +80,16 @@ def cuts_of(manifest: Manifest) -> list[SourceCut]:
         SourceCut(source["name"], start, end, source["start_ms"], SourceClock(source["time_ms"], source["partitions"]))
         for source, start, end in zip(sources, barrier.start, barrier.end, strict=True)
     ]
+
+
+def last_cuts(history: History) -> tuple[Manifest | None, list[SourceCut]]:
+    """The last decided epoch, and where its sources stood. Raises `HistoryMismatchError` as `cuts_of` does."""
+    if history.last_intent is None:
+        return None, []
+    if history.last_intent not in history.manifests:
+        raise HistoryMismatchError(f"the log no longer holds epoch {history.last_intent}, its last one")
+    last = history.manifests[history.last_intent]
+    return last, cuts_of(last)
 
 
 def check_sources(cuts: Sequence[SourceCut], names: Sequence[str]) -> None:

@@ -99,9 +99,13 @@ class Cutter:
             return IDLE_S
         return min(IDLE_S, max(0.0, self._cut_at + self._every.seconds - time.monotonic()))
 
+    def partitions(self) -> dict[str, int]:
+        """How many partitions each topic has, as it was last seen."""
+        return {topic: count for reader in self._readers for topic, count in reader.partitions().items()}
+
     def _check_layout(self) -> None:
         if self._layout is not None:
-            self._layout.check({topic: n for reader in self._readers for topic, n in reader.partitions().items()})
+            self._layout.check(self.partitions())
 
     def _cut(self) -> Cut:
         self._check_layout()

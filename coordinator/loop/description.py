@@ -154,6 +154,11 @@ class Description(Job):
     def _routed(self) -> list[Sink]:
         return [route.sink for writing in self._all_writings() for route in writing.routes]
 
+    @property
+    def states_beside(self) -> frozenset[str]:
+        """See `Job.states_beside`."""
+        return frozenset(self._states.names)
+
     def columns(self) -> Mapping[str, Columns]:
         """See `Job.columns`."""
         return columns_of(self._all_writings())

@@ -26,7 +26,18 @@ class Layout:
         self._known: dict[str, int] | None = None
 
     def check(self, found: Mapping[str, int]) -> None:
-        """Raise `ConfigurationError` unless it is as it was; a topic that was not there before is noted."""
+        """As `look`; a topic that was not there before is noted."""
+        known = self.look(found)
+        if not found.keys() <= known.keys():
+            known |= dict(found)
+            try:
+                make_directories(self._file.parent)
+                replace(self._file, json.dumps(known, sort_keys=True).encode())
+            except OSError as error:
+                raise TransientError(f"{self._file} cannot be written: {in_words(error)}") from error
+
+    def look(self, found: Mapping[str, int]) -> dict[str, int]:
+        """Raise `ConfigurationError` unless it is as it was, which is returned. Changes nothing."""
         if self._known is None:
             self._known = json.loads(self._file.read_bytes()) if self._file.exists() else {}
         changed = sorted(topic for topic, count in found.items() if self._known.get(topic, count) != count)
@@ -44,10 +55,4 @@ class Layout:
                 remedy="events of one key would come to different shards. Give the topics the same number of "
                 "partitions; or read them in a service without shards, or without states.",
             )
-        if not found.keys() <= self._known.keys():
-            self._known |= dict(found)
-            try:
-                make_directories(self._file.parent)
-                replace(self._file, json.dumps(self._known, sort_keys=True).encode())
-            except OSError as error:
-                raise TransientError(f"{self._file} cannot be written: {in_words(error)}") from error
+        return self._known

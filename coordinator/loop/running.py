@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.feeding.context import PassContext
-from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, watermark_ms
+from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, last_cuts, watermark_ms
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.emitted import Emitted
 from tpc.coordinator.loop.functions import run_functions
@@ -25,7 +25,6 @@ from tpc.coordinator.loop.loop_pass import LoopPass
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.stop_word import StopWord
-from tpc.errors import HistoryMismatchError
 from tpc.json import JSONObject
 from tpc.manifest import Barrier, Manifest
 
@@ -61,12 +60,8 @@ class Running:
         failpoints.hit("recovery.reconcile", generation=engine.state.generation)
         with engine.stating():
             self._stop_word.remove()
-            history = self._coordinator.journal.history
-            last = None if history.last_intent is None else history.manifests.get(history.last_intent)
-            cuts = [] if last is None else cuts_of(last)
+            last, cuts = last_cuts(self._coordinator.journal.history)
             check_sources(cuts, [each.name for each in self._program.inputs])
-            if last is None and history.last_intent is not None:
-                raise HistoryMismatchError(f"the log no longer holds epoch {history.last_intent}, its last one")
         if last is not None and engine.state.lost:
             self._repair(last)
         with engine.stating():

@@ -6,20 +6,28 @@ What the user says stands in `description`; here it is run: `tpc.service(...)`, 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.health_server import HealthPlace
+from tpc.coordinator.job import refuse_foreign
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.loop.description import Description
 from tpc.coordinator.loop.every import DEFAULT_EVERY, Every, Seconds
 from tpc.coordinator.loop.leading import lead
+from tpc.coordinator.loop.looking import look_at_sources
 from tpc.coordinator.loop.no_query import NoQueryLog
+from tpc.coordinator.loop.sink_rows import contexts_of
 from tpc.coordinator.loop.standing_by import NextInLine
+from tpc.coordinator.loop.state.lost_stores import look_for_lost
 from tpc.coordinator.metrics_server import MetricsPlace
+from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.ui_server import PagePlace
 from tpc.errors import ConfigurationError
 from tpc.safety import holds, stated
@@ -30,11 +38,37 @@ from tpc.states import State as Coordinating
 class Service(Description):
     """One process with its sources, its states and its sinks. See `service()`."""
 
+    needs_spark = False
+
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
         """See `Job.coordinator`."""
         settings = replace(self.settings, keep_epochs=max(keep_epochs, self.settings.keep_epochs))
         no_query = NoQueryLog(self.checkpoint)
         return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings, spark_log=no_query)
+
+    def prepared(self) -> Preparation:
+        """See `Job.prepared`."""
+        self.log.require_lasting()
+        program, columns, coordinator = self._program(), self.columns(), self.coordinator()
+        contexts = contexts_of(self.id, program.writings, list(coordinator.participants.sinks.values()))
+
+        def ask_others(_: bool) -> None:
+            if program.neighbours is not None:
+                program.neighbours.check()
+            for _state, logged in program.logged:
+                look_for_lost(coordinator.read(), logged)
+
+        return Preparation(coordinator, contexts, columns, ask_others, partial(look_at_sources, coordinator, program))
+
+    def run_to_end(self, options: Mapping[str, Any]) -> None:
+        """See `Job.run_to_end`."""
+        what = "is for a pipeline of Spark, and this is a service"
+        refuse_foreign(options, ("trigger",), what, "say --every-s SECONDS.")
+        given: dict[str, Any] = dict(options)
+        for name in ("every", "standby"):
+            if f"{name}_s" in given:
+                given[name] = Seconds(given.pop(f"{name}_s"))
+        self.run(**given)
 
     # Running ---------------------------------------------------------------------------------------------------
 

@@ -120,7 +120,7 @@ def test_a_target_that_is_no_pipeline_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("def pipeline():\n    return 42\n")
     done = command("recover", "job:pipeline", cwd=tmp_path)
     assert done.returncode == 1
-    assert "'job:pipeline' is a int, not a pipeline" in done.stderr
+    assert "'job:pipeline' is a int, neither a pipeline nor a service" in done.stderr
 
 
 def test_a_pipeline_is_found_in_the_current_directory_and_compared_with_its_log(

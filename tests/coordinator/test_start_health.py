@@ -14,8 +14,7 @@ from tests.support.memory_sink import MemorySink
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.health import LIVENESS, READINESS
-from tpc.coordinator.pipeline import Pipeline
-from tpc.coordinator.preparation import Preparation
+from tpc.coordinator.pipeline import Pipeline, PreparedQuery
 from tpc.coordinator.query import PipelineQuery
 from tpc.errors import CheckpointInUseError, ConfigurationError
 from tpc.sink import CheckContext, Sink
@@ -51,10 +50,11 @@ class PipelineWithoutSpark(Pipeline):
     def sinks(self) -> tuple[Sink, ...]:
         return (self.sink,)
 
-    def prepared(self, trigger: Mapping[str, Any]) -> Preparation:
+    def prepared(self, trigger: Mapping[str, Any] | None = None) -> PreparedQuery:
         coordinator = self.coordinator()
         query = cast(PipelineQuery, QueryWithoutSpark(coordinator, self.port, self.failure))
-        return Preparation(coordinator, query, {"a": CheckContext(self.id, None, 1, ())}, {}, lambda _: None)
+        context = CheckContext(self.id, None, 1, ())
+        return PreparedQuery(coordinator, {"a": context}, {}, lambda _: None, query=query)
 
 
 @pytest.fixture

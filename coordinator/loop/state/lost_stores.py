@@ -55,6 +55,18 @@ def rebuild_lost(history: History, logged: LoggedState) -> None:
             _rebuild(history, logged, reader)
 
 
+def look_for_lost(history: History, logged: LoggedState) -> None:
+    """As `rebuild_lost`, for a command that changes nothing: raises also where a start would make the state again."""
+    with closing(logged.changelog.reader()) as reader:
+        reader.check(logged.position(history))
+        if _is_lost(history, logged):
+            raise StateLostError(
+                f"state {logged.sink.name!r} is lost here, or an older one, and its changelog can give it back",
+                sink=logged.sink.name,
+                remedy="start the service: it makes the state again first, and then compares log and sinks.",
+            )
+
+
 def _is_lost(history: History, logged: LoggedState) -> bool:
     """Whether the store is not there, or shows less than the log says; one of another history is left to the checks."""
     if history.pipeline is None or _identity(history, logged.sink.name) is None:

@@ -373,8 +373,3 @@ def test_the_commands_of_a_pipeline_are_those_of_a_service(job: Numbers) -> None
     assert told("recover", "numbers_job:service")["last_complete"] == 0
     assert job.is_right()
     assert told("in-doubt", "numbers_job:service") == []
-
-
-def test_a_command_for_pipelines_of_spark_alone_says_so(job: Numbers) -> None:
-    with pytest.raises(ConfigurationError, match="is a service, which this command does not know"):
-        CliRunner().invoke(app, ["check", "numbers_job:service"], catch_exceptions=False)

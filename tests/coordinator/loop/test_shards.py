@@ -21,8 +21,11 @@ from tests.coordinator.loop.shard_program import Pairs
 from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.processes import REPOSITORY
+from tpc.coordinator import doctor, operations
 from tpc.coordinator.loop.layout import Layout
+from tpc.coordinator.orphans import orphans_beside
 from tpc.errors import ConfigurationError, HistoryMismatchError
+from tpc.findings import Level
 from tpc.shards import Shard, owner_of_all, shard_named, shards_by
 from tpc.sink import Owner
 from tpc.sinks import FileSink
@@ -182,6 +185,26 @@ def test_shards_with_states_refuse_partitions_that_are_added_and_topics_that_dif
     other = replace(shop.one, directory=f"{shop.one.directory}-other", group=shop.kafka.name("group"))
     with pytest.raises(ConfigurationError, match=r"have different numbers of partitions: .* has 6, .* has 5"):
         replace(other, name=shop.kafka.name("others")).service().run(until_end=True)
+
+
+@pytest.mark.stack
+def test_the_commands_for_a_start_ask_a_shard_s_systems_and_neighbours(shop: Shop) -> None:
+    shop.send(0, 20)
+    for has_run in (False, True):
+        operations.check(shop.one.service())
+        about = {finding.about: finding.level for finding in doctor.job(shop.one.service())}
+        assert {Level.PROBLEM} & set(about.values()) == set()
+        assert {"log", "sink waiting"} <= about.keys()
+        assert orphans_beside(shop.one.service(), silent_for_s=0.0, now_s=0.0, abort=False) == []
+        folder = Path(shop.one.directory) / shop.one.service().id.name
+        assert (folder / "state" / "partitions.json").exists() == has_run
+        shop.one.service().run(until_end=True)
+    with pytest.raises(ConfigurationError, match="one of 3 shards"):
+        operations.check(replace(shop.one, of=2).service())
+    added = shop.kafka.admin.create_partitions([NewPartitions(shop.one.orders, 6)])
+    added[shop.one.orders].result(DEADLINE_S)
+    with pytest.raises(ConfigurationError, match="has 6 partitions, and had 5"):
+        operations.check(shop.one.service())
 
 
 # What needs no server ------------------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ import pytest
 
 from tests.coordinator.loop.changelog.program import Counted
 from tests.support.kafka_topics import KafkaTopics
+from tpc.coordinator import operations
 from tpc.coordinator.loop.state.filling import StoreFilling
+from tpc.errors import StateLostError
 
 STEPS = (
     "epoch.planned",
@@ -36,6 +38,21 @@ def test_a_lost_disk_is_made_again_from_the_changelog_alone(kind: Any, kafka: Ka
     counted.lose_disk()
     counted.values += range(100, 230)
     counted.run(every=33)
+    counted.check()
+
+
+def test_check_says_that_a_start_makes_a_lost_state_again_and_changes_nothing(
+    kafka: KafkaTopics, tmp_path: Path
+) -> None:
+    counted = Counted.at(tmp_path, kafka, numbers=40)
+    operations.check(counted.service())
+    counted.run(every=20)
+    operations.check(counted.service())
+    counted.lose_disk()
+    with pytest.raises(StateLostError, match="'kept' is lost here, or an older one, and its changelog can"):
+        operations.check(counted.service())
+    counted.run()
+    operations.check(counted.service())
     counted.check()
 
 
