@@ -121,7 +121,7 @@ def matrix(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="matrix, pairs, processes, disk, power, load or service; may be given again",
+            help="matrix, pairs, processes, disk, power, load, service, service-disks, service-standby; repeatable",
             show_default="all but pairs",
         ),
     ] = None,

@@ -77,7 +77,8 @@ class LogDiskRun(HeldRun):
         super()._recover()
 
 
-def _log_disk_cases() -> list[SpecialCase]:
+def log_disk_cases() -> list[SpecialCase]:
+    """At the record that decides an epoch and at the one that completes it."""
     return [
         LogDiskCase(
             f"log.put/{what}/{record}", SUITE, held_at("log.put", record=record), counts=record == "intent", what=what
@@ -132,7 +133,8 @@ def open_file_in(pid: int, directory: Path) -> Path:
     return inside[0]
 
 
-def _fsync_cases() -> list[SpecialCase]:
+def fsync_cases() -> list[SpecialCase]:
+    """Of the file and of its directory."""
     return [
         FsyncCase(f"{step}/{what}/{record}", SUITE, held_at(step, record=record), counts=record == "intent", what=what)
         for step, what in (("log.fsync", FILE), ("log.linked", DIRECTORY))
@@ -229,4 +231,4 @@ def _power_cut(step: str, epoch: int, kinds: tuple[str, ...], how: str, depth: i
 
 def cases() -> list[SpecialCase]:
     """All cases of the suite."""
-    return [*_log_disk_cases(), *_fsync_cases(), *_power_cut_cases()]
+    return [*log_disk_cases(), *fsync_cases(), *_power_cut_cases()]

@@ -20,6 +20,8 @@ SUITES: Mapping[str, str] = {
     "power": "power:cases",
     "load": "load:cases",
     "service": "service_cases:matrix",
+    "service-disks": "service_special:disk_cases",
+    "service-standby": "service_special:standby_cases",
 }
 """The suites, with the function of this package that lists their cases."""
 TABLES: Mapping[str, CellTable] = {"matrix": SPARK_TABLE, "service": SERVICE_TABLE}

@@ -10,10 +10,12 @@ from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import EPOCH, Case
 from tpc.chaos.matrix.case_run import CaseRun
 from tpc.chaos.matrix.cases import service_cases
+from tpc.chaos.matrix.cases.service_special import disk_cases, standby_cases
 from tpc.chaos.matrix.pipeline import SERVICE
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 
 CORE = [case for case in service_cases.matrix() if case.core]
+SPECIAL = [*disk_cases(), *standby_cases()]
 OF_STATES = {
     "totals in the state",
     "what has not expired in the state on disk",
@@ -50,6 +52,20 @@ def test_a_case_fails_when_the_library_makes_a_mistake_with_a_state(
     record = CaseRun(plain_bench, case, SEED, doctor=f"tests.chaos.matrix.doctored:{mistake}").run()
     assert record.outcome != PASSED
     assert noticed in record.reason, told(record)
+
+
+def test_a_standby_comes_to_the_end_after_the_process_that_led_is_killed(plain_bench: MatrixBench) -> None:
+    case = next(case for case in SPECIAL if case.name == "service/epoch.decided/killed beside a standby")
+    record = case.run(plain_bench, SEED)
+    assert record.outcome == PASSED, told(record)
+    assert len([line for line in record.timeline if "begins" in line["what"]]) == 1, told(record)
+
+
+def test_no_case_of_a_service_is_there_twice_and_each_names_its_pipeline() -> None:
+    names = [case.name for case in [*service_cases.matrix(), *SPECIAL]]
+    assert len(set(names)) == len(names)
+    assert all(name.startswith("service/") for name in names)
+    assert {case.pipeline for case in SPECIAL} == {SERVICE}
 
 
 def test_a_bench_without_sessions_is_enough() -> None:
