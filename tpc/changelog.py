@@ -86,6 +86,28 @@ def position_of(history: History, sink: str) -> JSONObject | None:
     return position
 
 
+class Reading:
+    """Offsets from the beginning of a position, or from where `after` ended, to its end, and no further."""
+
+    def __init__(self, position: JSONObject, after: JSONObject | None = None) -> None:
+        read_to = {} if after is None else after["end"]
+        self.begin = {int(p): int(read_to.get(p, first)) for p, first in position["first"].items()}
+        self._end = {int(p): int(at) for p, at in position["end"].items() if at > self.begin[int(p)]}
+        self.left = set(self._end)
+        """The partitions that are not read to their end."""
+
+    def takes(self, partition: int, offset: int) -> bool:
+        """Whether a message that has come is one of those."""
+        is_wanted = partition in self._end and offset < self._end[partition]
+        self.come_to(partition, offset + 1)
+        return is_wanted
+
+    def come_to(self, partition: int, offset: int) -> None:
+        """Nothing before this offset comes any more."""
+        if partition in self._end and offset >= self._end[partition]:
+            self.left.discard(partition)
+
+
 class ChangelogReader(ABC):
     """Reads a changelog from the beginning of a position to its end. Each call has a deadline (`TransientError`)."""
 

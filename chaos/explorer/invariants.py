@@ -20,6 +20,7 @@ INVARIANTS = {
     "position": "the store of a state is at the last decided epoch, or at the one before while that is being committed",
     "undo": "the content before an epoch can be read until the epoch is complete",
     "memory": "an epoch runs on what the decided epochs before it make together",
+    "rebuilt": "a lost state is made again as the log says, or not at all; always, if its changelog has lost nothing",
     "cut": "each epoch of a loop begins where the one before it has ended, so that every event is in exactly one",
     "replay": "an epoch that is run again makes the rows that were decided, as long as its sources have the events",
     "legal": "the machine is never given an event that it has no row for, and no start is refused for nothing",

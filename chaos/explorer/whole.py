@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from tpc.chaos.explorer.changelog_search import ChangelogScope
 from tpc.chaos.explorer.loop_search import LoopScope
 from tpc.chaos.explorer.search import Exploration, Search
 from tpc.chaos.explorer.stateful_search import StateScope
@@ -42,7 +43,10 @@ LOOP = LoopScope(loop_faults=2)
 LOOP_ON_DISK = LoopScope(loop_faults=1, on_disk=True)
 """The same with a state of which only a part is in memory."""
 
-AnyScope = Scope | StateScope | LoopScope
+CHANGELOG = ChangelogScope(changelog_faults=2)
+"""A state's changelog: its branches, its compaction, and a disk that is lost at every moment."""
+
+AnyScope = Scope | StateScope | LoopScope | ChangelogScope
 
 WHOLE: tuple[AnyScope, ...] = (
     Scope(faults=2, rivals=1),
@@ -52,6 +56,7 @@ WHOLE: tuple[AnyScope, ...] = (
     STATES,
     LOOP,
     LOOP_ON_DISK,
+    CHANGELOG,
 )
 """Two faults and a zombie; renewed terms apart, since they double every state; what is given up, what the log loses."""
 
@@ -63,6 +68,7 @@ QUICK = (
     STATES,
     replace(LOOP, loop_faults=1),
     LOOP_ON_DISK,
+    CHANGELOG,
 )
 """Seconds instead of minutes; what only two faults beside a rival can show is left out."""
 

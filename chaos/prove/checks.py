@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tpc.chaos.explorer.whole import GIVE_UPS, LOG_LOSSES, LOOP, STATES, Scope
+from tpc.chaos.explorer.whole import CHANGELOG, GIVE_UPS, LOG_LOSSES, LOOP, STATES, Scope
 
 SMALL = (
     STATES,
+    CHANGELOG,
     replace(LOOP, loop_faults=1),
     Scope(faults=1, rivals=0, renewals=1),
     Scope(faults=2, rivals=0),
@@ -50,12 +51,13 @@ _SAVEPOINTS = ("coordinator/savepoints/", "coordinator/forks.py", "tpc/ancestors
 """The simulator moves a pipeline in one act: it reads and writes no files of a savepoint."""
 _LOOP = ("coordinator/loop/",)
 """The simulator runs Spark's passes."""
+_EXPLORED_STATE = ("changelog_rows", "changes", "codec", "contents", "kept", "rebuilding", "rules", "state")
 _EXPLORED_LOOP = (
     *(
         f"coordinator/loop/{name}.py"
         for name in ("barriers", "cutting", "emitted", "functions", "row_batches", "running")
     ),
-    *(f"coordinator/loop/state/{name}.py" for name in ("changes", "codec", "contents", "kept", "rules", "state")),
+    *(f"coordinator/loop/state/{name}.py" for name in _EXPLORED_STATE),
 )
 """What runs in the explorer of a loop's process; its store is modelled over the rules."""
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))

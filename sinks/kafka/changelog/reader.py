@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tpc.changelog import ChangelogReader, Row
+from tpc.changelog import ChangelogReader, Reading, Row
 from tpc.errors import ConfigurationError, CorruptionError, StateLostError, TransientError
 from tpc.json import JSONObject
 from tpc.sinks.kafka.changelog.messages import row_of
@@ -74,9 +74,8 @@ class TopicReader(ChangelogReader):
         """Nobody has written here, but for branches that were aborted."""
         cluster = self._cluster("read_committed")
         bounds = {number: self._bounds(cluster, number) for _, number in cluster.partitions([self._topic])}
-        filled = {number: (low, high) for number, (low, high) in bounds.items() if high > low}
-        begin, end = {p: low for p, (low, _) in filled.items()}, {p: high for p, (_, high) in filled.items()}
-        if next(self._messages(begin, end), None) is not None:
+        first, end = ({str(p): at[side] for p, at in bounds.items()} for side in (0, 1))
+        if next(self._messages(Reading({"first": first, "end": end})), None) is not None:
             raise ConfigurationError(
                 f"topic {self._topic!r} holds messages already, and the changelog of a state begins in it",
                 remedy="give every changelog a topic of its own, and one that begins anew a new one.",
@@ -89,10 +88,7 @@ class TopicReader(ChangelogReader):
 
     def read(self, position: JSONObject, after: JSONObject | None = None) -> Iterator[Row]:
         """See `ChangelogReader`."""
-        read_to = {} if after is None else after["end"]
-        begin = {int(p): read_to.get(p, first) for p, first in position["first"].items()}
-        end = {int(p): at for p, at in position["end"].items() if at > begin[int(p)]}
-        for message in self._messages(begin, end):
+        for message in self._messages(Reading(position, after)):
             try:
                 yield row_of(message.key(), message.value())
             except CorruptionError as error:
@@ -100,34 +96,29 @@ class TopicReader(ChangelogReader):
                     f"at offset {message.offset()} of partition {message.partition()} {error.what}"
                 ) from None
 
-    def _messages(self, begin: dict[int, int], end: dict[int, int]) -> Iterator[Message]:
-        """What is committed in these partitions, from `begin` up to and without `end`."""
-        from confluent_kafka import TopicPartition
+    def _messages(self, reading: Reading) -> Iterator[Message]:
+        """What is committed of it."""
+        from confluent_kafka import KafkaError, TopicPartition
 
-        left, deadline = set(end), Deadline(self._timeout_s)
+        deadline = Deadline(self._timeout_s)
         consumer = self._consumer("read_committed")
-        consumer.assign([TopicPartition(self._topic, number, begin[number]) for number in sorted(left)])
-        while left:
+        consumer.assign([TopicPartition(self._topic, number, reading.begin[number]) for number in sorted(reading.left)])
+        while reading.left:
             came = consumer.consume(_AT_ONCE, _WAIT_S)
             for message in came:
-                number, error = message.partition(), message.error()
+                number, offset, error = message.partition() or 0, message.offset() or 0, message.error()
                 if error is not None:
                     self._met(error)
-                offset = message.offset() or 0  # of the end of a partition: where the next message would stand
-                if number in left and (offset >= end[number] or (error is None and offset + 1 >= end[number])):
-                    left.discard(number)
-                    if offset >= end[number]:
-                        continue
-                elif number not in left:
-                    continue
-                if error is None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        reading.come_to(number, offset)
+                elif reading.takes(number, offset):
                     yield message
             if any(message.error() is None for message in came):
                 deadline = Deadline(self._timeout_s)
             elif deadline.passed:
                 raise TransientError(
                     f"topic {self._topic!r} gave nothing more within {self._timeout_s:g} s, before its recorded end in "
-                    f"partitions {sorted(left)}",
+                    f"partitions {sorted(reading.left)}",
                     remedy="a transaction that is open there holds up readers: it ends with its timeout at the latest.",
                 )
         consumer.unassign()

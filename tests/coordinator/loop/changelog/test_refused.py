@@ -13,6 +13,7 @@ from tests.coordinator.loop.changelog.program import Counted
 from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
 from tpc.errors import ConfigurationError, StateLostError
 from tpc.sinks import KafkaChangelog
+from tpc.support.deadlines import patiently
 
 
 def made_anew(kafka: KafkaTopics, topic: str, partitions: int = 3) -> None:
@@ -54,14 +55,18 @@ def test_a_topic_that_is_gone(kafka: KafkaTopics, tmp_path: Path) -> None:
 
 
 def test_a_beginning_that_is_gone(kafka: KafkaTopics, tmp_path: Path) -> None:
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import KafkaException, TopicPartition
 
     counted = Counted.at(tmp_path, kafka, numbers=60)
     counted.run(every=20)
     # While the topic was set to delete, something was deleted from it.
     altered(kafka, counted.name, "compact,delete")
-    for done in kafka.admin.delete_records([TopicPartition(counted.name, 1, 5)]).values():
-        done.result(DEADLINE_S)
+
+    def delete() -> None:
+        for done in kafka.admin.delete_records([TopicPartition(counted.name, 1, 5)]).values():
+            done.result(DEADLINE_S)
+
+    patiently(delete, DEADLINE_S, again_on=KafkaException)  # the partition's broker hears of the policy a little later
     altered(kafka, counted.name, "compact")
     counted.lose_disk()
     with pytest.raises(StateLostError, match="partition 1 begins at offset 5; it began at 0"):
