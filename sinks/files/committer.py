@@ -22,6 +22,7 @@ from tpc.sinks.files.in_doubt import Published, undecided, undecided_of_all
 from tpc.sinks.files.layout import EXTENSIONS, NO_EPOCH, Layout, newest_epoch
 from tpc.sinks.files.manifest import FileManifest, newest_publishing
 from tpc.sinks.files.publish import give_up_epoch, publish_epoch
+from tpc.sinks.files.rights import SHARE_IT, refuse_without_rights
 from tpc.support.deadlines import within
 from tpc.support.durable_files import in_words, make_directories, put_if_absent, remove, sync
 
@@ -68,6 +69,7 @@ class FileCommitter(Committer):
 
     def _try_out(self) -> None:
         """Make the directories, and do once what a commit does: write, rename, link, fsync."""
+        self._refuse_without_rights()
         make_directories(self.layout.staging)
         make_directories(self.layout.manifests)
         devices = {path: path.stat().st_dev for path in (self.layout.root, self.layout.staging, self.layout.manifests)}
@@ -199,9 +201,13 @@ class FileCommitter(Committer):
         return self._ask("reading the owner entry", self._owners.read)
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
-        """Put the next file if it is absent; makes the directory. Raises `CorruptionError` as `owner` does."""
+        """Put the next file if it is absent; makes the directory. Raises as `owner`, and where rights are missing."""
         self._refuse_remote()
+        self._ask("looking at rights", self._refuse_without_rights)  # what is decided is finished after this
         return self._ask("writing the owner entry", lambda: self._owners.replace(owner, before))
+
+    def _refuse_without_rights(self) -> None:
+        refuse_without_rights(self.layout, self.pipeline, self.sink.name)
 
     @property
     def _owners(self) -> OwnerDirectory:
@@ -222,9 +228,9 @@ class FileCommitter(Committer):
         try:
             yield
         except OSError as error:
-            raise TransientError(
-                f"{doing} in {self.layout.root} failed: {in_words(error)}", sink=self.sink.name
-            ) from error
+            remedy = SHARE_IT if isinstance(error, PermissionError) else None
+            what = f"{doing} in {self.layout.root} failed: {in_words(error)}"
+            raise TransientError(what, sink=self.sink.name, remedy=remedy) from error
 
 
 def _in_doubt(handle: Handle) -> InDoubt:

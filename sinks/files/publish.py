@@ -17,6 +17,7 @@ from tpc.handles import Handle
 from tpc.sink import Committable, GivenUp, Outcome, Verdict
 from tpc.sinks.files.layout import Layout, newest_epoch
 from tpc.sinks.files.manifest import manifest_bytes, read_manifest, void_bytes
+from tpc.sinks.files.rights import SHARE_IT
 from tpc.support.deadlines import within
 from tpc.support.durable_files import in_words, put_if_absent, remove, remove_interrupted_puts, sync
 
@@ -26,7 +27,8 @@ def publish_epoch(layout: Layout, branches: Sequence[Committable], timeout_s: fl
     try:
         outcome = within(timeout_s, lambda: _publish(layout, branches), waiting_for="the file system")
     except OSError as error:
-        outcome = Outcome(Verdict.UNKNOWN, in_words(error))
+        remedy = f"; {SHARE_IT}" if isinstance(error, PermissionError) else ""
+        outcome = Outcome(Verdict.UNKNOWN, in_words(error) + remedy)
     return {branch.handle: outcome for branch in branches}
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.clusters.moving_driver import NAME, ROWS
 from tests.clusters.strike import Evidence
+from tests.support.other_users import as_user
 from tests.support.processes import REPOSITORY
 from tpc.chaos.checkers.compare import multisets_equal, nothing_left
 from tpc.chaos.checkers.files_content import read_parquet, unpublished
@@ -26,6 +27,8 @@ from tpc.coordinator.log.sql import SqlLog
 EPOCH, LAST = 2, 4
 AFTER_THE_FIRST_PREPARE = ("collected", "prepared", "decided", "committed")
 RUN_TIMEOUT_S = 300.0
+GROUP = 61000
+"""Of those who share the sink's folder, where drivers run as several users."""
 
 
 class Place:
@@ -49,29 +52,42 @@ class Place:
         self._environment = environment or {}
         self._machines = 0
 
-    def machine(self, **more: object) -> subprocess.Popen[str]:
-        """A driver on a machine that no other has run on."""
+    def share(self) -> None:
+        """Make the sink's folder one that the group of several users may write in."""
+        self.files.mkdir()
+        os.chown(self.files, -1, GROUP)
+        self.files.chmod(0o2775)
+
+    def machine(self, *, user: int | None = None, umask: int = -1, **more: object) -> subprocess.Popen[str]:
+        """A driver on a machine that no other has run on; as `user`, of the group that shares, if one is given."""
         self._machines += 1
         own = self.root / f"machine-{self._machines}"
         (own / "tmp").mkdir(parents=True)
+        if user is not None:
+            for path in (own, own / "tmp"):
+                os.chown(path, user, GROUP)
         given = {"checkpoint": self.url, "files": str(self.files), "settings": self.settings, "last": LAST, **more}
         if self.log_url is not None:
             given["log"] = self.log_url
         hers = {"HOME": str(own), "TMPDIR": str(own / "tmp"), "TPC_NOTES": str(own / "notes")}
         kept = {"TPC_CACHE": os.environ.get("TPC_CACHE") or str(Path.home() / ".cache" / "tpc")}
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.clusters.moving_driver", json.dumps(given)],
+            [
+                *(() if user is None else as_user(user, GROUP)),
+                *(sys.executable, "-m", "tests.clusters.moving_driver", json.dumps(given)),
+            ],
             stdout=subprocess.PIPE,
             stderr=(own / "stderr").open("w"),
             text=True,
             cwd=own,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY), **self._environment, **kept, **hers},
+            umask=umask,
             start_new_session=True,
         )
 
-    def runs_to_its_end(self) -> None:
+    def runs_to_its_end(self, *, user: int | None = None, umask: int = -1) -> None:
         """A driver on a new machine comes to the last epoch."""
-        driver = self.machine()
+        driver = self.machine(user=user, umask=umask)
         driver.communicate(timeout=RUN_TIMEOUT_S)
         assert driver.returncode == 0, self.complaints()
 

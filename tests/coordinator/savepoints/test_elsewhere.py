@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.other_users import NOBODY, as_user, can_be_another
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.errors import JavaNotFoundError
@@ -26,22 +27,7 @@ from tpc.support.java import find_java
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 KEPT = REPOSITORY / "tests" / "data" / "savepoint-format-1"
-NOBODY = 65534
 DEADLINE_S = 180.0
-
-
-AS_ANOTHER = (
-    *("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"),
-    *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search", "--"),
-)
-"""Runs a command as somebody who may read everything (an interpreter in a home directory) and write what is his."""
-
-
-def can_be_another() -> bool:
-    """Whether this process may become somebody else. Where it may not, all is done as the same user."""
-    if os.getuid() != 0 or shutil.which("setpriv") is None:
-        return False
-    return subprocess.run([*AS_ANOTHER, sys.executable, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 class Elsewhere:
@@ -73,7 +59,7 @@ class Elsewhere:
     def begin(self, *module: str) -> subprocess.Popen[str]:
         """The module as a program, by the other user."""
         return subprocess.Popen(
-            [*(AS_ANOTHER if self.is_another else ()), sys.executable, "-m", *module],
+            [*(as_user(NOBODY, NOBODY) if self.is_another else ()), sys.executable, "-m", *module],
             env=self._environment(),
             cwd=self.root / "own",
             stdout=subprocess.PIPE,
