@@ -42,6 +42,12 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def is_later_attempt() -> bool:
+    """Whether YARN has begun this program anew: container_<cluster>_<application>_<attempt>_<number>."""
+    container = os.environ.get("CONTAINER_ID")
+    return container is not None and int(container.split("_")[-2]) > 1
+
+
 def pipeline(given: Mapping[str, Any]) -> tpc.Pipeline:
     """Numbers that come once each, also by the word of a state store, into files.
 
@@ -62,7 +68,7 @@ def main() -> int:
     """Run as the argument says; 86 when fenced."""
     given = json.loads(sys.argv[1])
     made = pipeline(given)
-    if "step" in given:
+    if "step" in given and not is_later_attempt():
         at(given["step"], given["epoch"], signal.Signals[given["signal"]])
     try:
         query = made.start(trigger={"processingTime": "0 seconds"})

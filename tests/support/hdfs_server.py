@@ -19,6 +19,7 @@ JARS = Coordinates((("org.apache.hadoop", "hadoop-client-minicluster", "3.4.1"),
 """In the version of Hadoop's client that PySpark brings."""
 FORMAT_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 2.0
+_OPENED = ("--add-opens=java.base/java.lang=ALL-UNNAMED",)  # for the Guice in Hadoop, from Java 17 on
 _HDFS = "org.apache.hadoop.hdfs.server"
 _LOGGING = """\
 log4j.rootLogger=WARN,C
@@ -45,7 +46,7 @@ class HadoopServer(LocalServer):
             (self.directory / f"{site}-site.xml").write_text(f"<configuration>{properties}</configuration>")
 
     def _java(self, *words: str) -> list[str]:
-        options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
+        options = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m", *_OPENED)
         return [find_java(), *options, "-cp", f"{self.directory}:{self._class_path}", *words]
 
     def _run(self, *words: str) -> OwnedProcess:
