@@ -71,7 +71,8 @@ class Classifier:
 class ClassifierServer(ThreadingHTTPServer):
     """Serves a classifier at `url`. A call takes up to `call_s`, half of it before the answer is sold.
 
-    `at_sale` is told the number of the ticket after each sale and before the answer is sent.
+    `at_sale` is told the number of the ticket after each sale and before the answer is sent. `says`, if it is set, is
+    sent in the place of every answer that is sold.
     """
 
     daemon_threads = True
@@ -81,6 +82,7 @@ class ClassifierServer(ThreadingHTTPServer):
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.classifier, self.call_s, self.at_sale = classifier, call_s, at_sale
+        self.says: bytes | None = None
         self.url = f"http://127.0.0.1:{self.server_address[1]}/"
         threading.Thread(target=self.serve_forever, name="classifier", daemon=True).start()
 
@@ -107,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
             if is_lost:
                 return
         time.sleep(pause_s)
-        answer = json.dumps(said).encode()
+        answer = self.server.says if status == 200 and self.server.says is not None else json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(answer)))
         self.end_headers()

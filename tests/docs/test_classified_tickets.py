@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -22,6 +21,7 @@ from tests.docs.examples import EXAMPLES, load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
 from tpc import failpoints
+from tpc.chaos.checkers.kafka_content import read_topic
 from tpc.chaos.programs import classified_tickets
 from tpc.chaos.programs.classifier import BUSY, LOST, REFUSED, Classifier, ClassifierServer, is_honoured
 from tpc.coordinator.log.journal import Journal
@@ -58,15 +58,16 @@ def example(
     return load("classified_tickets")
 
 
-def tickets(*numbers: int) -> Any:
-    return pd.DataFrame({"id": numbers, "text": [f"t{number}" for number in numbers]})
+def tickets(*numbers: int | None) -> pa.RecordBatch:
+    texts = [f"t{number}" for number in numbers]
+    return pa.RecordBatch.from_arrays([pa.array(numbers, pa.int64()), pa.array(texts)], ["id", "text"])
 
 
-def answers(example: ModuleType, *numbers: int) -> dict[int, str]:
+def answers(example: ModuleType, *numbers: int | None) -> dict[int | None, str | None]:
     """What the rows of one attempt say."""
     [rows] = example.answered(iter([tickets(*numbers)]))
-    assert rows["id"].tolist() == list(numbers)
-    return dict(zip(rows["id"], rows["answer"], strict=True))
+    assert rows["id"].to_pylist() == list(numbers)
+    return dict(zip(rows["id"].to_pylist(), rows["answer"].to_pylist(), strict=True))
 
 
 def remembered(postgres: PostgresDatabase) -> dict[int, str]:
@@ -128,13 +129,48 @@ def test_who_is_not_let_in_fails_and_remembers_nothing(
     assert remembered(postgres) == {}
 
 
+def test_what_is_no_ticket_is_not_bought_and_numbers_stay_what_they_are(
+    example: ModuleType, service: Classifier
+) -> None:
+    large = 2**53
+    said = answers(example, 1, None, large, large + 1)
+    assert said[None] is None
+    assert all(said[number] == json.dumps(service.sales[number][0]) for number in (1, large, large + 1))
+    assert dict(service.calls) == {1: 1, large: 1, large + 1: 1}
+
+
+@pytest.mark.parametrize("body", [b"sorry", b'{"team": "billing"}', b"\0\xff"], ids=["no JSON", "half", "no text"])
+def test_an_answer_that_cannot_be_used_is_paid_for_once_too(
+    example: ModuleType, server: ClassifierServer, postgres: PostgresDatabase, body: bytes
+) -> None:
+    server.says = body
+    first = answers(example, 1)
+    assert answers(example, 1) == first == remembered(postgres)
+    assert len(server.classifier.sales[1]) == 1
+
+
+def test_a_key_that_is_being_answered_is_asked_for_again(
+    example: ModuleType, service: Classifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = service.status
+
+    def under_way(number: int, text: str) -> int:
+        said = status(number, text)
+        return 409 if service.calls[number] == 1 else said
+
+    monkeypatch.setattr(service, "status", under_way)
+    answers(example, 1)
+    assert (service.calls[1], len(service.sales[1])) == (2, 1)
+
+
 KILLED = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import pandas as pd
+import pyarrow as pa
 from classified_tickets import answered
 numbers = [int(number) for number in sys.argv[2:]]
-list(answered(iter([pd.DataFrame({"id": numbers, "text": [f"t{number}" for number in numbers]})])))
+texts = [f"t{number}" for number in numbers]
+list(answered(iter([pa.RecordBatch.from_arrays([pa.array(numbers, pa.int64()), pa.array(texts)], ["id", "text"])])))
 """
 
 
@@ -184,7 +220,8 @@ def test_the_rows_of_a_repaired_epoch_are_those_that_were_decided(
     """The table's branch is lost after the decision, the topic's is not: the whole epoch is computed once more."""
     postgres.execute(TICKETS)
     topic, urgent, unclassified = kafka.topic(partitions=1), kafka.topic(), kafka.topic()
-    kafka.produce(topic, [("k", json.dumps({"id": number, "text": f"t{number}"})) for number in range(60)])
+    sent = [json.dumps({"id": number, "text": f"t{number}"}) for number in range(60)]
+    kafka.produce(topic, [("k", message) for message in [*sent, "no ticket", '{"id": 61}']])
     monkeypatch.setenv("TPC_KAFKA", kafka.bootstrap)
     for variable in ("TPC_POSTGRES", "CLASSIFIER_API"):  # workers of the run's session know no test's environment
         monkeypatch.setitem(spark.sparkContext.environment, variable, os.environ[variable])
@@ -205,6 +242,9 @@ def test_the_rows_of_a_repaired_epoch_are_those_that_were_decided(
     said = {number: json.loads(answer) for number, answer in remembered(postgres).items()}
     table = {number: rest for number, *rest in postgres.execute("SELECT id, team, urgent, reference FROM tickets")}
     assert table == {number: list(one.values()) for number, one in said.items() if one}
+    refused = [json.loads(record.value or b"") for record in read_topic(kafka.bootstrap, unclassified)]
+    assert {row["text"] for row in refused if row.get("id") is None} == {"no ticket", '{"id": 61}'}
+    assert service.calls.keys() == set(range(60))
     assert all(len(sold) == 1 + (number % LOST == 0 and number % 2) for number, sold in service.sales.items())
 
 
