@@ -42,6 +42,7 @@ from tpc.coordinator.ui_server import PagePlace
 from tpc.errors import ConfigurationError
 from tpc.safety import holds, stated
 from tpc.schemas import Columns
+from tpc.shards import not_a_shard_s
 from tpc.sink import Sink
 from tpc.states import State
 
@@ -74,7 +75,7 @@ class Pipeline(Job):
         unrouted: str,
         settings: EngineSettings,
     ) -> None:
-        super().__init__(name, incarnation, unrouted, settings)
+        super().__init__(not_a_shard_s(name), incarnation, unrouted, settings)
         self._checkpoint = None if checkpoint is None else str(checkpoint)
         self._log = log
         self._writings: list[Writing] = []

@@ -46,6 +46,22 @@ def shard_named(pipeline: str) -> tuple[str, Shard] | None:
     return found[1], Shard(int(found[2]), int(found[3]))
 
 
+def not_a_shard_s(name: str) -> str:
+    """Return `name` if it can be that of a pipeline, or of a service without shards. Raises `ConfigurationError`.
+
+    Under a shard's name, on its log, one without shards would go on where the shard stood and begin the others'
+    partitions anew.
+    """
+    if (found := shard_named(name)) is None:
+        return name
+    service, shard = found
+    raise ConfigurationError(
+        f"the name {name!r} is that of shard {shard} of a service {service!r}",
+        remedy=f"start that shard by tpc.service({service!r}, shard={shard.number}, of={shard.of}, ...), its directory "
+        "being the one that holds the shards' folders; for anything else choose a name that does not end like this.",
+    )
+
+
 def owner_of_all(of: int, since: float) -> Owner:
     """The owner entry of the service itself, which has no log: into how many shards it is cut. All of them put it."""
     return Owner(of, _NONCE.format(of), since)

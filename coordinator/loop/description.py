@@ -14,7 +14,7 @@ from tpc.coordinator.loop.every import Seconds
 from tpc.coordinator.loop.functions import EventTime, Function, Input
 from tpc.coordinator.loop.kept_states import KeptStates
 from tpc.coordinator.loop.layout import Layout
-from tpc.coordinator.loop.neighbours import Neighbours
+from tpc.coordinator.loop.neighbours import STATES_FOLDER, Neighbours
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.routes import LoopWriting
 from tpc.coordinator.loop.sink_rows import columns_of
@@ -24,7 +24,7 @@ from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.schemas import Columns
-from tpc.shards import Shard
+from tpc.shards import Shard, not_a_shard_s
 from tpc.sink import Sink
 from tpc.source import Source
 
@@ -52,7 +52,8 @@ class Description(Job):
         unrouted: str,
         settings: EngineSettings,
     ) -> None:
-        super().__init__(name if shard is None else shard.name(name), incarnation, unrouted, settings)
+        called = not_a_shard_s(name) if shard is None else shard.name(name)
+        super().__init__(called, incarnation, unrouted, settings)
         self._name = name
         self._shard = shard
         self._place = directory
@@ -123,7 +124,7 @@ class Description(Job):
         by the time of the events, is gone. `changelog` (`tpc.sinks.KafkaChangelog`) takes the changes too, and gives
         the state back where its disk is lost; each shard has one of its own.
         """
-        sink = StateSink(name, self._directory / "state")
+        sink = StateSink(name, self._directory / STATES_FOLDER)
         state = sink.state(self.id, kind, ttl_s=ttl)
         self._states.add(sink, state, self._own(changelog))
         return state
@@ -134,7 +135,7 @@ class Description(Job):
         `made` is what `tpc.make_transactional(obj)` has returned. An epoch that changes it stores all of it, and sends
         all of it to `changelog`, as one message.
         """
-        sink = StateSink(name, self._directory / "state")
+        sink = StateSink(name, self._directory / STATES_FOLDER)
         self._states.add(sink, sink.kept(self.id, made), self._own(changelog))
         return made
 
@@ -175,13 +176,11 @@ class Description(Job):
             None if self._offsets_sink is None else self._offsets_sink.name,
             self.unrouted_is_error,
             self._neighbours(),
-            Layout(self._directory / "state") if self._shard is not None and self._states.states else None,
+            Layout(self._directory / STATES_FOLDER) if self._shard is not None and self._states.states else None,
             self._states.logged,
         )
 
-    def _neighbours(self) -> Neighbours | None:
-        if self._shard is None:
-            return None
+    def _neighbours(self) -> Neighbours:
         own = self._states.names
-        shared = {sink.name: sink for sink in self.sinks if sink.name not in own}
+        shared = {} if self._shard is None else {sink.name: sink for sink in self.sinks if sink.name not in own}
         return Neighbours(PipelineId(self._name, self.id.incarnation), self._shard, self._place, shared)

@@ -28,7 +28,7 @@ class Program:
     offsets_sink: str | None
     unrouted_is_error: bool
     neighbours: Neighbours | None = None
-    """Of a shard: the others."""
+    """The other shards, or the shards that one without must not meet."""
     layout: Layout | None = None
     """Of a shard that keeps states: how many partitions its topics have."""
     logged: Sequence[tuple[KeyedState, LoggedState]] = ()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from tests.coordinator.loop.shard_program import Pairs
 from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.processes import REPOSITORY
+from tpc import failpoints
 from tpc.coordinator import doctor, operations
 from tpc.coordinator.loop.layout import Layout
 from tpc.coordinator.orphans import orphans_beside
@@ -210,15 +213,25 @@ def test_the_commands_for_a_start_ask_a_shard_s_systems_and_neighbours(shop: Sho
 # What needs no server ------------------------------------------------------------------------------------------------
 
 
-def service(directory: Path, source: Source, shard: int | None = None, of: int | None = None) -> tpc.Service:
+def service(
+    directory: Path, source: Source, shard: int | None = None, of: int | None = None, rows: str = "rows"
+) -> tpc.Service:
     made = tpc.service("lines", directory=directory / "service", shard=shard, of=of)
 
     @made.each(made.read(source))
     def taken(event: Any, out: Any) -> None:
         out.row("rows", {"text": str(event)})
 
-    made.write("rows", {"text": str}).to(FileSink(directory / "rows", name="rows"))
+    made.write("rows", {"text": str}).to(FileSink(directory / rows, name="rows"))
     return made
+
+
+def died(step: str, where: Mapping[str, Any]) -> None:
+    raise RuntimeError(f"died at {step}")
+
+
+def written(directory: Path) -> list[str]:
+    return sorted(row for path in directory.glob("*.parquet") for row in pq.read_table(path)["text"].to_pylist())
 
 
 class EveryOther(IterableSource):
@@ -248,8 +261,7 @@ def test_a_source_that_does_not_say_how_it_is_divided_is_refused(source: Source,
 def test_a_source_of_one_s_own_may_say_how_it_is_divided(tmp_path: Path) -> None:
     for shard in range(3):
         service(tmp_path, EveryOther(10), shard, 3).run(until_end=True)
-    written = [row for path in (tmp_path / "rows").glob("*.parquet") for row in pq.read_table(path)["text"].to_pylist()]
-    assert sorted(written) == [str(n) for n in range(10)]
+    assert written(tmp_path / "rows") == [str(n) for n in range(10)]
     folders = sorted(path.name for path in (tmp_path / "service").iterdir())
     assert folders == ["lines-0-of-3", "lines-1-of-3", "lines-2-of-3"]
     for shard, folder in enumerate(folders):
@@ -268,8 +280,68 @@ def test_a_service_with_shards_and_one_without_refuse_each_other(tmp_path: Path)
 
 def test_a_service_without_shards_does_not_begin_where_shards_have_run(tmp_path: Path) -> None:
     service(tmp_path, EveryOther(4), 0, 2).run(until_end=True)
+    with pytest.raises(
+        ConfigurationError, match=r"lines-0-of-2 is the directory of one of 2 shards .* this is one with"
+    ):
+        service(tmp_path, EveryOther(4)).run(until_end=True)
+    (tmp_path / "service").rename(tmp_path / "elsewhere")
     with pytest.raises(HistoryMismatchError, match="the sink knows shards of this service: it is cut into 2"):
         service(tmp_path, EveryOther(4)).run(until_end=True)
+
+
+def test_a_start_without_shards_into_another_target_does_not_stop_the_shards(tmp_path: Path) -> None:
+    service(tmp_path, EveryOther(4), 0, 2).run(until_end=True)
+    with pytest.raises(ConfigurationError, match="is the directory of one of 2 shards"):
+        service(tmp_path, EveryOther(4), rows="others").run(until_end=True)
+    service(tmp_path, EveryOther(4), 0, 2).run(until_end=True)
+    service(tmp_path, EveryOther(4), 1, 2).run(until_end=True)
+    assert written(tmp_path / "rows") == ["0", "1", "2", "3"]
+
+
+def test_a_log_without_shards_among_shards_is_named_and_may_be_moved_away(tmp_path: Path) -> None:
+    service(tmp_path, EveryOther(4), rows="others").run(until_end=True)
+    with pytest.raises(ConfigurationError, match="is the directory of one without shards") as refused:
+        service(tmp_path, EveryOther(4), 0, 2).run(until_end=True)
+    log = tmp_path / "service" / "tpc" / "log"
+    assert f"move its log {log} and its states {tmp_path / 'service' / 'state'}" in refused.value.remedy
+    log.rename(tmp_path / "moved-away")
+    for shard in range(2):
+        service(tmp_path, EveryOther(4), shard, 2).run(until_end=True)
+    assert written(tmp_path / "rows") == ["0", "1", "2", "3"]
+
+
+def test_a_shard_that_decided_nothing_beside_others_may_be_removed(tmp_path: Path) -> None:
+    failpoints.install({"recovery.swept": died})  # the log is begun, and no sink knows yet of two shards
+    try:
+        with pytest.raises(RuntimeError, match=r"died at recovery\.swept"):
+            service(tmp_path, EveryOther(4), 0, 2).run(until_end=True)
+    finally:
+        failpoints.install({})
+    with pytest.raises(ConfigurationError, match="is the directory of one of 2 shards") as refused:
+        service(tmp_path, EveryOther(4), 0, 3).run(until_end=True)
+    folder = tmp_path / "service" / "lines-0-of-2"
+    assert f"It has decided nothing: if it was started by mistake and does not run, remove the folder {folder}" in (
+        refused.value.remedy or ""
+    )
+    shutil.rmtree(folder)
+    for shard in range(3):
+        service(tmp_path, EveryOther(4), shard, 3).run(until_end=True)
+    assert written(tmp_path / "rows") == ["0", "1", "2", "3"]
+
+
+def test_what_has_no_shards_does_not_take_the_name_of_a_shard(tmp_path: Path) -> None:
+    """On the shard's log it would go on where that stood, and read the other shards' partitions again."""
+    service(tmp_path, EveryOther(4), 0, 2).run(until_end=True)
+    folder = tmp_path / "service" / "lines-0-of-2"
+    makers: list[Callable[[], object]] = [
+        lambda: tpc.service("lines-0-of-2", directory=folder),
+        lambda: tpc.pipeline("lines-0-of-2", checkpoint=folder),
+    ]
+    for make in makers:
+        with pytest.raises(ConfigurationError, match="'lines-0-of-2' is that of shard 0 of 2 of a service") as refused:
+            make()
+        assert "tpc.service('lines', shard=0, of=2, ...)" in (refused.value.remedy or "")
+    tpc.service("lines-2-of-2", directory=folder)
 
 
 def test_a_log_of_another_shard_is_refused_with_the_remedy(tmp_path: Path) -> None:
