@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,5 +102,5 @@ class PoweredPipeline(SparkPipeline):
 
 def powered(pipeline: PipelineUnderTest, shape: str) -> PoweredPipeline:
     """The pipeline of this shape with the places of another."""
-    values: dict[str, Any] = {name: getattr(pipeline, name) for name in pipeline.__dataclass_fields__}
+    values: dict[str, Any] = {field.name: getattr(pipeline, field.name) for field in fields(pipeline)}
     return PoweredPipeline(**values, shape=shape)

@@ -6,7 +6,9 @@ import pickle
 from collections import Counter
 from pathlib import Path
 
+from tests.chaos.matrix.nowhere import pipeline_nowhere
 from tpc.chaos.matrix.pipeline import PARTITIONS, Addresses, PipelineUnderTest, RowFeed
+from tpc.chaos.matrix.powered import FILES, powered
 
 
 def test_the_same_seed_feeds_the_same_rows() -> None:
@@ -34,3 +36,9 @@ def test_a_pipeline_travels_to_another_process_and_shows_no_password() -> None:
     pipeline = PipelineUnderTest("name", Path("somewhere"), secret, secret, "name")
     assert pickle.loads(pickle.dumps(pipeline)) == pipeline
     assert "hunter2" not in repr(pipeline)
+
+
+def test_a_pipeline_whose_power_is_cut_has_the_places_of_the_other(tmp_path: Path) -> None:
+    other = pipeline_nowhere(tmp_path)
+    made = powered(other, FILES)
+    assert (made.name, made.directory, made.proxied, made.shape) == (other.name, tmp_path, other.proxied, FILES)
