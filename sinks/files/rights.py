@@ -51,5 +51,6 @@ def _used(layout: Layout, pipeline: PipelineId, sink: str) -> Iterator[Path]:
         used += [newest.parent.parent, newest.parent]
     for path in used:
         there = next((one for one in (path, *path.parents) if one.exists()), own)
-        if there.is_relative_to(layout.root):  # above, nothing is made but the root itself, once
+        # Above the root nothing is made but the root itself. A file in a directory's place is no matter of rights.
+        if there.is_relative_to(layout.root) and there.is_dir():
             yield there
