@@ -201,7 +201,7 @@ def removal_of(history: History, sink: str, swept: int | None, reason: str) -> J
     """The body of the record by which `sink` leaves; `swept` is None where nobody could sweep it."""
     return {
         "sink": sink,
-        **Removal(history.last_epoch_of(sink), history.last_owners).to_json(),
+        **Removal(history.last_epoch_of(sink), history.last_owners, history.last_intent).to_json(),
         "swept": swept,
         "reason": reason,
         "operator": operator_name(),

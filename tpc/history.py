@@ -95,20 +95,24 @@ def given_up_in_words(ends: Mapping[GivenUp, int]) -> str:
 class Removal:
     """A sink taken out of the pipeline: the epoch that its marker shows, and the terms that may have owned it last.
 
-    The terms are kept here for as long as the log: the sink may be added again after any number of others.
+    `after` is the last epoch that was decided with it. The terms are kept here for as long as the log: the sink may be
+    added again after any number of others.
     """
 
     marker: int | None
     owners: Mapping[int, str]
+    after: int | None
 
     def to_json(self) -> JSONObject:
         """What a removal record says of it, and each generation record after that."""
-        return {"marker": self.marker, "owners": {str(generation): nonce for generation, nonce in self.owners.items()}}
+        owners = {str(generation): nonce for generation, nonce in self.owners.items()}
+        return {"marker": self.marker, "owners": owners, "after": self.after}
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Removal:
         """The inverse of `to_json`."""
-        return cls(value["marker"], {int(generation): nonce for generation, nonce in value["owners"].items()})
+        owners = {int(generation): nonce for generation, nonce in value["owners"].items()}
+        return cls(value["marker"], owners, value["after"])
 
 
 @dataclass(frozen=True)

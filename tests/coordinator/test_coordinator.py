@@ -222,7 +222,7 @@ def test_a_start_that_is_taken_over_before_its_claim_is_fenced_and_claims_nothin
 
 def test_a_removed_sink_that_joins_again_is_told_in_the_log(job: Job, caplog: pytest.LogCaptureFixture) -> None:
     job.with_epoch()
-    removal = {"sink": "b", "marker": 0, "owners": {}, "swept": 0, "reason": "moved", "operator": "anna"}
+    removal = {"sink": "b", "marker": 0, "owners": {}, "after": 0, "swept": 0, "reason": "moved", "operator": "anna"}
     journal = Journal(job.log)
     journal.open()
     journal.append(RecordKind.REMOVAL, removal)

@@ -80,7 +80,7 @@ def test_a_sink_that_went_back_where_it_was_is_no_moved_one() -> None:
 def test_a_sink_that_was_taken_out_on_the_record_may_begin_elsewhere() -> None:
     removed = (
         RecordKind.REMOVAL,
-        {"sink": "b", "marker": 1, "owners": {}, "swept": 0, "reason": "", "operator": "ann"},
+        {"sink": "b", "marker": 1, "owners": {}, "after": 1, "swept": 0, "reason": "", "operator": "ann"},
     )
     history = begun(intent(manifest(0)), complete(0), intent(manifest(1)), complete(1), removed)
     check_moved_sinks(history, sinks(a=1, b=None), {**IDENTITIES, "b": "elsewhere"})
@@ -131,6 +131,7 @@ def removal(sink: str, marker: int | None) -> tuple[RecordKind, dict[str, object
         "sink": sink,
         "marker": marker,
         "owners": {"1": "n1"},
+        "after": 0,
         "swept": 0,
         "reason": "moved",
         "operator": "anna",

@@ -18,7 +18,7 @@ PENDING = begun(intent(manifest(0)), complete(0), intent(manifest(1)))
 FINISHED = begun(intent(manifest(0)), complete(0), intent(manifest(1)), complete(1))
 REMOVAL = (
     RecordKind.REMOVAL,
-    {"sink": "b", "marker": 0, "owners": {}, "swept": 0, "reason": "moved", "operator": "anna"},
+    {"sink": "b", "marker": 0, "owners": {}, "after": 0, "swept": 0, "reason": "moved", "operator": "anna"},
 )
 REMOVED = begun(intent(manifest(0)), complete(0), REMOVAL)
 

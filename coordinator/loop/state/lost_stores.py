@@ -38,8 +38,13 @@ class LoggedState:
     log_name: str
 
     def position(self, history: History) -> JSONObject | None:
-        """Where the changelog stands after the last decided epoch; None where it does not hold all of the state."""
+        """Where the changelog stands after the last decided epoch; None where it does not hold all of the state.
+
+        Once it or its state was taken out on the record it does not: what follows begins in a topic of its own.
+        """
         last = history.last_intent
+        if _is_of_before(history, last, self.sink.name, self.log_name):
+            return None
         if last is not None and last in history.manifests and history.manifests[last].waits_for(self.sink.name):
             resolution = history.resolution(last, self.sink.name)
             if resolution is not None and GivenUp.COMMITTED not in resolution.ends:
@@ -124,10 +129,16 @@ def _identity(history: History, name: str) -> str | None:
 
 
 def _epoch_before(history: History, name: str) -> int:
-    """The newest complete epoch that changed the state."""
+    """The newest complete epoch that changed the state since it was last taken out on the record."""
     pending = history.pending
     epoch = history.last_epoch_of(name, before=None if pending is None else pending.epoch)
-    return NO_EPOCH if epoch is None else epoch
+    return NO_EPOCH if epoch is None or _is_of_before(history, epoch, name) else epoch
+
+
+def _is_of_before(history: History, epoch: int | None, *names: str) -> bool:
+    """Whether one of these was taken out on the record after this epoch: then the epoch says nothing of it any more."""
+    removed = [history.removed[name].after for name in names if name in history.removed]
+    return epoch is not None and any(after is not None and epoch <= after for after in removed)
 
 
 def _handle(history: History, name: str, epoch: int) -> Handle:

@@ -11,6 +11,7 @@ import pytest
 import tpc
 from tests.coordinator.loop.changelog.program import Counted
 from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
+from tpc.coordinator import operations
 from tpc.errors import ConfigurationError, StateLostError
 from tpc.sinks import KafkaChangelog
 from tpc.support.deadlines import patiently
@@ -124,3 +125,41 @@ def test_one_topic_for_two_states(tmp_path: Path) -> None:
     service.state("first", changelog=changelog)
     with pytest.raises(ConfigurationError, match="topic 'one' is the changelog of two states"):
         service.state("second", changelog=KafkaChangelog("one", servers="nowhere:9092"))
+
+
+def removed(counted: Counted, sink: str) -> None:
+    """An operator takes the state or its changelog out on the record."""
+    operations.remove_sink(counted.service(), sink, "begins anew")
+
+
+@pytest.mark.parametrize("sink", ["kept", "kept-changelog"])
+def test_what_was_taken_out_on_the_record_is_not_in_its_old_topic(
+    sink: str, kafka: KafkaTopics, tmp_path: Path
+) -> None:
+    counted = Counted.at(tmp_path, kafka, numbers=20)
+    counted.run()
+    removed(counted, sink)
+    if sink == "kept":
+        counted.lose_disk()
+    counted.values += range(20, 23)
+    with pytest.raises(ConfigurationError, match="holds messages already"):
+        counted.run()
+    assert len(counted.written()) == 20
+
+
+@pytest.mark.parametrize("sink", ["kept", "kept-changelog"])
+def test_a_new_topic_gives_back_what_was_decided_since(sink: str, kafka: KafkaTopics, tmp_path: Path) -> None:
+    counted = Counted.at(tmp_path, kafka, numbers=20)
+    counted.run()
+    removed(counted, sink)
+    if sink == "kept":
+        counted.lose_disk()
+    counted.topic = kafka.topic("changelog", partitions=3, cleanup_policy="compact")
+    counted.run()  # no events: nothing is decided yet
+    counted.values += range(20, 23)
+    counted.run()
+    decided = counted.stored()
+    assert decided["k10"] == (21 if sink == "kept" else 10 + 21)
+    counted.lose_disk()
+    counted.run()
+    assert counted.stored() == decided
