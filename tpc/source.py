@@ -101,7 +101,8 @@ class SourceReader(ABC):
     def partitions(self) -> Mapping[str, int]:
         """How many partitions each of its topics has, other shards' among them, as it was last seen.
 
-        For shards that keep states: keys stay where they are only while this does. Empty where keys choose nothing.
+        For shards that keep states: keys stay where they are only while this does. Empty where keys choose nothing,
+        and of a source that is read whole.
         """
         return {}
 

@@ -10,7 +10,7 @@ from typing import Any
 from tpc.coordinator.loop.barriers import NO_TIME, SourceCut
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
-from tpc.coordinator.loop.layout import Layout
+from tpc.coordinator.loop.layout import Layout, SourceTopic
 from tpc.source import Part, SourceReader
 
 IDLE_S = 0.2
@@ -99,9 +99,10 @@ class Cutter:
             return IDLE_S
         return min(IDLE_S, max(0.0, self._cut_at + self._every.seconds - time.monotonic()))
 
-    def partitions(self) -> dict[str, int]:
-        """How many partitions each topic has, as it was last seen."""
-        return {topic: count for reader in self._readers for topic, count in reader.partitions().items()}
+    def partitions(self) -> dict[SourceTopic, int]:
+        """How many partitions each topic of each source has, as it was last seen."""
+        read = zip(self._inputs, self._readers, strict=True)
+        return {(each.name, topic): n for each, reader in read for topic, n in reader.partitions().items()}
 
     def _check_layout(self) -> None:
         if self._layout is not None:

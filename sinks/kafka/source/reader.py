@@ -68,7 +68,7 @@ class KafkaReader(SourceReader):
 
     def partitions(self) -> Mapping[str, int]:
         """See `SourceReader`."""
-        return self._counts
+        return {} if self._source.shard is None else self._counts
 
     def _found(self, cluster: Cluster) -> list[Partition]:
         """The partitions that are there, and to be read by this shard."""

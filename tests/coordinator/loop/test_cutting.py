@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
 
 from tpc.coordinator.loop.barriers import SourceCut
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
-from tpc.source import Source
+from tpc.coordinator.loop.layout import Layout
+from tpc.errors import ConfigurationError
+from tpc.source import Source, SourceReader
 from tpc.sources import IterableSource
 
 
@@ -51,3 +56,28 @@ def test_a_source_that_fills_every_epoch_does_not_keep_another_out() -> None:
     cutter = cutter_of(IterableSource(range(1000), name="busy"), IterableSource("ab", name="rare"), rows=10)
     cuts = [cut(cutter) for _ in range(2)]
     assert [list(made.events["rare"]) for made in cuts] == [[], ["a", "b"]]
+
+
+class Clicks(IterableSource):
+    """Of a topic `clicks` with so many partitions."""
+
+    def __init__(self, name: str, partitions: int) -> None:
+        super().__init__([], name=name)
+        self.partitions = partitions
+
+    def reader(self) -> SourceReader:
+        made = super().reader()
+        made.partitions = lambda: {"clicks": self.partitions}  # type: ignore[method-assign]
+        return made
+
+
+def test_topics_of_one_name_in_two_clusters_are_two_topics(tmp_path: Path) -> None:
+    def begin(east: int, west: int) -> None:
+        inputs = [Input(Clicks("east", east), None), Input(Clicks("west", west), None)]
+        Cutter(inputs, Every(rows=1), Layout(tmp_path)).seek([])
+
+    with pytest.raises(ConfigurationError, match="'clicks' of source 'east' has 4, 'clicks' of source 'west' has 6"):
+        begin(4, 6)
+    begin(6, 6)
+    with pytest.raises(ConfigurationError, match="'clicks' of source 'east' has 4 partitions, and had 6"):
+        begin(4, 6)

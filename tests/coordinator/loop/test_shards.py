@@ -190,6 +190,30 @@ def test_shards_with_states_refuse_partitions_that_are_added_and_topics_that_dif
         replace(other, name=shop.kafka.name("others")).service().run(until_end=True)
 
 
+class Whole(KafkaSource):
+    """A topic that every shard reads from end to end: a table of prices, say."""
+
+    def sharded(self, shard: Shard) -> KafkaSource:
+        return self
+
+
+@pytest.mark.stack
+def test_a_topic_that_every_shard_reads_whole_has_as_many_partitions_as_it_likes(
+    kafka: KafkaTopics, tmp_path: Path
+) -> None:
+    cut, whole = kafka.topic("cut", partitions=2), kafka.topic("whole", partitions=1)
+    for partitions in (3, 4):
+        made = tpc.service("whole", directory=tmp_path, shard=0, of=2)
+        sources = [KafkaSource(cut, servers=kafka.bootstrap), Whole(whole, servers=kafka.bootstrap)]
+        made.each(*map(made.read, sources))(lambda event, out: out.row("rows", {"text": event.value().decode()}))
+        made.state("seen")
+        made.write("rows", {"text": str}).to(FileSink(tmp_path / "rows", name="rows"))
+        kafka.produce(whole, [(None, "price")])
+        made.run(until_end=True)
+        kafka.admin.create_partitions([NewPartitions(whole, partitions)])[whole].result(DEADLINE_S)
+    assert written(tmp_path / "rows") == ["price"] * 2
+
+
 @pytest.mark.stack
 def test_the_commands_for_a_start_ask_a_shard_s_systems_and_neighbours(shop: Shop) -> None:
     shop.send(0, 20)
@@ -365,8 +389,10 @@ def test_what_shards_are_called_is_read_back() -> None:
 
 
 def test_a_topic_that_is_read_from_now_on_is_noted_beside_those_of_before(tmp_path: Path) -> None:
-    Layout(tmp_path).check({"a": 4})
-    Layout(tmp_path).check({"a": 4, "b": 4})
-    Layout(tmp_path).check({"a": 4})
-    with pytest.raises(ConfigurationError, match="'b' has 5 partitions, and had 4"):
-        Layout(tmp_path).check({"a": 5, "b": 5} | {"a": 4})
+    a, b, c = ("east", "a"), ("east", "b"), ("west", "b")
+    Layout(tmp_path).check({a: 4})
+    Layout(tmp_path).check({a: 4, b: 4, c: 4})
+    Layout(tmp_path).check({a: 4})
+    with pytest.raises(ConfigurationError, match="'b' of source 'west' has 5 partitions, and had 4"):
+        Layout(tmp_path).check({a: 4, b: 4, c: 5})
+    Layout(tmp_path).check({a: 4, b: 4, c: 4})
