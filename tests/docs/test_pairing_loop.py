@@ -119,7 +119,7 @@ class World:
         made = load("pairing_loop").service(
             self.kafka.bootstrap, self.postgres.dsn, str(self.directory / "service"), self.name
         )
-        [(_, state)] = made._states
+        [state] = made._states.states
         state.restore()
         return Counter((time, *event) for time, event in state.items())
 

@@ -58,11 +58,3 @@ def apply_the_state_before_the_intent() -> None:
 
     Participants.verify = lambda self, manifest, history, still_leading: None  # type: ignore[method-assign]  # the defect that the checks must notice
     LoopPass.write = hasty  # type: ignore[method-assign, assignment]  # the defect that the checks must notice
-
-
-def forget_what_expires() -> None:
-    """A key of a state never expires."""
-    from tpc.coordinator.loop.state.state import State
-
-    honest = State.begin
-    State.begin = lambda self, epoch, watermark_ms=None: honest(self, epoch)  # type: ignore[method-assign]  # the defect that the checks must notice

@@ -41,7 +41,6 @@ def test_the_service_survives(plain_bench: MatrixBench, case: Case) -> None:
     ("mistake", "noticed"),
     [
         ("apply_the_state_before_the_intent", "which nobody disturbed, ended with exit code 1"),
-        ("forget_what_expires", "what has not expired in the state on disk"),
     ],
 )
 def test_a_case_fails_when_the_library_makes_a_mistake_with_a_state(

@@ -222,7 +222,8 @@ def test_the_commands_for_a_start_ask_a_shard_s_systems_and_neighbours(shop: Sho
         about = {finding.about: finding.level for finding in doctor.job(shop.one.service())}
         assert {Level.PROBLEM} & set(about.values()) == set()
         assert {"log", "sink waiting"} <= about.keys()
-        assert orphans_beside(shop.one.service(), silent_for_s=0.0, now_s=0.0, abort=False) == []
+        orphans = orphans_beside(shop.one.service(), silent_for_s=0.0, now_s=0.0, abort=False)
+        assert str(shop.one.service().id) not in {orphan["pipeline"] for orphan in orphans}
         folder = Path(shop.one.directory) / shop.one.service().id.name
         assert (folder / "state" / "partitions.json").exists() == has_run
         shop.one.service().run(until_end=True)
