@@ -54,6 +54,8 @@ class Injector:
     life: int
     driver: int
     faults: Mapping[int, StepFault] = field(default_factory=dict)
+    is_watched: bool = False
+    """Whether a process that has survived its fault waits at its next step until readers have looked."""
     _putting: dict[str, Any] = field(default_factory=dict)
     """The record that is being put: the steps at the disk say only its slot."""
 
@@ -74,6 +76,8 @@ class Injector:
                     self._make(number, fault, step, where)
                 elif _comes_between(fault, step, where):
                     self._let_pass(number, fault)
+            elif self.is_watched and not fault.held:
+                self._let_look(number)
 
     @property
     def _hits(self) -> Path:
@@ -100,6 +104,11 @@ class Injector:
         wait_until(made(self.directory, number).exists)
         if fault.kind == ZOMBIE:
             time.sleep(STOPPED_EVERYWHERE_S)
+
+    def _let_look(self, number: int) -> None:
+        looked = looked_file(self.directory, number)
+        if fired_file(self.directory, number).exists() and not wait_until(looked.exists, HELD_TIMEOUT_S):
+            _put(vain_file(self.directory, number), {"waited_for": "whoever lets readers look"})
 
     def _prepared_by_others(self, where: Mapping[str, Any]) -> int:
         return hits.prepared_by_others(hits.read(self._hits), self.life, where["epoch"], where["partition"])
@@ -194,6 +203,11 @@ def armed_file(directory: Path, number: int) -> Path:
 def fired_file(directory: Path, number: int) -> Path:
     """Where it is recorded that fault `number` of the case was made."""
     return directory / f"fired-{number}.json"
+
+
+def looked_file(directory: Path, number: int) -> Path:
+    """Where whoever holds the case says that readers have looked since fault `number` was made."""
+    return directory / f"looked-{number}"
 
 
 def vain_file(directory: Path, number: int) -> Path:

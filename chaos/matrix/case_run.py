@@ -20,6 +20,7 @@ from tpc.chaos.matrix.case import Case, CaseFailedError
 from tpc.chaos.matrix.drivers import Drivers
 from tpc.chaos.matrix.evidence import Evidence
 from tpc.chaos.matrix.kinds import KINDS
+from tpc.chaos.matrix.looks import Looks
 from tpc.chaos.matrix.lost_replies import LostReplies
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
 from tpc.chaos.matrix.records import CaseRecord
@@ -66,6 +67,7 @@ class CaseRun:
         )
         self.drivers = Drivers(self.pipeline, bench.sessions, self.record, doctor=doctor)
         self.lost_replies = LostReplies(self.directory, bench.proxies, self.pipeline.name)
+        self.looks = Looks(self.directory)
 
     # The whole -------------------------------------------------------------------------------------------------
 
@@ -152,7 +154,9 @@ class CaseRun:
         """The lives that faults are made in."""
         for number, fault in enumerate(self.case.faults):
             life = self.drivers.begin({number: fault})
-            stopped = self.drivers.wait(life, stoppable=fault.kind == ZOMBIE, meanwhile=self._arm)
+            stopped = self.drivers.wait(life, stoppable=fault.kind == ZOMBIE, meanwhile=self._meanwhile)
+            if self.pipeline.is_brief and life.exit_code != 0:
+                self.looks.finish(self.readers)
             if number not in injector.fired(self.directory):
                 end = f"life {life.number} ended with exit code {life.exit_code}"
                 what = f"the fault was never made: {fault.kind} at {fault.step}; {end} without it"
@@ -198,6 +202,12 @@ class CaseRun:
     def _disturbed_by_others(self) -> bool:
         """Whether tasks or a driver of an earlier life may still be at work."""
         return any(fault.kind in (ZOMBIE, KILL_DRIVER) for fault in self.case.faults)
+
+    def _meanwhile(self) -> None:
+        """What is done again and again while a life is waited for that a fault strikes."""
+        self._arm()
+        if self.pipeline.is_brief:
+            self.looks.take(self.readers)
 
     def _arm(self) -> None:
         """What must be done while a process waits at its fault's step."""

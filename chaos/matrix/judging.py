@@ -62,6 +62,10 @@ class Readers:
         with watching(*self.followed.values()):
             yield
 
+    def have_looked_since(self, at: float) -> bool:
+        """Whether each of them has had a good look that began after this time, in seconds since 1970."""
+        return all(any(time > at for time in reader.seen.times) for reader in self.followed.values())
+
     def all_looked(self, begin: float, end: float) -> Check:
         """Whether each of them is evidence of what went on between two times, in seconds since 1970."""
         seen = {name: reader.seen for name, reader in self.followed.items()}

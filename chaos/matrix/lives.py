@@ -141,9 +141,10 @@ def _run(order: Order, faults: Mapping[int, StepFault]) -> BaseException | None:
     if order.doctor is not None:
         module, _, name = order.doctor.partition(":")
         getattr(importlib.import_module(module), name)()
-    Injector(order.pipeline.directory, order.life, os.getpid(), dict(faults)).install()
+    pipeline = order.pipeline
+    Injector(pipeline.directory, order.life, os.getpid(), dict(faults), is_watched=pipeline.is_brief).install()
     try:
-        order.pipeline.run(order.gateway, takeover=order.takeover, standby=order.standby)
+        pipeline.run(order.gateway, takeover=order.takeover, standby=order.standby)
     except Exception as error:
         logging.getLogger("tpc.chaos.matrix").exception("life %d: the pipeline ended", order.life)
         return error

@@ -81,6 +81,8 @@ class PipelineUnderTest:
     rows_per_epoch: int = ROWS_PER_EPOCH
     needs_session: ClassVar[bool] = False
     """Whether its lives enter a warm JVM."""
+    is_brief: ClassVar[bool] = False
+    """Whether its lives may be shorter than a reader's pause, so that readers are waited for at a fault."""
 
     @property
     def source(self) -> str:

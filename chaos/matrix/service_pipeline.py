@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tpc
 from tpc.chaos.matrix.pipeline import COLUMNS, PipelineUnderTest
@@ -44,6 +44,8 @@ ROUTES: Mapping[str, Sequence[str] | Mapping[str, str]] = {
 @dataclass(frozen=True)
 class ServicePipeline(PipelineUnderTest):
     """A service that reads its topic and ends."""
+
+    is_brief: ClassVar[bool] = True
 
     def sinks(self) -> dict[str, Sink]:
         """All participants: the sinks, and the stores of the states."""

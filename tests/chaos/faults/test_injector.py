@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -207,3 +208,21 @@ def test_an_injector_stands_at_every_step_and_travels_to_executors(tmp_path: Pat
 def test_a_fault_that_does_not_exist_is_refused(step: str, kind: str) -> None:
     with pytest.raises(ConfigurationError, match="there is no"):
         StepFault(step, kind)
+
+
+@pytest.mark.parametrize(("held", "waits"), [(False, True), (True, False)])
+def test_a_process_that_has_survived_waits_at_its_next_step_until_readers_have_looked(
+    tmp_path: Path, held: bool, waits: bool
+) -> None:
+    action = Injector(tmp_path, 0, 0, {0: StepFault("epoch.decided", HANG, seconds=0.0, held=held)}, is_watched=True)
+    injector.armed_file(tmp_path, 0).touch()
+    action("epoch.decided", DECIDED)
+    if held:
+        injector.record_made(tmp_path, 0, time.time())
+    thread = threading.Thread(target=action, args=("epoch.completed", DECIDED), daemon=True)
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive() == waits, "a fault that is made elsewhere goes on meanwhile, and nobody waits for readers"
+    injector.looked_file(tmp_path, 0).touch()
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()

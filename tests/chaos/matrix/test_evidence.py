@@ -181,6 +181,12 @@ def test_a_reader_that_did_not_look_during_the_case_fails_it_by_name(readers: Re
     assert check.differences == (f"the reader of {name} had no good look",)
 
 
+def test_a_disturbance_lasts_until_the_last_reader_has_looked(readers: Readers) -> None:
+    assert readers.have_looked_since(5.9)
+    readers.followed["kafka"].seen.times.append(6.5)
+    assert not readers.have_looked_since(6.0), "the others have not"
+
+
 def test_the_readers_of_a_load_case_are_asked_as_far_as_they_follow(tmp_path: Path) -> None:
     able = LoadReaders(pipeline_nowhere(tmp_path), follow_kafka=True)
     assert able.followed.keys() == {"kafka", "tallies", "airports"}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from tests.chaos.matrix.test_core import SEED, told
@@ -58,6 +61,26 @@ def test_a_standby_comes_to_the_end_after_the_process_that_led_is_killed(plain_b
     record = case.run(plain_bench, SEED)
     assert record.outcome == PASSED, told(record)
     assert len([line for line in record.timeline if "begins" in line["what"]]) == 1, told(record)
+
+
+class SlowlyWatched(CaseRun):
+    """Its readers look so seldom that a life of a service is over between two looks."""
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        self.readers = self.kind.readers(self.pipeline)
+        for reader in self.readers.followed.values():
+            reader.poll_s = 1.5
+        with self.readers.watching():
+            yield
+
+
+def test_a_life_that_is_over_between_two_looks_lasts_until_every_reader_has_looked(plain_bench: MatrixBench) -> None:
+    case = next(case for case in service_cases.matrix() if case.name == "service/log.stored/reply lost/complete")
+    record = SlowlyWatched(plain_bench, case, SEED).run()
+    assert record.outcome == PASSED, told(record)
+    (looked,) = [check for check in record.checks if check.name == "every reader looked while the case ran"]
+    assert all(looked.numbers.values()), told(record)
 
 
 def test_no_case_of_a_service_is_there_twice_and_each_names_its_pipeline() -> None:
