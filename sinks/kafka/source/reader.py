@@ -47,7 +47,8 @@ class KafkaReader(SourceReader):
         self._polled: dict[Partition, list[Message]] = {}
         self._waits = False
         """Whether anything is polled and not cut."""
-        self._ended: set[Partition] = set()
+        self._ended: Offsets = {}
+        """Where a partition ended, of those that held no more when they were last asked."""
         self._looked_at = 0.0
         self._counts: Mapping[str, int] = {}
 
@@ -58,7 +59,7 @@ class KafkaReader(SourceReader):
         begin = cluster.beginnings(self._found(cluster), known, topics, self._source.first)
         self._position, self._next = dict(begin), dict(begin)
         self._polled = {partition: [] for partition in sorted(begin)}
-        self._ended, self._waits = set(), False
+        self._ended, self._waits = {}, False
         self._consumer().assign(_assignment(begin))
         self._looked_at = time.monotonic()
 
@@ -94,11 +95,11 @@ class KafkaReader(SourceReader):
             for message in messages:
                 partition: Any = (message.topic(), message.partition())
                 if (error := message.error()) is not None:
-                    self._met(error, partition)
+                    self._met(error, partition, message.offset() or 0)
                     continue
                 polled[partition].append(message)
                 if ended:
-                    ended.discard(partition)
+                    ended.pop(partition, None)
         finally:
             taken = 0
             for partition, came in polled.items():
@@ -108,13 +109,13 @@ class KafkaReader(SourceReader):
         self._waits = self._waits or taken > 0
         return taken
 
-    def _met(self, error: KafkaError, partition: Partition) -> None:
-        """Something else than a message: the end of a partition, or an error."""
+    def _met(self, error: KafkaError, partition: Partition, offset: int) -> None:
+        """Something else than a message: the end of a partition, which comes with its offset, or an error."""
         from confluent_kafka import KafkaError
 
         code = error.code()
         if code == KafkaError._PARTITION_EOF:
-            self._ended.add(partition)
+            self._ended[partition] = offset
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise lost(partition, self._next.get(partition, -1), error.str())
         elif error.name().endswith("_AUTHORIZATION_FAILED"):
@@ -138,9 +139,12 @@ class KafkaReader(SourceReader):
         ]
 
     def read_to(self, end: str, timeout_s: float) -> list[Part]:
-        """See `SourceReader`."""
+        """See `SourceReader`. A partition that ends before `end` is waited for.
+
+        A broker that was cut off shows less than there is until it hears that another one leads.
+        """
         ends, deadline = offsets_of(end), Deadline(timeout_s)
-        while any(self._next[p] < at and p not in self._ended for p, at in ends.items()):
+        while any(max(self._next[p], self._ended.get(p, 0)) < at for p, at in ends.items()):
             if deadline.passed:
                 raise TransientError(f"source {self._source.name!r} gave no more within {timeout_s:g} s, up to {end}")
             self._take(self._consumer().consume(10_000, _WAIT_S))
@@ -152,7 +156,7 @@ class KafkaReader(SourceReader):
 
     def is_exhausted(self) -> bool:
         """See `SourceReader`."""
-        return self._ended >= self._next.keys()
+        return self._ended.keys() >= self._next.keys()
 
     def close(self) -> None:
         """See `SourceReader`."""

@@ -82,6 +82,33 @@ def test_the_same_positions_give_the_same_events_again(kafka: KafkaTopics) -> No
         assert reader.position() == end
 
 
+def test_a_partition_that_ends_before_its_position_is_no_cut_that_is_read_again(kafka: KafkaTopics) -> None:
+    """A broker that was cut off ends a partition where it was cut: what comes after it was in the cut."""
+    topic = kafka.topic(partitions=1)
+    kafka.produce(topic, [(None, "0", 0), (None, "1", 0)])
+    with reader_of(kafka, topic) as reader:
+        reader.seek(None)
+        start = reader.position()
+        with pytest.raises(TransientError, match="gave no more within"):
+            reader.read_to(json.dumps({topic: {"0": 3}}), 2.0)
+        kafka.produce(topic, [(None, "2", 0)])
+        reader.seek(start)
+        assert events_of(reader.read_to(json.dumps({topic: {"0": 3}}), DEADLINE_S)) == ["0", "1", "2"]
+
+
+def test_a_cut_is_read_again_up_to_records_that_no_reader_is_given(kafka: KafkaTopics) -> None:
+    """The record of a commit has an offset of its own: the partition's end is known by where it ends."""
+    topic = kafka.topic(partitions=1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": kafka.name("writer")}, logger=SILENT)
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(topic, "0")
+    producer.commit_transaction(DEADLINE_S)
+    with reader_of(kafka, topic) as reader:
+        reader.seek(None)
+        assert events_of(reader.read_to(json.dumps({topic: {"0": 2}}), DEADLINE_S)) == ["0"]
+
+
 def test_what_is_not_committed_is_not_read(kafka: KafkaTopics) -> None:
     topic = kafka.topic(partitions=1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": kafka.name("writer")}, logger=SILENT)
