@@ -10,6 +10,8 @@ What a changelog must promise:
 2. `read` gives what is committed up to a position and nothing after it, each key's changes in their order. Older
    changes of a key may be missing where a newer one is there, and a key that is gone may be missing whole.
 3. What it no longer has is refused (`StateLostError`), never left out.
+4. Of two that begin in one place at the same moment, at most one decides an epoch: each has put its name when its sink
+   was owned, then has looked whether the place is empty still (`check_begins`), and verifies its first branch by it.
 """
 
 from __future__ import annotations
@@ -117,6 +119,10 @@ class ChangelogReader(ABC):
 
         None: nothing was written yet. What is there then is somebody else's (`ConfigurationError`).
         """
+
+    @abstractmethod
+    def check_begins(self) -> None:
+        """As `check` of None, once the sink is owned: somebody else who has written, or is about to, is refused."""
 
     @abstractmethod
     def is_ended(self, position: JSONObject) -> bool:

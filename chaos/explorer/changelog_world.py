@@ -139,6 +139,9 @@ class TopicModel(ChangelogReader):
     def check(self, position: JSONObject | None) -> None:
         """The explorer's topics are those that were."""
 
+    def check_begins(self) -> None:
+        """Nobody else writes to the explorer's topics."""
+
     def is_ended(self, position: JSONObject) -> bool:
         """See `ChangelogReader`."""
         is_ended = bool(self._world.stable >= position["end"]["0"])

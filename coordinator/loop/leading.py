@@ -10,7 +10,7 @@ from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.running import Running
 from tpc.coordinator.loop.sink_rows import contexts_of
-from tpc.coordinator.loop.state.lost_stores import rebuild_lost
+from tpc.coordinator.loop.state.lost_stores import check_begins, rebuild_lost
 from tpc.coordinator.loop.stopping import stopping
 from tpc.coordinator.sign_of_life import SignOfLife
 from tpc.coordinator.stop_word import StopWord
@@ -47,6 +47,8 @@ def lead(
             with coordinator.engine.stating():
                 if program.neighbours is not None:
                     program.neighbours.put()
+                for _, logged in program.logged:
+                    check_begins(coordinator.journal.history, logged)
             running.begin()
             running.run(until_end=until_end)
     finally:

@@ -60,6 +60,13 @@ def rebuild_lost(history: History, logged: LoggedState) -> None:
             _rebuild(history, logged, reader)
 
 
+def check_begins(history: History, logged: LoggedState) -> None:
+    """Nobody else begins in a changelog in which nothing was decided yet. For who leads, once the sinks are owned."""
+    if logged.position(history) is None:
+        with closing(logged.changelog.reader()) as reader:
+            reader.check_begins()
+
+
 def look_for_lost(history: History, logged: LoggedState) -> None:
     """As `rebuild_lost`, for a command that changes nothing: raises also where a start would make the state again."""
     with closing(logged.changelog.reader()) as reader:

@@ -1,13 +1,15 @@
-"""The driver's half of a changelog's sink: what its topic must be, and how many partitions writers find there."""
+"""The driver's half of a changelog's sink: what its topic must be, who begins there, and how many partitions it has."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext
+from tpc.sink import CheckContext, Committable, Marker, Owner
+from tpc.sinks.kafka.changelog.claims import BEGINS, Claim
 from tpc.sinks.kafka.check import check_topics
 from tpc.sinks.kafka.driver.committer import TransactionCommitter
 from tpc.support.deadlines import patiently
@@ -24,6 +26,7 @@ class ChangelogCommitter(TransactionCommitter):
     def __init__(self, sink: ChangelogSink, pipeline: PipelineId) -> None:
         super().__init__(sink, pipeline)
         self._topic = sink.topic or ""
+        self._claim = Claim(self._client, self._topic, pipeline)
         self._partitions: int | None = None
 
     def check_target(self, context: CheckContext) -> None:
@@ -40,6 +43,19 @@ class ChangelogCommitter(TransactionCommitter):
                 remedy=f"kafka-configs.sh --alter --entity-type topics --entity-name {self._topic} --add-config "
                 f"{_POLICY}=compact; a topic from which something has been deleted already is of no use.",
             )
+
+    def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
+        """And put this pipeline's name into the topic's group: see `claims`."""
+        if not super().take_ownership(owner, before):
+            return False
+        patiently(self._claim.put, self._sink.timeout_s)
+        return True
+
+    def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
+        """And of a branch with which the changelog begins, that nobody else begins there."""
+        if any(committable.data.get(BEGINS) for committable in committables):
+            patiently(self._claim.require, self._sink.timeout_s)
+        return super().verify(committables, since_generation)
 
     def hint(self) -> JSONObject:
         """And the number of partitions among which a changelog that begins deals out its keys."""

@@ -9,10 +9,11 @@ from tpc.changelog import ChangelogReader, Reading, Row
 from tpc.errors import ConfigurationError, CorruptionError, StateLostError, TransientError
 from tpc.json import JSONObject
 from tpc.sinks.kafka.changelog.messages import row_of
+from tpc.sinks.kafka.changelog.open_transactions import held_up
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.source.own_settings import OURS
 from tpc.sinks.kafka.source.partitions import Cluster
-from tpc.support.deadlines import Deadline, patiently
+from tpc.support.deadlines import Deadline, patiently, until
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
@@ -81,6 +82,13 @@ class TopicReader(ChangelogReader):
                 remedy="give every changelog a topic of its own, and one that begins anew a new one.",
             )
 
+    def check_begins(self) -> None:
+        """See `ChangelogReader`."""
+        if not until(lambda: not self._held_up(), self._timeout_s) and (waiting := self._held_up()):
+            what = "the changelog of a state is to begin, and somebody writes to"
+            raise held_up(self._topic, waiting, what, self._connection, self._timeout_s)
+        self._require_empty()
+
     def is_ended(self, position: JSONObject) -> bool:
         """See `ChangelogReader`."""
         cluster = self._cluster("read_committed")
@@ -116,12 +124,20 @@ class TopicReader(ChangelogReader):
             if any(message.error() is None for message in came):
                 deadline = Deadline(self._timeout_s)
             elif deadline.passed:
-                raise TransientError(
-                    f"topic {self._topic!r} gave nothing more within {self._timeout_s:g} s, before its recorded end in "
-                    f"partitions {sorted(reading.left)}",
-                    remedy="a transaction that is open there holds up readers: it ends with its timeout at the latest.",
-                )
+                raise self._nothing_more(reading)
         consumer.unassign()
+
+    def _nothing_more(self, reading: Reading) -> TransientError:
+        within = f"nothing more came within {self._timeout_s:g} s, before the recorded end of"
+        if waiting := self._held_up() & reading.left:
+            return held_up(self._topic, waiting, within, self._connection, self._timeout_s)
+        return TransientError(f"{within} topic {self._topic!r} in partitions {sorted(reading.left)}")
+
+    def _held_up(self) -> set[int]:
+        """The partitions in which a transaction is open: readers of what is committed come no further."""
+        all_of_it, committed = self._cluster("read_uncommitted"), self._cluster("read_committed")
+        numbers = [number for _, number in all_of_it.partitions([self._topic])]
+        return {n for n in numbers if self._bounds(committed, n)[1] < self._bounds(all_of_it, n)[1]}
 
     def _met(self, error: KafkaError) -> None:
         """Something else than a message: the end of a partition passes, and what the client mends itself."""

@@ -15,6 +15,7 @@ from tpc.errors import StateLostError, TransientError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
+from tpc.sinks.kafka.changelog.claims import BEGINS
 from tpc.sinks.kafka.changelog.messages import partition_of, value_of
 from tpc.sinks.kafka.worker.writer import KafkaWriter
 
@@ -56,7 +57,8 @@ class ChangelogWriter(Writer):
         if made is None:
             return None
         try:
-            return replace(made, data={**made.data, POSITION: self._position()})
+            begins = {} if self._before is not None else {BEGINS: True}
+            return replace(made, data={**made.data, POSITION: self._position(), **begins})
         except BaseException:
             self.abort()
             raise

@@ -45,6 +45,7 @@ class Counted:
         self.topic = topic
         self.name = topic or "counted"
         self.kind = kind
+        self.timeout_s = 15.0
         self.values: list[int] = list(range(numbers))
         self.seen: dict[Any, Any] = {}
 
@@ -55,7 +56,9 @@ class Counted:
         return cls(directory, kafka.bootstrap, made, numbers)
 
     def service(self) -> tpc.Service:
-        changelog = None if self.topic is None else KafkaChangelog(self.topic, servers=self.servers, timeout_s=15.0)
+        changelog = (
+            None if self.topic is None else KafkaChangelog(self.topic, servers=self.servers, timeout_s=self.timeout_s)
+        )
         service = tpc.service(self.name, directory=self.directory / "service")
         numbers = service.read(IterableSource(lambda: self.values, name="numbers"), time=int)
         kept: Any = service.state("kept", self.kind, ttl=tpc.seconds(LIVES_MS / 1000), changelog=changelog)
