@@ -1,12 +1,13 @@
 """What must hold of a service beyond the other checks: the content of its states, computed here from the rows alone.
 
 The cuts are the log's. Of event time it is taken from the log how far an epoch had come when it began, and checked that
-this is no further than what had been read by then.
+this is as far as every partition had been read by then, and no further than any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,38 @@ from tpc.chaos.checkers.loop_state import StoreContent, read_store
 from tpc.chaos.checkers.seen import tallies_grow
 from tpc.chaos.checkers.watch_tallies import StateTalliesReader
 from tpc.chaos.matrix.judging import Judge, Readers
-from tpc.chaos.matrix.pipeline import PipelineUnderTest, Row
-from tpc.chaos.matrix.service_pipeline import RECENT, STATES, TOTALS, TTL_S, ServicePipeline
+from tpc.chaos.matrix.pipeline import PARTITIONS, PipelineUnderTest, Row
+from tpc.chaos.matrix.service_pipeline import RECENT, STATES, TOTALS, TTL_S, ServicePipeline, visit_of
 from tpc.coordinator.loop.barriers import cuts_of
 
 if TYPE_CHECKING:
     from tpc.history import History
 
-Expiring = dict[Hashable, tuple[int, int]]
+
+@dataclass
+class ExpectedStates:
+    """What both states must hold after some epochs, and how many keys have expired on the way."""
+
+    totals: dict[Hashable, tuple[int, int, int]] = field(default_factory=dict)
+    recent: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    """The newest number, and the event time in ms at which it expires."""
+    expired: int = 0
+
+    def begin(self, came_to_ms: int | None) -> None:
+        """An epoch begins when event time has come to there: what has expired by then is gone."""
+        if came_to_ms is None:
+            return
+        gone = [key for key, (_, expires_ms) in self.recent.items() if expires_ms <= came_to_ms]
+        for key in gone:
+            del self.recent[key]
+        self.expired += len(gone)
+
+    def take(self, row: Row) -> None:
+        """The next row of its key."""
+        n, amount, known = self.totals.get(row.key, (0, 0, 0))
+        self.totals[row.key] = (n + 1, amount + row.amount, known + len(self.recent))
+        newest = (row.seq, row.id * 1000 + round(TTL_S * 1000))
+        self.recent[row.key] = self.recent[visit_of(row.key, row.id)] = newest
 
 
 class ServiceReaders(Readers):
@@ -59,46 +84,42 @@ class ServiceJudge(Judge):
 
     def _more(self) -> list[Check]:
         history, stores = self._history(), {name: self._store(name) for name in STATES}
-        totals = self._expected_totals()
+        expected = self._expected(history)
         kept = {key: tuple(value) for key, value in stores[TOTALS].values.items()}
         undoable = {name: store.undoable for name, store in stores.items()}
         last = history.last_complete
         pruned = all(set(epochs) <= {last} for epochs in undoable.values())
         return [
-            tallies_equal("totals in the state", totals, kept),
-            tallies_equal(
-                "what has not expired in the state on disk", self._expected_recent(history), stores[RECENT].entries
-            ),
+            tallies_equal("totals in the state", expected.totals, kept),
+            tallies_equal("what has not expired in the state on disk", expected.recent, stores[RECENT].entries),
+            Check("keys have expired while it ran", expected.expired > 0, f"{expected.expired} have expired"),
             tallies_grow("a reader of the state's totals saw them only grow", self.readers.totals.seen, kept),
             Check(
                 "event time goes no further than what was read", not (ahead := self._ahead(history)), "", tuple(ahead)
             ),
+            Check(
+                "event time goes as far as every partition was read",
+                not (behind := self._behind(history)),
+                "",
+                tuple(behind),
+            ),
             Check("only the last epoch can be taken back", pruned, f"{undoable}, complete: {last}"),
         ]
 
-    def _expected_totals(self) -> dict[Hashable, tuple[int, int]]:
-        totals: dict[Hashable, tuple[int, int]] = {}
-        for row in self.fed:
-            n, amount = totals.get(row.key, (0, 0))
-            totals[row.key] = (n + 1, amount + row.amount)
-        return totals
+    def _expected(self, history: History) -> ExpectedStates:
+        expected = ExpectedStates()
+        for came_to_ms, rows in self._epochs(history):
+            expected.begin(came_to_ms)
+            for row in rows:
+                expected.take(row)
+        return expected
 
     def _epochs(self, history: History) -> Iterator[tuple[int | None, list[Row]]]:
-        """How far event time had come when each epoch began, and its rows in their order."""
+        """How far event time had come when each epoch began, and its rows in their order: by partition."""
         by_id = {row.id: row for row in self.fed}
         for (epoch, _), ids in sorted(self._branches(history).items()):
             [cut] = cuts_of(history.manifests[epoch])
             yield cut.start_ms, [by_id[i] for i in ids]
-
-    def _expected_recent(self, history: History) -> Expiring:
-        """The newest number of each key, and when it expires; without what had expired when an epoch began."""
-        held: Expiring = {}
-        for came_to_ms, rows in self._epochs(history):
-            if came_to_ms is not None:
-                held = {key: kept for key, kept in held.items() if kept[1] > came_to_ms}
-            for row in rows:
-                held[row.key] = (row.seq, row.id * 1000 + round(TTL_S * 1000))
-        return held
 
     def _ahead(self, history: History) -> list[str]:
         """Epochs that began later in event time than anything that had been read."""
@@ -107,4 +128,14 @@ class ServiceJudge(Judge):
             if came_to_ms is not None and came_to_ms > read_to_ms:
                 lines.append(f"{came_to_ms} ms, read to {read_to_ms} ms")
             read_to_ms = max([read_to_ms, *(row.id * 1000 for row in rows)])
+        return lines
+
+    def _behind(self, history: History) -> list[str]:
+        """Epochs that began earlier in event time than each partition had come."""
+        lines, read_to_ms = [], dict.fromkeys(range(PARTITIONS), -1)
+        for came_to_ms, rows in self._epochs(history):
+            if (least_ms := min(read_to_ms.values())) > (-1 if came_to_ms is None else came_to_ms):
+                lines.append(f"{came_to_ms} ms, every partition read to {least_ms} ms")
+            for row in rows:
+                read_to_ms[row.source] = max(read_to_ms[row.source], row.id * 1000)
         return lines

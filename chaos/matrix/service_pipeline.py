@@ -1,7 +1,9 @@
 """The matrix's pipeline as a service without Spark: one process, with two states that are decided with its rows.
 
 What it writes rests on what it keeps: the number of a row within its key is counted in a state, so that a state that
-is wrong makes wrong rows in every sink.
+is wrong makes wrong rows in every sink. Event time passes the time to live in every epoch: what has expired is gone
+when an epoch begins, and how many keys are known goes into the totals with every row, so that one epoch in which a key
+was known for too long or too short a time is told by all that follow.
 """
 
 from __future__ import annotations
@@ -26,8 +28,13 @@ if TYPE_CHECKING:
 
 TOTALS, RECENT = "totals", "recent"
 STATES = (TOTALS, RECENT)
-"""Number and sum of all rows of each key, in memory; the last number of each key that has not expired, on disk."""
-TTL_S = 6.0
+"""In memory of each key: number and sum of its rows, and the sum of how many keys were known when they came.
+
+On disk what is known: the last number of each key, and that of each of its visits, until they expire.
+"""
+TTL_S = 4.0
+"""A fifth of what an epoch takes of event time."""
+VISIT_S = 4
 STANDBY_S = 2.0
 """How long who leads may be silent; no less is allowed."""
 COLUMN_TYPES = {"id": int, "key": str, "seq": int, "source": int, "amount": int}
@@ -71,9 +78,10 @@ class ServicePipeline(PipelineUnderTest):
 
         @service.each(rows)
         def counted(row: dict[str, Any], out: Any) -> None:
-            n, amount = totals.get(row["key"], (0, 0))
-            totals[row["key"]] = [n + 1, amount + row["amount"]]
-            recent[row["key"]] = n
+            key = row["key"]
+            n, amount, known = totals.get(key, (0, 0, 0))
+            totals[key] = [n + 1, amount + row["amount"], known + len(recent)]
+            recent[key] = recent[visit_of(key, row["id"])] = n
             out.row("rows", {**row, "seq": n, "n": 1})
 
         sinks = self.sinks()
@@ -88,6 +96,11 @@ def row_of(message: Message) -> dict[str, Any]:
     """The row in a message of the source."""
     row: dict[str, Any] = json.loads(message.value() or b"{}")
     return row
+
+
+def visit_of(key: str, row_id: int) -> str:
+    """A key and a few seconds of event time: it is written for so long and never again, and must expire."""
+    return f"{key} in {row_id // VISIT_S}"
 
 
 def event_ms(row: dict[str, Any]) -> int:

@@ -58,3 +58,42 @@ def apply_the_state_before_the_intent() -> None:
 
     Participants.verify = lambda self, manifest, history, still_leading: None  # type: ignore[method-assign]  # the defect that the checks must notice
     LoopPass.write = hasty  # type: ignore[method-assign, assignment]  # the defect that the checks must notice
+
+
+def expire_nothing() -> None:
+    """What has expired in a state on disk stays there."""
+    from tpc.coordinator.loop.state.contents import DiskContents
+
+    DiskContents.due = lambda self, watermark_ms: []  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
+def expire_a_second_early() -> None:
+    """In one epoch what would still be known for a second of event time is forgotten."""
+    from tpc.coordinator.loop.state.contents import DiskContents
+
+    honest = DiskContents.due
+
+    def hasty(self: DiskContents, watermark_ms: int) -> list[bytes]:
+        return honest(self, watermark_ms + 1000 if self.epoch == 1 else watermark_ms)
+
+    DiskContents.due = hasty  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
+def expire_late_after_a_restart() -> None:
+    """The first epoch after each start begins with what had expired."""
+    from tpc.coordinator.loop.state.state import State
+
+    honest, begun = State.begin, set[str]()
+
+    def forgetful(self: State, epoch: int, watermark_ms: int | None = None) -> None:
+        honest(self, epoch, watermark_ms if self.name in begun else None)
+        begun.add(self.name)
+
+    State.begin = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
+def let_event_time_stand() -> None:
+    """Event time does not go on, whatever is read."""
+    from tpc.coordinator.loop.barriers import SourceClock
+
+    SourceClock.after = lambda self, parts, time: self  # type: ignore[method-assign]  # the defect that the checks must notice

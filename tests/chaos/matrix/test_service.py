@@ -11,7 +11,7 @@ from tests.chaos.matrix.test_core import SEED, told
 from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import EPOCH, Case
-from tpc.chaos.matrix.case_run import CaseRun
+from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
 from tpc.chaos.matrix.cases import service_cases
 from tpc.chaos.matrix.cases.service_special import disk_cases, standby_cases
 from tpc.chaos.matrix.pipeline import SERVICE
@@ -19,11 +19,14 @@ from tpc.chaos.reports.tally import PASSED, SKIPPED
 
 CORE = [case for case in service_cases.matrix() if case.core]
 SPECIAL = [*disk_cases(), *standby_cases()]
+LAST_EPOCH = EPOCHS - 1
 OF_STATES = {
     "totals in the state",
     "what has not expired in the state on disk",
     "a reader of the state's totals saw them only grow",
     "event time goes no further than what was read",
+    "event time goes as far as every partition was read",
+    "keys have expired while it ran",
     "only the last epoch can be taken back",
 }
 
@@ -41,15 +44,21 @@ def test_the_service_survives(plain_bench: MatrixBench, case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mistake", "noticed"),
+    ("mistake", "epoch", "noticed"),
     [
-        ("apply_the_state_before_the_intent", "which nobody disturbed, ended with exit code 1"),
+        ("apply_the_state_before_the_intent", EPOCH, "which nobody disturbed, ended with exit code 1"),
+        ("expire_nothing", EPOCH, "totals in the state: "),
+        ("expire_nothing", EPOCH, "what has not expired in the state on disk: "),
+        ("expire_a_second_early", EPOCH, "totals in the state: "),
+        ("expire_late_after_a_restart", LAST_EPOCH, "totals in the state: "),
+        ("let_event_time_stand", EPOCH, "event time goes as far as every partition was read: "),
+        ("let_event_time_stand", EPOCH, "keys have expired while it ran: "),
     ],
 )
 def test_a_case_fails_when_the_library_makes_a_mistake_with_a_state(
-    plain_bench: MatrixBench, mistake: str, noticed: str
+    plain_bench: MatrixBench, mistake: str, epoch: int, noticed: str
 ) -> None:
-    fault = StepFault("epoch.prepared", KILL, EPOCH)
+    fault = StepFault("epoch.prepared", KILL, epoch)
     case = Case(mistake, "service", fault, pipeline=SERVICE)
     record = CaseRun(plain_bench, case, SEED, doctor=f"tests.chaos.matrix.doctored:{mistake}").run()
     assert record.outcome != PASSED
