@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import random
 import socket
-import threading
 
 from tpc.errors import LocalServerError
+from tpc.support.fork_safe_lock import ForkSafeLock
 
 LOWEST, HIGHEST = 15_000, 32_000  # Linux serves outgoing connections from 32768 up, macOS from 49152
 
-_lock = threading.Lock()
+_lock = ForkSafeLock(fork_waits=False)
 _given: set[int] = set()
 _random = random.SystemRandom()  # two processes started at once must not walk the same sequence
 

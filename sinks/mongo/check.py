@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from tpc.sinks.mongo.markers import MARKERS, Markers
 from tpc.sinks.mongo.outbox import OUTBOX
 from tpc.sinks.mongo.owners import OWNERS
 from tpc.sinks.mongo.values import GUARDS, fault_of_name, fault_of_type, is_number, is_scalar
+from tpc.support.fork_safe_lock import ForkSafeLock
 
 if TYPE_CHECKING:
     import pyarrow
@@ -30,7 +30,7 @@ PROBE = "tpc-check"
 UNAUTHORIZED, AUTHENTICATION_FAILED, NAMESPACE_EXISTS = 13, 18, 48
 
 
-_making_collections = threading.Lock()
+_making_collections = ForkSafeLock(fork_waits=False)
 """The sinks of a pipeline are checked side by side; mongo-java-server breaks a collection that two make at once."""
 
 

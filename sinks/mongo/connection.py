@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.settings import Elsewhere, resolve
+from tpc.support.fork_safe_lock import ForkSafeLock
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -38,7 +38,7 @@ TRANSACTIONAL = frozenset({"RSPrimary", "RSSecondary", "RSOther", "Mongos", "Loa
 """PyMongo's names of the servers that run multi-document transactions."""
 
 _shared: dict[tuple[int, str, float], Client] = {}
-_lock = threading.Lock()
+_lock = ForkSafeLock(fork_waits=False)
 
 
 def connect(uri: str | Elsewhere, timeout_s: float) -> Client:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +20,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_afte
 from tpc.errors import ConfigurationError
 from tpc.settings import Elsewhere, resolve
 from tpc.support.bounded_connection import BoundedConnection, is_alive
+from tpc.support.fork_safe_lock import ForkSafeLock
 from tpc.support.tls import complaint
 
 CONNECT_ATTEMPTS = 3
@@ -44,7 +44,7 @@ class PooledConnection(BoundedConnection):
 
 
 _idle: dict[tuple[int, str], list[PooledConnection]] = {}
-_idle_lock = threading.Lock()
+_idle_lock = ForkSafeLock(fork_waits=False)
 
 
 def connection_settings(dsn: str | Elsewhere) -> dict[str, Any]:

@@ -9,20 +9,22 @@ its commits until the process is started again. Installed when this module is im
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from kafka.protocol.api_message import VersionSubscriptable
 from kafka.protocol.schemas import StructField
 
-_MAKING = threading.RLock()
+from tpc.support.fork_safe_lock import ForkSafeLock
+
+_making = ForkSafeLock(fork_waits=True)
+"""Half a class is as bad in a forked process as with a second thread."""
 
 
 def _one_at_a_time(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def alone(*args: Any, **kwargs: Any) -> Any:
-        with _MAKING:
+        with _making:
             return method(*args, **kwargs)
 
     return alone

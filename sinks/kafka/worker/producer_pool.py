@@ -22,6 +22,7 @@ from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.librdkafka import logger
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.support.deadlines import Deadline
+from tpc.support.fork_safe_lock import ForkSafeLock
 
 AHEAD = 2
 """Initialised producers kept ready per sink: a worker prepares one task at a time, and short tasks follow closely."""
@@ -179,7 +180,7 @@ class _Process:
 
 _process: _Process | None = None
 _inherited: list[_Process] = []  # of a parent process; never freed: the clients' threads do not exist in a fork
-_process_lock = threading.Lock()
+_process_lock = ForkSafeLock(fork_waits=False)
 
 
 def acquire(
