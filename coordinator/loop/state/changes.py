@@ -84,4 +84,4 @@ def from_bytes(data: bytes) -> Iterator[Change]:
             columns = [column.to_pylist() for column in stream.read_all().columns]
     except pyarrow.ArrowException as error:
         raise CorruptionError(f"a delta of a state cannot be read: {error}") from error
-    return map(Change, *columns)
+    return map(Change._make, zip(*columns, strict=True))

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from json.encoder import encode_basestring_ascii
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,8 @@ REMEDY = (
 
 def encode(value: Any, what: str = "value") -> bytes:
     """The bytes of a key or a value. Raises `DataError` for what cannot be kept; `what` says in it which of the two."""
+    if type(value) is str:  # as most keys are
+        return VERSION + encode_basestring_ascii(value).encode("ascii")
     try:
         plain = value if type(value) in PLAIN else _plain(value)
         return VERSION + _ENCODER.encode(plain).encode("ascii")
@@ -41,7 +44,11 @@ def decode(data: bytes) -> Any:
     if data[:1] != VERSION:
         raise CorruptionError(f"a state holds bytes of an unknown version: {data[:1]!r}")
     try:
-        return _DECODER.decode(data[1:].decode("ascii"))
+        text = data[1:].decode("ascii")
+        value, end = _DECODER.raw_decode(text)  # `decode` looks for white space besides, which nobody has written
+        if end < len(text):
+            raise ValueError(f"{len(text) - end} characters follow it")
+        return value
     except (ValueError, KeyError, TypeError, ArithmeticError) as error:
         raise CorruptionError(f"a state holds bytes that are no value: {error}") from error
 
@@ -57,14 +64,11 @@ def _plain(value: Any) -> Any:
     if kind is list:
         return [_plain(each) for each in value]
     if kind is dict:
-        if all(type(key) is str and not key.startswith(TAG) for key in value):
-            plain = {}
-            for key in sorted(value):
-                each = value[key]
-                plain[key] = each if type(each) in PLAIN else _plain(each)
-            return plain
-        pairs = [[_plain(key), _plain(each)] for key, each in value.items()]
-        return {"$dict": sorted(pairs, key=lambda pair: json.dumps(pair[0]))}
+        for key in value:
+            if type(key) is not str or key.startswith(TAG):
+                pairs = [[_plain(key), _plain(each)] for key, each in value.items()]
+                return {"$dict": sorted(pairs, key=lambda pair: json.dumps(pair[0]))}
+        return {key: each if type(each) in PLAIN else _plain(each) for key, each in sorted(value.items())}
     if kind not in _SPELLED:
         raise _UnknownTypeError(f"it holds a {kind.__module__}.{kind.__qualname__}")
     return {f"{TAG}{kind.__name__}": _SPELLED[kind](value)}

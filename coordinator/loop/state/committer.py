@@ -201,7 +201,7 @@ def _held(transaction: sqlite3.Connection, content: int, delta: Sequence[changes
         question = f"SELECT key, value, expires_ms FROM entries WHERE content = ? AND key IN ({places})"
         held = {found[0]: found for found in transaction.execute(question, [content, *keys])}
         for key in keys:
-            yield changes.Change(*held.get(key, (key, None, None)))
+            yield changes.Change._make(held.get(key, (key, None, None)))
 
 
 def _owner(connection: sqlite3.Connection, owned: str) -> Owner | None:

@@ -191,7 +191,11 @@ class State(MutableMapping[Any, Any]):
         encoded = self._names.get(key) if type(key) is str else None
         if encoded is None:
             encoded = self._encoded(key)
-        self._touched[encoded] = _Touched(value, True, None if self.ttl_ms is None else self._now_ms())
+        touched = self._touched.get(encoded) if self.ttl_ms is None else None
+        if touched is None:
+            self._touched[encoded] = _Touched(value, True, None if self.ttl_ms is None else self._now_ms())
+        else:  # no time of it matters
+            touched.value, touched.is_written = value, True
 
     def __delitem__(self, key: Any) -> None:
         self._running()
