@@ -121,7 +121,8 @@ def matrix(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="matrix, pairs, processes, disk, power, load, service, service-disks, service-standby; repeatable",
+            help="matrix, pairs, processes, disk, power, load, service, service-servers, service-pairs, service-power, "
+            "service-disks, service-standby; repeatable",
             show_default="all but pairs",
         ),
     ] = None,

@@ -17,12 +17,14 @@ _VERSION = b"\x01"
 class StoreContent:
     """`entries`: value and event time of expiry in ms (None: never) by key, for keys and values that JSON has.
 
-    `prepared` are the handles of deltas that are not applied, `undoable` the epochs that can still be taken back.
+    `prepared` are the handles of deltas that are not applied, `undoable` the epochs that can still be taken back,
+    `applied` the newest epoch that is, -1 if none.
     """
 
     entries: dict[Any, tuple[Any, int | None]] = field(default_factory=dict)
     prepared: tuple[str, ...] = ()
     undoable: tuple[int, ...] = ()
+    applied: int = -1
 
     @property
     def values(self) -> dict[Any, Any]:
@@ -43,6 +45,7 @@ def read_store(path: Path, pipeline: str) -> StoreContent:
             {_plain(key): (_plain(value), expires_ms) for key, value, expires_ms in entries},
             tuple(row[0] for row in connection.execute("SELECT handle FROM deltas WHERE handle LIKE ?", [mine])),
             tuple(row[0] for row in connection.execute("SELECT epoch FROM undo WHERE owned LIKE ?", [mine])),
+            max([-1, *(row[0] for row in connection.execute("SELECT epoch FROM markers WHERE owned LIKE ?", [mine]))]),
         )
 
 

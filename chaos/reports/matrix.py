@@ -25,6 +25,9 @@ SUITES: Mapping[str, str] = {
     "power": "Power cuts",
     "load": "Load",
     "service": "Service",
+    "service-servers": "Service: servers",
+    "service-pairs": "Service: pairs",
+    "service-power": "Service: power cuts",
     "service-disks": "Service: disks",
     "service-standby": "Service: standby",
 }

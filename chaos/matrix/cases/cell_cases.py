@@ -139,14 +139,15 @@ _SECOND_DECIDED = (
 def pairs() -> list[Case]:
     """A fault that ends the driver in the epoch, and another one in the recovery from it."""
     return [
-        CellCase(f"{_named(first)} + {_named(second)}", "pairs", first, second=second)
+        CellCase(f"{named(first)} + {named(second)}", "pairs", first, second=second)
         for firsts, seconds in ((_FIRST_UNDECIDED, _SECOND_UNDECIDED), (_FIRST_DECIDED, _SECOND_DECIDED))
         for first in firsts
         for second in seconds
     ]
 
 
-def _named(fault: StepFault) -> str:
+def named(fault: StepFault) -> str:
+    """A fault in the name of a pair."""
     place = fault.sink or fault.record
     return "/".join([fault.step, fault.kind, *([place] if place else [])])
 

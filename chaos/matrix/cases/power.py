@@ -25,6 +25,8 @@ from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tpc.chaos.matrix.bench import MatrixBench
     from tpc.chaos.matrix.records import CaseRecord
 
@@ -49,20 +51,35 @@ class PowerCase(SpecialCase):
         return PowerRun(bench, self, seed).run()
 
 
-class PowerRun(HeldRun):
+class CutRun(HeldRun):
+    """A case whose fault is a power cut: the disk takes nothing any more, and the process dies with it."""
+
+    disk_kind = EXT4
+
+    def why_not(self) -> str | None:
+        """See `SpecialRun.why_not`."""
+        reason = cut_disk.why_not(self.disk_kind)
+        return f"the power of a disk cannot be cut here: {reason}" if reason else None
+
+    def _mount(self, path: Path) -> None:
+        self.disk = CutDisk(path, self.disk_kind)
+        self.exits.callback(self.disk.unmount)
+
+    def _make(self, claim: dict[str, Any]) -> None:
+        self.disk.cut()
+        os.kill(int(claim["pid"]), signal.SIGKILL)
+
+
+class PowerRun(CutRun):
     """The life that the cut ends, and one more, which must come to the end by itself."""
 
     pipeline: PoweredPipeline
 
     def __init__(self, bench: MatrixBench, case: PowerCase, seed: int) -> None:
         self.power = case
+        self.disk_kind = case.kind
         super().__init__(bench, case, seed)
         self.decided: list[int] = []
-
-    def why_not(self) -> str | None:
-        """See `SpecialRun.why_not`."""
-        reason = cut_disk.why_not(self.power.kind)
-        return f"the power of a disk cannot be cut here: {reason}" if reason else None
 
     def _make_pipeline(self, name: str) -> PoweredPipeline:
         return powered(super()._make_pipeline(name), self.power.shape)
@@ -74,15 +91,10 @@ class PowerRun(HeldRun):
             self.bench.servers.feed(self.pipeline, rows)
         else:
             self.pipeline.feed_files(rows)
-        self.disk = CutDisk(self.pipeline.disk, self.power.kind)
-        self.exits.callback(self.disk.unmount)
+        self._mount(self.pipeline.disk)
 
     def _watching(self) -> AbstractContextManager[None]:
         return nullcontext()  # a reader would keep files of the disk open
-
-    def _make(self, claim: dict[str, Any]) -> None:
-        self.disk.cut()
-        os.kill(int(claim["pid"]), signal.SIGKILL)
 
     def _recover(self) -> None:
         self.bench.tidy()

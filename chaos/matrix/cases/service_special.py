@@ -1,4 +1,4 @@
-"""Cases of a service beyond its table: the disk of its log fails, and a standby takes over from a process that ends."""
+"""Cases of a service beyond its table: its disks fail, and a standby takes over from a process that ends."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.chaos.faults.fault import KILL, ZOMBIE
 from tpc.chaos.faults.injector import wait_until
 from tpc.chaos.matrix.case import CaseFailedError
+from tpc.chaos.matrix.cases import service_stores
 from tpc.chaos.matrix.cases.disk import fsync_cases, log_disk_cases
 from tpc.chaos.matrix.cases.special import HeldRun, SpecialCase, held_at
 from tpc.chaos.matrix.pipeline import SERVICE
@@ -26,11 +27,10 @@ STANDS_BY_WITHIN_S = 30.0
 
 
 def disk_cases() -> list[SpecialCase]:
-    """Those of a query that are about the log alone."""
-    return [
-        replace(case, name=f"{SERVICE}/{case.name}", suite=DISKS, pipeline=SERVICE)
-        for case in (*log_disk_cases(), *fsync_cases())
-    ]
+    """Those of a query that are about the log alone, and those of the states' disk."""
+    of_log = (*log_disk_cases(), *fsync_cases())
+    renamed = [replace(case, name=f"{SERVICE}/{case.name}", suite=DISKS, pipeline=SERVICE) for case in of_log]
+    return [*renamed, *service_stores.cases()]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ SUITES: Mapping[str, str] = {
     "power": "power:cases",
     "load": "load:cases",
     "service": "service_cases:matrix",
+    "service-servers": "service_servers:cases",
+    "service-pairs": "service_cases:pairs",
+    "service-power": "service_power:cases",
     "service-disks": "service_special:disk_cases",
     "service-standby": "service_special:standby_cases",
 }

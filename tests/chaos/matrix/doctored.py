@@ -97,3 +97,19 @@ def let_event_time_stand() -> None:
     from tpc.coordinator.loop.barriers import SourceClock
 
     SourceClock.after = lambda self, parts, time: self  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
+def sync_no_store() -> None:
+    """The store of a state commits without an fsync."""
+    import sqlite3
+
+    from tpc.coordinator.loop.state.database import Database
+
+    honest = Database._connection
+
+    def careless(self: Database) -> sqlite3.Connection:
+        connection = honest(self)
+        connection.execute("PRAGMA synchronous = OFF")
+        return connection
+
+    Database._connection = careless  # type: ignore[method-assign]  # the defect that the checks must notice

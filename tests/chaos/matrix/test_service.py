@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from tests.chaos.matrix.test_core import SEED, told
+from tpc.chaos.faults import cut_disk
 from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import EPOCH, Case
 from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
-from tpc.chaos.matrix.cases import service_cases
+from tpc.chaos.matrix.cases import service_cases, service_power, service_servers
+from tpc.chaos.matrix.cases.service_power import ServicePowerRun
 from tpc.chaos.matrix.cases.service_special import disk_cases, standby_cases
 from tpc.chaos.matrix.pipeline import SERVICE
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 
 CORE = [case for case in service_cases.matrix() if case.core]
-SPECIAL = [*disk_cases(), *standby_cases()]
+SPECIAL = [*disk_cases(), *standby_cases(), *service_servers.cases(), *service_power.cases()]
 LAST_EPOCH = EPOCHS - 1
 OF_STATES = {
     "totals in the state",
@@ -93,11 +96,43 @@ def test_a_life_that_is_over_between_two_looks_lasts_until_every_reader_has_look
 
 
 def test_no_case_of_a_service_is_there_twice_and_each_names_its_pipeline() -> None:
-    names = [case.name for case in [*service_cases.matrix(), *SPECIAL]]
+    names = [case.name for case in [*service_cases.matrix(), *service_cases.pairs(), *SPECIAL]]
     assert len(set(names)) == len(names)
     assert all(name.startswith("service/") for name in names)
     assert {case.pipeline for case in SPECIAL} == {SERVICE}
 
 
 def test_a_bench_without_sessions_is_enough() -> None:
-    assert {case.pipeline for case in service_cases.matrix()} == {SERVICE}
+    assert {case.pipeline for case in [*service_cases.matrix(), *service_cases.pairs()]} == {SERVICE}
+
+
+def test_each_server_ends_at_each_step_that_is_listed() -> None:
+    ends = Counter((case.server, case.gently) for case in service_servers.cases())
+    assert set(ends) == {("kafka", False), ("postgres", False), ("mongo", False), ("mongo", True)}
+    assert set(ends.values()) == {len(service_servers.STEPS)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "service/epoch.decided/PostgreSQL killed",
+        "service/epoch.decided/the states' disk is full",
+        "service/sink.committed/power cut of ext4",
+    ],
+)
+def test_the_service_survives_what_is_done_to_its_surroundings(plain_bench: MatrixBench, name: str) -> None:
+    record = next(case for case in SPECIAL if case.name == name).run(plain_bench, SEED)
+    if record.outcome == SKIPPED:
+        pytest.skip(record.reason)
+    assert record.outcome == PASSED, told(record)
+
+
+def test_a_state_that_is_not_synced_is_noticed_after_a_power_cut(plain_bench: MatrixBench) -> None:
+    if reason := cut_disk.why_not():
+        pytest.skip(reason)
+    case = next(case for case in service_power.cases() if case.name == "service/epoch.decided/power cut of ext4")
+    run = ServicePowerRun(plain_bench, case, SEED)
+    run.drivers.doctor = "tests.chaos.matrix.doctored:sync_no_store"
+    record = run.run()
+    assert record.outcome != PASSED
+    assert "the states have kept through the power cut what is decided: " in record.reason, told(record)

@@ -1,0 +1,101 @@
+"""The disk of a service's states is full at a step: its stores take nothing until somebody makes room."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tpc.chaos.faults import small_disk
+from tpc.chaos.faults.fault import HANG, KILL, StepFault
+from tpc.chaos.faults.small_disk import SmallDisk
+from tpc.chaos.matrix.case import EPOCH, CaseFailedError
+from tpc.chaos.matrix.cases.disk import ERROR_CODE, LOG_DISK_SIZE
+from tpc.chaos.matrix.cases.service_cells import counts
+from tpc.chaos.matrix.cases.special import RESTARTS, HeldRun, SpecialCase
+from tpc.chaos.matrix.cases.tables import Cell
+from tpc.chaos.matrix.pipeline import SERVICE
+from tpc.chaos.matrix.service_pipeline import TOTALS, ServicePipeline
+from tpc.chaos.running.owned_processes import read_from
+
+if TYPE_CHECKING:
+    from tpc.chaos.matrix.bench import MatrixBench
+    from tpc.chaos.matrix.records import CaseRecord
+
+SUITE = "service-disks"
+FULL = "the states' disk is full"
+FULL_S = 3.0
+"""How long it stays full for a process that waits until there is room."""
+REFUSED = "database or disk is full"
+"""What SQLite says."""
+PLACES = (
+    ("pass.prepare", "totals"),
+    ("epoch.prepared", None),
+    ("epoch.decided", None),
+    ("sink.commit", "recent"),
+    ("state.applied", "totals"),
+)
+
+
+@dataclass(frozen=True)
+class StoreDiskCase(SpecialCase):
+    """The states lie on a small disk of their own."""
+
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
+        """See `Case.run`."""
+        return StoreDiskRun(bench, self, seed).run()
+
+
+class StoreDiskRun(HeldRun):
+    """A process that ends of it is followed by one that finds no room either; then there is room again."""
+
+    pipeline: ServicePipeline
+    restarts = RESTARTS
+
+    def why_not(self) -> str | None:
+        """See `SpecialRun.why_not`."""
+        reason = small_disk.why_not()
+        return f"a tmpfs cannot be mounted here: {reason}" if reason else None
+
+    def _prepare(self) -> None:
+        self.disk = SmallDisk(self.pipeline.store(TOTALS).parent, LOG_DISK_SIZE)
+        self.exits.callback(self.disk.unmount)
+        self.mending = threading.Timer(FULL_S, self._mend)
+        self.exits.callback(self.mending.cancel)
+        super()._prepare()
+
+    def _make(self, claim: dict[str, Any]) -> None:
+        self.disk.fill()
+        self.mending.start()
+
+    def _mend(self) -> None:
+        self.disk.empty()
+        self.record.note("there is room again")
+
+    def _recover(self) -> None:
+        if self._last.exit_code != 0 and not self.mending.finished.is_set():
+            self.mending.cancel()
+            self.hopeless_lives = 1
+            self.drivers.wait(self.drivers.begin({}))
+            codes = [life.exit_code for life in self.drivers.lives]
+            if codes != [ERROR_CODE, ERROR_CODE]:
+                raise CaseFailedError(f"the processes ended with exit codes {codes} while there was no room")
+            self._mend()
+        if REFUSED not in read_from(self.drivers.log, 0):
+            raise CaseFailedError("no store was refused anything")
+        super()._recover()
+
+
+def cases() -> list[StoreDiskCase]:
+    """Before the decision, where the epoch is taken back, and after it, where it must be applied."""
+    return [
+        StoreDiskCase(
+            "/".join([SERVICE, step, FULL, *([sink] if sink else [])]),
+            SUITE,
+            StepFault(step, HANG, EPOCH, sink, held=True),
+            counts=counts(Cell(step, KILL, sink)),
+            pipeline=SERVICE,
+            what=FULL,
+        )
+        for step, sink in PLACES
+    ]
