@@ -18,6 +18,7 @@ from tpc.coordinator.sink_contexts import check_takes_offsets, distinct
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
+from tpc.history import History
 from tpc.schemas import Columns
 from tpc.sink import Sink
 
@@ -85,6 +86,9 @@ class Job(ABC):
     @abstractmethod
     def _routed(self) -> Iterable[Sink]:
         """The sinks of all routes, in their order."""
+
+    def require_states(self, history: History) -> None:
+        """Raise `StateLostError` where a start would first make a state of the job again. Only a service has some."""
 
     @property
     def states_beside(self) -> frozenset[str]:

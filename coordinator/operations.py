@@ -80,6 +80,8 @@ def _held(pipeline: Job) -> Iterator[Coordinator]:
     coordinator = pipeline.coordinator()
     coordinator.lock()
     try:
+        with coordinator.engine.stating():
+            pipeline.require_states(coordinator.read())
         yield coordinator
     finally:
         coordinator.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
+from tpc.shards import shard_named
 
 if TYPE_CHECKING:
     from tpc.coordinator.job import Job
@@ -86,12 +87,26 @@ def log_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles
     """As `place_named`. Raises `ConfigurationError` for a place that holds no log too."""
     found, checkpoint = place_named(target, log)
     if not found.slots():
+        if shards := [] if log is not None else shards_in(target):
+            raise ConfigurationError(
+                f"no intent log in {found.describe()}, but shards lie there, each with a log of its own",
+                remedy=f"name one of them: {', '.join(map(str, shards))}.",
+            )
         raise ConfigurationError(
             f"no intent log in {found.describe()}",
             remedy="name the pipeline's checkpoint directory, and with --log its log if that lies elsewhere; or "
             "module:function.",
         )
     return found, checkpoint
+
+
+def shards_in(target: str) -> list[Path]:
+    """The folders of a service's shards in the directory `target` that have logs, in the order of their numbers."""
+    from tpc.coordinator.log.local import LOG_FOLDER
+
+    folders = [] if names_job(target) else Path(target).glob("*-of-*/")
+    found = {folder: shard_named(folder.name) for folder in folders if (folder / LOG_FOLDER).is_dir()}
+    return [folder for _, folder in sorted((shard, folder) for folder, shard in found.items() if shard is not None)]
 
 
 def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles]:

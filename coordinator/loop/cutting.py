@@ -58,7 +58,8 @@ class Cutter:
             self._clocks[number] = NO_TIME if known is None else known.clock
             is_new = known is None or reader.position() != known.end  # the same source with another topic, say
             self._is_to_record |= is_new and each.source.begins_anew
-        self._check_layout()
+        if self._layout is not None:
+            self._layout.look(self.partitions())
 
     def again(self, cuts: Sequence[SourceCut]) -> Cut:
         """The events of a decided epoch, read again from its start to its end."""
@@ -104,12 +105,9 @@ class Cutter:
         read = zip(self._inputs, self._readers, strict=True)
         return {(each.name, topic): n for each, reader in read for topic, n in reader.partitions().items()}
 
-    def _check_layout(self) -> None:
+    def _cut(self) -> Cut:
         if self._layout is not None:
             self._layout.check(self.partitions())
-
-    def _cut(self) -> Cut:
-        self._check_layout()
         events: dict[str, Sequence[Any]] = {}
         cuts = []
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):

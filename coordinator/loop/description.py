@@ -18,6 +18,7 @@ from tpc.coordinator.loop.neighbours import STATES_FOLDER, Neighbours
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.routes import LoopWriting
 from tpc.coordinator.loop.sink_rows import columns_of
+from tpc.coordinator.loop.state.lost_stores import require_there
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.local_files import LocalFiles
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tpc.changelog import Changelog
     from tpc.coordinator.loop.routes import Schema
     from tpc.coordinator.loop.state.state import State
+    from tpc.history import History
     from tpc.transactional import Transactional
 
 Kept = TypeVar("Kept")
@@ -159,6 +161,11 @@ class Description(Job):
     def states_beside(self) -> frozenset[str]:
         """See `Job.states_beside`."""
         return frozenset(self._states.names)
+
+    def require_states(self, history: History) -> None:
+        """See `Job.require_states`."""
+        for _, logged in self._states.logged:
+            require_there(history, logged)
 
     def columns(self) -> Mapping[str, Columns]:
         """See `Job.columns`."""

@@ -30,17 +30,18 @@ class Layout:
         self._known: dict[SourceTopic, int] | None = None
 
     def check(self, found: Mapping[SourceTopic, int]) -> None:
-        """As `look`; a topic that was not there before is noted."""
+        """As `look`, before events are given out; a topic that was not there before is noted."""
         known = self.look(found)
         if not found.keys() <= known.keys():
-            known |= dict(found)
+            noted = {**known, **found}
             try:
                 make_directories(self._file.parent)
-                replace(self._file, _text_of(known).encode())
+                replace(self._file, _text_of(noted).encode())
             except OSError as error:
                 raise TransientError(f"{self._file} cannot be written: {in_words(error)}") from error
+            self._known = noted  # not before it is durable: nothing would note it any more
 
-    def look(self, found: Mapping[SourceTopic, int]) -> dict[SourceTopic, int]:
+    def look(self, found: Mapping[SourceTopic, int]) -> Mapping[SourceTopic, int]:
         """Raise `ConfigurationError` unless it is as it was, which is returned. Changes nothing."""
         if self._known is None:
             self._known = _counts_of(self._file.read_text()) if self._file.exists() else {}

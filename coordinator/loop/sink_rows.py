@@ -45,7 +45,14 @@ def contexts_of(
     """What `Committer.check` of each sink is given, by the sink's name: one process has one branch of each."""
     schemas = schemas_of(writings)
     return {
-        sink.name: CheckContext(pipeline, schemas.get(sink.name), 1, tuple(peer for peer in sinks if peer is not sink))
+        sink.name: CheckContext(
+            pipeline,
+            schemas.get(sink.name),
+            partitions=1,
+            peers=tuple(peer for peer in sinks if peer is not sink),
+            tasks_at_once=1,
+            tasks_on_a_machine=1,
+        )
         for sink in sinks
     }
 

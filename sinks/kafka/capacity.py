@@ -51,10 +51,12 @@ def connections_lacking(
                 f"{limit.tasks} tasks at a time{limit.where} x {sinks} sinks on this cluster x"
                 f" {connections_of_task(brokers)}{', and the driver,' if driver else ''} need {needed} connections to a"
                 f" broker; there are fewer by {limit.name}: {limit.bound}",
-                "run fewer tasks at a time (spark.cores.max, spark.executor.cores; or master local[N]),"
-                f" or set {limit.name} = {needed} on the brokers.",
+                ("" if limit.tasks == 1 else _FEWER_TASKS) + f"set {limit.name} = {needed} on the brokers.",
             )
     return None
+
+
+_FEWER_TASKS = "run fewer tasks at a time (spark.cores.max, spark.executor.cores; or master local[N]), or "
 
 
 class _Limit(NamedTuple):

@@ -74,8 +74,12 @@ def connections_lacking(connection: BoundedConnection, sink: PostgresSink, conte
     return Lacking(
         f"{tasks} tasks at a time x {sinks} sinks on this server, and the driver, need {needed} connections;"
         f" there are fewer by {', '.join(short)}",
-        "run fewer tasks at a time (spark.cores.max, spark.executor.instances; or master local[N]),"
-        " raise the limit, or put a pooler (PgBouncer) before the server.",
+        (
+            ""
+            if tasks == 1
+            else "run fewer tasks at a time (spark.cores.max, spark.executor.instances; or master local[N]), "
+        )
+        + "raise the limit, or put a pooler (PgBouncer) before the server.",
     )
 
 

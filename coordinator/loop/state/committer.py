@@ -153,6 +153,8 @@ class StateCommitter(Committer):
 
     def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
         """Every delta that is not applied, with the owner entry of its pipeline."""
+        if not self.database.is_there():
+            return []
         with self.database.reading("listing what is prepared in") as reading:
             handles = [Handle.parse(row[0]) for row in reading.execute("SELECT handle FROM deltas ORDER BY handle")]
             doubts = [InDoubt(str(h), h.pipeline, h.generation, h.sink, h.epoch) for h in handles]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from tpc.errors import TransientError
+from tpc.errors import START_ANEW, StateLostError, TransientError
 from tpc.support.durable_files import in_words, remove, sync
 
 PAGE_BYTES = 1024
@@ -35,8 +35,15 @@ CREATE INDEX expiring ON entries (content, expires_ms) WHERE expires_ms IS NOT N
 """
 
 
+_DAMAGED = ("malformed", "not a database")
+"""What SQLite says of SQLITE_CORRUPT and SQLITE_NOTADB."""
+
+
 class Database:
-    """The file at `path`. Every method raises `TransientError` when the file is away or does not answer in time."""
+    """The file at `path`. Every method raises `TransientError` when the file is away or does not answer in time.
+
+    One that SQLite cannot read as its own is a `StateLostError`.
+    """
 
     def __init__(self, path: Path, timeout_s: float, sink: str) -> None:
         self.path = path
@@ -130,6 +137,21 @@ class Database:
         except OSError as error:
             raise TransientError(f"{doing} the state {self.path} failed: {in_words(error)}", sink=self.sink) from error
         except sqlite3.Error as error:
+            if _is_damaged(error):
+                raise self._damaged(error) from error
             raise TransientError(
                 f"{doing} the state {self.path} failed: SQLite says: {error}", sink=self.sink
             ) from error
+
+    def _damaged(self, error: sqlite3.Error) -> StateLostError:
+        return StateLostError(
+            f"the file of the state, {self.path}, is damaged: SQLite says: {error}",
+            sink=self.sink,
+            remedy="nothing was written to it. Stop the service and move the file aside, with those beside it that end "
+            "in -wal and -shm. A state with a changelog is made again by the next start; without one, put the folder "
+            f"back from a backup that is as new as the log; else {START_ANEW}.",
+        )
+
+
+def _is_damaged(error: sqlite3.Error) -> bool:
+    return any(word in str(error) for word in _DAMAGED)

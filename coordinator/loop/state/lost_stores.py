@@ -20,7 +20,7 @@ from tpc.errors import START_ANEW, StateLostError
 from tpc.handles import DRIVER_PARTITION, Handle
 from tpc.history import History
 from tpc.json import JSONObject
-from tpc.sink import GivenUp
+from tpc.sink import GivenUp, Owner
 
 if TYPE_CHECKING:
     from tpc.changelog import Changelog
@@ -60,6 +60,12 @@ def rebuild_lost(history: History, logged: LoggedState) -> None:
             _rebuild(history, logged, reader)
 
 
+def require_there(history: History, logged: LoggedState) -> None:
+    """Raise `StateLostError` where the store is lost, for a command that would take an empty one for it."""
+    if _is_lost(history, logged):
+        raise _to_be_made_again(logged)
+
+
 def check_begins(history: History, logged: LoggedState) -> None:
     """Nobody else begins in a changelog in which nothing was decided yet. For who leads, once the sinks are owned."""
     if logged.position(history) is None:
@@ -72,11 +78,15 @@ def look_for_lost(history: History, logged: LoggedState) -> None:
     with closing(logged.changelog.reader()) as reader:
         reader.check(logged.position(history))
         if _is_lost(history, logged):
-            raise StateLostError(
-                f"state {logged.sink.name!r} is lost here, or an older one, and its changelog can give it back",
-                sink=logged.sink.name,
-                remedy="start the service: it makes the state again first, and then compares log and sinks.",
-            )
+            raise _to_be_made_again(logged)
+
+
+def _to_be_made_again(logged: LoggedState) -> StateLostError:
+    return StateLostError(
+        f"state {logged.sink.name!r} is lost here, or an older one, and its changelog can give it back",
+        sink=logged.sink.name,
+        remedy="start the service: it makes the state again first, and then compares log and sinks.",
+    )
 
 
 def _is_lost(history: History, logged: LoggedState) -> bool:
@@ -86,12 +96,24 @@ def _is_lost(history: History, logged: LoggedState) -> bool:
     with closing(logged.sink.committer(history.pipeline)) as committer:
         owner = committer.owner()
         if not knows_owner(history, logged.sink.name, owner):
+            if owner is not None and owner.generation < min(history.owners, default=0):
+                raise _older_than_known(logged, owner)
             return False
         marker = None if owner is None else committer.newest_marker()
         shown = NO_EPOCH if marker is None else marker.epoch
         if shown < _epoch_before(history, logged.sink.name):
             return True
         return owner is None and committer.identity() != _identity(history, logged.sink.name)
+
+
+def _older_than_known(logged: LoggedState, owner: Owner) -> StateLostError:
+    return StateLostError(
+        f"the store of state {logged.sink.name!r} was owned by generation {owner.generation} last, of which the log "
+        "knows nothing any more: an old backup was put back, or that of another log",
+        sink=logged.sink.name,
+        remedy=f"move {logged.sink.path} aside, with those beside it that end in -wal and -shm, and start: the state "
+        f"is made again from {logged.changelog.target}.",
+    )
 
 
 def _rebuild(history: History, logged: LoggedState, reader: ChangelogReader) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -25,9 +26,11 @@ from tests.support.postgres_database import PostgresDatabase
 from tests.support.processes import REPOSITORY
 from tpc import failpoints
 from tpc.coordinator import doctor, operations
+from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.loop.layout import Layout
 from tpc.coordinator.orphans import orphans_beside
-from tpc.errors import ConfigurationError, HistoryMismatchError
+from tpc.coordinator.targets import log_named
+from tpc.errors import ConfigurationError, HistoryMismatchError, TransientError
 from tpc.findings import Level
 from tpc.shards import Shard, owner_of_all, shard_named, shards_by
 from tpc.sink import Owner
@@ -397,3 +400,57 @@ def test_a_topic_that_is_read_from_now_on_is_noted_beside_those_of_before(tmp_pa
     with pytest.raises(ConfigurationError, match="'b' of source 'west' has 5 partitions, and had 4"):
         Layout(tmp_path).check({a: 4, b: 4, c: 5})
     Layout(tmp_path).check({a: 4, b: 4, c: 4})
+
+
+def test_what_cannot_be_noted_is_not_known_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = ("east", "a"), ("east", "b")
+    layout = Layout(tmp_path)
+    layout.check({a: 4})
+    with monkeypatch.context() as patch:
+        patch.setattr("tpc.coordinator.loop.layout.replace", Mock(side_effect=OSError("no room")))
+        with pytest.raises(TransientError, match="cannot be written"):
+            layout.check({a: 4, b: 4})
+    layout.check({a: 4, b: 4})
+    with pytest.raises(ConfigurationError, match="'b' of source 'east' has 5 partitions, and had 4"):
+        Layout(tmp_path).check({b: 5})
+
+
+def test_nothing_is_noted_of_topics_of_which_nothing_was_read(kafka: KafkaTopics, tmp_path: Path) -> None:
+    topic = kafka.topic(partitions=2)
+
+    def run() -> None:
+        service = tpc.service("noting", directory=tmp_path, shard=0, of=2)
+        events = service.read(KafkaSource(topic, servers=kafka.bootstrap, name="events", first="earliest"))
+        kept = service.state("kept", dict)
+
+        @service.each(events)
+        def keep(event: Any, out: Any) -> None:
+            kept[event.key()] = event.value()
+
+        service.write("rows", {"n": int}).to(FileSink(tmp_path / "out", name="out"))
+        service.run(until_end=True)
+
+    noted = tmp_path / "noting-0-of-2" / "state" / "partitions.json"
+    run()
+    assert not noted.exists()
+    kafka.produce(topic, [("k", "v", 0)])
+    run()
+    assert json.loads(noted.read_text()) == {"events": {topic: 2}}
+
+
+def test_a_command_given_the_directory_of_shards_names_them(tmp_path: Path) -> None:
+    for number in range(2):
+        service = tpc.service("lines", directory=tmp_path, shard=number, of=2)
+        LocalLog(tmp_path / service.id.name / LOG_FOLDER).put(1, b"x", None)
+    with pytest.raises(ConfigurationError, match="but shards lie there, each with a log of its own") as raised:
+        log_named(str(tmp_path))
+    assert raised.value.remedy == f"name one of them: {tmp_path / 'lines-0-of-2'}, {tmp_path / 'lines-1-of-2'}."
+
+
+def test_a_service_s_sinks_are_told_that_one_task_writes_at_a_time(tmp_path: Path) -> None:
+    service = tpc.service("lines", directory=tmp_path)
+    service.each(service.read(IterableSource([])))(lambda event, out: None)
+    service.write("rows", {"n": int}).to(FileSink(tmp_path / "out", name="out"))
+    ready = service.prepared()
+    ready.coordinator.close()
+    assert (ready.contexts["out"].tasks_at_once, ready.contexts["out"].tasks_on_a_machine) == (1, 1)
