@@ -16,7 +16,10 @@ from tpc.chaos.checkers.compare import multisets_equal, nothing_left
 from tpc.chaos.checkers.kafka_content import read_topic
 from tpc.chaos.checkers.left import Where, left_behind, unfinished_epochs
 from tpc.chaos.checkers.markers import last_epochs_equal, newest_epochs
-from tpc.chaos.servers.kafka_cluster import KafkaCluster
+from tpc.chaos.servers.kafka_cluster import ANSWER_S, KafkaCluster
+from tpc.sinks.kafka.cluster.answers import Description
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
+from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.sink import KafkaSink
 
 TIMEOUT_S = 240.0
@@ -39,6 +42,23 @@ class KafkaCase:
     def branch(self) -> str:
         """The transactional id of the epoch's first branch, which is also the name of its marker's group."""
         return self.pipeline.prepared[0].resource
+
+    @property
+    def partition(self) -> int:
+        """A partition that has rows of the epoch's first branch, which is open: the client has chosen it.
+
+        A fault that strikes another one has nothing to do with the epoch.
+        """
+        client = TransactionClient(ConnectionSettings(self.brokers.bootstrap), ANSWER_S)
+        try:
+            description = client.describe([self.branch])[self.branch]
+        finally:
+            client.close()
+        assert isinstance(description, Description), description
+        assert description.state == "Ongoing", description
+        number = min(number for topic, number in description.partitions if topic == self.topic)
+        self.evidence.fault["partition"] = number
+        return number
 
     def mend_when_tried_in_vain(self, mend: Callable[[], object]) -> None:
         """Until then nothing more is decided or complete: `run` looks at that."""

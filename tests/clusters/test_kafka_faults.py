@@ -17,7 +17,7 @@ pytestmark = pytest.mark.stack
 
 
 def kill_leader(case: KafkaCase) -> None:
-    case.brokers.kill([case.brokers.leader_of(case.topic, 0)])
+    case.brokers.kill([case.brokers.leader_of(case.topic, case.partition)])
 
 
 def kill_transaction_coordinator(case: KafkaCase) -> None:

@@ -64,7 +64,7 @@ def others(case: KafkaCase, number: int) -> list[int]:
 
 def leader_from_its_peers(case: KafkaCase) -> None:
     """Clients still reach the leader of a partition, which nobody follows any more."""
-    leader = case.brokers.leader_of(case.topic, 0)
+    leader = case.brokers.leader_of(case.topic, case.partition)
     network_of(case).part([leader], others(case, leader))
     case.mend_when_complete(network_of(case).mend)
 

@@ -23,15 +23,16 @@ pytestmark = [pytest.mark.stack, pytest.mark.clusters]
 
 def kill_the_only_replica(case: KafkaCase) -> None:
     """The others do not know it yet: EndTxn is sent. It comes back once the pipeline has tried in vain."""
-    leader = case.brokers.leader_of(case.topic, 0)
+    leader = case.brokers.leader_of(case.topic, case.partition)
     case.brokers.kill([leader])
     case.mend_when_tried_in_vain(lambda: case.brokers.start([leader]))
 
 
 def lose_the_only_replica(case: KafkaCase) -> None:
     """All know that the partition has no leader before anything is sent."""
+    partition = case.partition
     kill_the_only_replica(case)
-    eventually(lambda: case.brokers.leader_of(case.topic, 0) == -1, "the partition has no leader", timeout_s=30)
+    eventually(lambda: case.brokers.leader_of(case.topic, partition) == -1, "the partition has no leader", timeout_s=30)
 
 
 @pytest.mark.parametrize("fault", [kill_the_only_replica, lose_the_only_replica])
