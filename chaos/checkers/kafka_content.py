@@ -5,10 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.running.quiet import quiet
 from tpc.errors import LocalStackError
+from tpc.support.deadlines import patiently
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
 
 READ_TIMEOUT_S = 60.0
 ANSWER_TIMEOUT_S = 20.0
@@ -27,8 +32,12 @@ class KafkaRecord:
 
 
 def read_topic(servers: str, topic: str) -> Iterator[KafkaRecord]:
-    """Every committed record of a topic, up to where it ends now. Raises `LocalStackError` after a minute's silence."""
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
+    """Every committed record of a topic, up to where it ends now. Raises `LocalStackError` after a minute's silence.
+
+    That a reader has come to an end does not say so: a broker that has just begun to lead shows it less than there is,
+    until the others have asked it for more. Asked where the partition ends it refuses to tell meanwhile.
+    """
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
     consumer = Consumer(
         {
@@ -45,8 +54,13 @@ def read_topic(servers: str, topic: str) -> Iterator[KafkaRecord]:
     )
     try:
         known = consumer.list_topics(topic, timeout=ANSWER_TIMEOUT_S).topics[topic]
-        open_partitions = set(known.partitions)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in open_partitions])
+        places = [TopicPartition(topic, partition, 0) for partition in known.partitions]
+        again_on = (KafkaException, LocalStackError)
+        ends = {
+            at.partition: patiently(partial(_end, consumer, at), READ_TIMEOUT_S, again_on=again_on) for at in places
+        }
+        open_partitions = set(ends)
+        consumer.assign(places)
         heard = time.monotonic()
         while open_partitions:
             for message in consumer.consume(10_000, timeout=1.0):
@@ -55,13 +69,23 @@ def read_topic(servers: str, topic: str) -> Iterator[KafkaRecord]:
                 if error is None:
                     yield record_of(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    open_partitions.discard(message.partition())
+                    partition, offset = message.partition() or 0, message.offset() or 0
+                    if offset >= ends[partition]:
+                        open_partitions.discard(partition)
                 elif not error.retriable():
                     raise LocalStackError(f"topic {topic} cannot be read: {error}")
             if time.monotonic() - heard > READ_TIMEOUT_S:
                 raise LocalStackError(f"topic {topic} cannot be read to its end: silence for {READ_TIMEOUT_S:g} s")
     finally:
         consumer.close()
+
+
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    """Where a reader of committed records comes to its end, as the leader says."""
+    bounds = consumer.get_watermark_offsets(place, timeout=ANSWER_TIMEOUT_S)
+    if bounds is None:
+        raise LocalStackError(f"topic {place.topic}: where partition {place.partition} ends was not told")
+    return int(bounds[1])
 
 
 def record_of(message: Any) -> KafkaRecord:

@@ -102,14 +102,22 @@ class KafkaNode(KafkaServer):
 
     def knows(self, topic: str) -> bool:
         """Whether this broker has heard of a topic: one that was cut off hears of it last."""
+        view = self.view()
+        return view is not None and topic in view.topics and view.topics[topic].error is None
+
+    def view(self) -> Any:
+        """What this broker itself says of the cluster, or None: a client asks whichever it has heard of."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        try:
-            admin = AdminClient({"bootstrap.servers": self.bootstrap}, logger=quiet)
-            return admin.list_topics(topic, timeout=ANSWER_S).topics[topic].error is None
-        except KafkaException:
-            return False
+        for _ in range(20):  # more than every third answer is its own (measured)
+            try:
+                view = AdminClient({"bootstrap.servers": self.bootstrap}, logger=quiet).list_topics(timeout=ANSWER_S)
+            except KafkaException:
+                return None
+            if view.orig_broker_id in (-1, self.number):  # -1: known by its address alone
+                return view
+        return None
 
     def _java(self, *options: str) -> list[str]:
         where = [] if self.network is None else self.network.command_at(self.number)
@@ -142,8 +150,11 @@ class KafkaCluster:
             self.wait_until_whole()
 
     def wait_until_whole(self) -> None:
-        """Every partition has a leader and all its replicas in step."""
-        if not until(self._is_whole, SETTLE_S, pause_s=0.1, pause_max_s=0.5):
+        """Every partition has a leader and all its replicas in step, and all brokers say so.
+
+        One that was cut off does not know that others lead now, and shows readers less than there is.
+        """
+        if not until(self.is_whole, SETTLE_S, pause_s=0.1, pause_max_s=0.5):
             raise LocalServerError(f"the brokers were not in step within {SETTLE_S:g} s")
 
     def kill(self, numbers: Sequence[int] | None = None) -> None:
@@ -199,17 +210,18 @@ class KafkaCluster:
         partitions = self._admin().list_topics(topic, timeout=ANSWER_S).topics[topic].partitions
         return int(partitions[partition_of(key, len(partitions))].leader)
 
-    def _is_whole(self) -> bool:
-        from confluent_kafka import KafkaException
-
-        try:
-            metadata = self._admin().list_topics(timeout=ANSWER_S)
-        except KafkaException:
-            return False
-        partitions = [one for topic in metadata.topics.values() for one in topic.partitions.values()]
-        return len(metadata.brokers) == NODES and all(
-            one.leader in self.nodes and len(one.isrs) == len(one.replicas) for one in partitions
-        )
+    def is_whole(self) -> bool:
+        """Whether it is now."""
+        seen = [
+            {
+                (name, number): one.leader if len(one.isrs) == len(one.replicas) else -1
+                for name, topic in view.topics.items()
+                for number, one in topic.partitions.items()
+            }
+            for node in self.nodes.values()
+            if (view := node.view()) is not None and len(view.brokers) == NODES
+        ]
+        return len(seen) == NODES and all(theirs == seen[0] and -1 not in theirs.values() for theirs in seen)
 
     def _admin(self) -> Any:
         from confluent_kafka.admin import AdminClient

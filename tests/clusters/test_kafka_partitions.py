@@ -13,7 +13,8 @@ from tests.clusters.conftest import Start
 from tests.clusters.kafka_case import KafkaCase, started_case
 from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
-from tpc.chaos.servers.kafka_cluster import KafkaCluster
+from tests.support.processes import eventually
+from tpc.chaos.servers.kafka_cluster import KafkaCluster, KafkaNode
 from tpc.chaos.servers.network import THIS_MACHINE, PrivateNetwork
 
 SUITE = "Kafka, partitions"
@@ -107,6 +108,27 @@ CUTS: list[tuple[str, Callable[[KafkaCase], None]]] = [
     ("epoch.decided", all_brokers_from_one_another),
     ("sink.committed", coordinator_from_its_peers),
 ]
+
+
+def test_a_cluster_is_not_whole_while_one_of_its_brokers_is_cut_off_and_says_so(
+    parted: KafkaCluster, network: PrivateNetwork
+) -> None:
+    """It sees all brokers in step, as they were: whoever asks it would read what others have not written to it."""
+    cut_off, *rest = parted.nodes.values()
+    network.part([cut_off.number], [node.number for node in rest])
+    try:
+        eventually(lambda: all(seen_by(node) == {1, 2, 3} - {cut_off.number} for node in rest), "the others go on")
+        assert seen_by(cut_off) == {1, 2, 3}
+        assert not any(parted.is_whole() for _ in range(10))
+    finally:
+        network.mend()
+    parted.wait_until_whole()
+    assert [seen_by(node) for node in parted.nodes.values()] == [{1, 2, 3}] * 3
+
+
+def seen_by(node: KafkaNode) -> set[int]:
+    view = node.view()
+    return set() if view is None else set(view.brokers)
 
 
 @pytest.mark.parametrize(("step", "cut"), CUTS, ids=[f"{step}-{cut.__name__}" for step, cut in CUTS])
