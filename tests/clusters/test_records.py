@@ -94,7 +94,7 @@ def run(place: Path, text: str, *, workers: int = 0) -> tuple[int, dict[str, Any
     return told.returncode, json.loads((place / "cases.json").read_text())
 
 
-@pytest.fixture(scope="module", params=[0, 2], ids=["one process", "two workers"])
+@pytest.fixture(scope="module", params=[0, pytest.param(2, marks=pytest.mark.slow)], ids=["one process", "two workers"])
 def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     _, record = run(tmp_path_factory.mktemp("records"), CASES, workers=request.param)
     written: list[dict[str, Any]] = record["cases"]
@@ -152,6 +152,7 @@ def test_a_run_that_is_cut_short_does_not_pass(tmp_path: Path, last: str, ends_w
     assert lines_of(record["cases"], record["planned"])[0] == said
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_does_not_let_the_run_pass(tmp_path: Path) -> None:
     code, record = run(tmp_path, "def test_first(): ...\n\n\ndef test_last():\n    import os; os._exit(0)\n", workers=1)
     assert code == 1

@@ -44,6 +44,7 @@ CORE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORE)
 def test_a_mutant_is_caught_as_its_header_says(name: str) -> None:
     trial = try_mutant(read_mutant(MUTANTS / f"{name}.patch"), Known())
@@ -67,6 +68,7 @@ def test_a_patch_that_cannot_be_imported_is_broken(tmp_path: Path) -> None:
     assert "not_there" in trial.what
 
 
+@pytest.mark.slow
 def test_a_patch_that_only_crashes_is_broken(tmp_path: Path) -> None:
     mutant = patch(tmp_path, LOCAL_LOG, "temporary, self._path(slot)", "temporary, self.nowhere(slot)")
     trial = try_mutant(mutant, Known())
@@ -74,6 +76,7 @@ def test_a_patch_that_only_crashes_is_broken(tmp_path: Path) -> None:
     assert "nowhere" in trial.what
 
 
+@pytest.mark.slow
 def test_a_catch_does_not_count_when_the_code_as_it_is_fails_too(tmp_path: Path) -> None:
     mutant = patch(tmp_path, LOCAL_LOG, "return target.read_bytes() == data", "return True")
     assert try_mutant(mutant, Known()).fate is Fate.CAUGHT
@@ -132,6 +135,7 @@ def test_every_seed_of_the_code_as_it_is_is_run(monkeypatch: pytest.MonkeyPatch)
     assert given == ["--every-seed"]
 
 
+@pytest.mark.slow
 def test_the_command_says_who_caught_a_patch(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 

@@ -56,6 +56,7 @@ def test_a_set_is_fetched_once(cache: Path) -> None:
     assert lines == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_registry")
 def test_two_processes_at_once_fetch_once(cache: Path) -> None:
     with python(FETCH_SMALL) as first, python(FETCH_SMALL) as second:

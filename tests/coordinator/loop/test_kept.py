@@ -11,6 +11,7 @@ import pytest
 import tpc
 from tests.coordinator.loop.kept_program import Learned, Model
 from tests.coordinator.loop.program import Die
+from tests.support.each_step import each_step
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
@@ -41,7 +42,7 @@ def log_of(directory: Path) -> LocalLog:
     return LocalLog(directory / "service" / "tpc" / "log")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", each_step(STEPS))
 def test_a_kill_at_any_step_leaves_the_object_and_the_rows_at_one_epoch(step: str, tmp_path: Path) -> None:
     learned = Learned(tmp_path, numbers=100)
     learned.run()

@@ -98,7 +98,10 @@ class Program:
         return sorted([*of_timed, *(("others", n, sum(range(n + 1))) for n in self.others)])
 
 
-@pytest.mark.parametrize("lost", [("out", "sums"), ("sums", "seen"), ("out", "sums", "seen")])
+PAIRS = [pytest.param(two, marks=pytest.mark.slow) for two in (("out", "sums"), ("sums", "seen"))]
+
+
+@pytest.mark.parametrize("lost", [*PAIRS, ("out", "sums", "seen")])
 def test_several_lost_branches_are_written_again_as_they_were(lost: tuple[str, ...], tmp_path: Path) -> None:
     program = Program(tmp_path, *lost)
     program.lose()

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 import tpc
 from tests.coordinator.loop.program import Die, Numbers, die
 from tests.core.builders import generation_body
+from tests.support.each_step import each_step
 from tpc import failpoints
 from tpc.__main__ import app
 from tpc.coordinator.log.journal import Journal
@@ -128,7 +129,7 @@ def test_the_next_run_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     assert tpc.positions(tmp_path / "service").offsets == ("200",)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", each_step(STEPS))
 def test_a_death_at_any_step_loses_and_doubles_nothing(step: str, tmp_path: Path) -> None:
     numbers = Numbers(tmp_path, 300)
     numbers.run()

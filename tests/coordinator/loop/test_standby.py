@@ -123,6 +123,7 @@ def test_a_killed_process_is_followed_by_the_one_that_stood_by(pair: Pair) -> No
     assert pair.leader() is None
 
 
+@pytest.mark.slow
 def test_a_process_that_stands_still_is_taken_over_and_ends_fenced_when_it_wakes(pair: Pair) -> None:
     first = pair.start()
     pair.wrote_all()

@@ -13,6 +13,7 @@ import pytest
 
 import tpc
 from tests.coordinator.loop.program import Die, die
+from tests.support.each_step import each_step
 from tpc import failpoints
 from tpc.coordinator.log.local import LocalLog
 from tpc.errors import DeterminismError
@@ -80,7 +81,7 @@ class Sums:
         return made
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", each_step(STEPS))
 def test_a_death_at_any_step_leaves_state_and_rows_at_one_epoch(step: str, tmp_path: Path) -> None:
     sums = Sums(tmp_path, numbers=100)
     sums.run()

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tpc.coordinator.spark.secrets import REDACTION_REGEX
 
 
+@pytest.mark.slow
 def test_a_secret_handed_to_executors_is_in_the_event_log_unless_it_is_covered(tmp_path: Path) -> None:
     """A session of its own: the settings are those that Spark starts with."""
     done = subprocess.run(

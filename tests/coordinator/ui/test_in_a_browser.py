@@ -29,6 +29,8 @@ from tpc.support.process_trees import kill_tree
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.slow
+
 START_S = 120
 """How long a driver may take to its first epoch, Spark's start included, on a busy machine."""
 SILENT_S = 20
