@@ -6,6 +6,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Where an environment forbids it, every process that the tests start would compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
 
@@ -17,10 +19,13 @@ demo: $(VENV)/.demo
 programs: $(VENV)/.demo
 	$(BIN)/tpc example $(ARGS)
 
+# Whole files, the longest first (`tests/support/longest_files.py`), with the longest told at the end. What has a command of
+# its own is here in part: two programs and half of the core of the matrix a day, the core of the clusters.
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# What needs no server, no Spark and little computing; the tests are dealt out one by one, since they share nothing.
+# What needs no server, no Spark and little computing; the tests are dealt out one by one, since they share nothing. Of the
+# deaths at every step of a file those around the decision.
 quick: $(VENV)/.dev lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m 'not stack and not spark and not slow' $(ARGS)
 

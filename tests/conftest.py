@@ -26,6 +26,7 @@ from tests.support.postgres_database import fresh_database as fresh_postgres_dat
 from tests.support.session_settings import put_back
 from tpc.chaos.faults import small_disk
 from tpc.chaos.faults.small_disk import SmallDisk
+from tpc.chaos.servers.class_archive import make_class_archive
 from tpc.chaos.servers.server import LocalServer, Server
 from tpc.chaos.servers.spark_session import spark_session
 from tpc.chaos.servers.stack import Stack
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 # A busy machine makes every example slow: time is no part of what is asked.
 settings.register_profile("tpc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tpc")
+
+pytest_plugins = ["tests.support.longest_files"]
 
 CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
 REPORT_EVERY_S = 5.0
@@ -135,6 +138,7 @@ def mongo(_servers: Stack) -> Iterator[MongoDatabase]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, _report: Callable[[str], None]) -> Iterator[SparkSession]:
     """The Spark session of the run, as `tpc.chaos.servers.spark_session` makes it."""
+    make_class_archive()  # one for the machine: this session and all that the tests start are quicker with it
     try:
         session = spark_session("tests", directory=tmp_path_factory.mktemp("spark"), report=_report)
     except CANNOT_BE_HAD as error:

@@ -1,0 +1,86 @@
+"""Which files of a run take longest: they are begun first, and told at its end, so that growth is seen.
+
+With `--dist loadfile` a file is never split: a long one that is begun last keeps one process busy while the others have
+nothing to do. xdist by itself begins with the files of most tests, which are short ones (`--no-loadscope-reorder` turns
+that off). The table here is kept by hand, and is no bound: the summary says what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import pytest
+
+LONGEST_S: dict[str, int] = {
+    "tests/chaos/programs/test_programs.py": 240,
+    "tests/sinks/kafka/test_offsets_conformance.py": 205,
+    "tests/chaos/demo/test_demo.py": 180,
+    "tests/chaos/matrix/test_core.py": 160,
+    "tests/sinks/kafka/test_outage.py": 120,
+    "tests/sinks/kafka/test_conformance.py": 100,
+    "tests/chaos/prove/test_trial.py": 75,
+    "tests/coordinator/savepoints/test_elsewhere.py": 60,
+    "tests/clusters/spark/test_faults.py": 50,
+    "tests/chaos/explorer/test_explorer.py": 50,
+    "tests/clusters/test_kafka_faults.py": 45,
+    "tests/coordinator/savepoints/test_move.py": 45,
+    "tests/test_packaging.py": 40,
+    "tests/coordinator/log/test_conformance_sql.py": 35,
+    "tests/chaos/simulator/test_simulation.py": 35,
+    "tests/chaos/simulator/test_state_machine.py": 30,
+    "tests/coordinator/savepoints/test_fork.py": 30,
+    "tests/chaos/user/test_command.py": 25,
+    "tests/coordinator/loop/test_service.py": 25,
+    "tests/sinks/kafka/test_check.py": 25,
+}
+"""File -> seconds, roughly: measured on a busy machine as processor time, and where a file mostly waits, as time."""
+
+NOTED_FROM_S = 20
+"""A file that takes as long as this stands in the table."""
+GROWN = 2.0
+"""A file that takes so many times what is noted has grown; less may be the load of the machine."""
+TOLD_FROM_S = 120
+"""A run whose tests take less in all says nothing: somebody tries some files."""
+TOLD = 20
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def seconds_by_file(reports: Iterable[pytest.TestReport]) -> dict[str, float]:
+    """What each file has taken, with the fixtures that it was first to ask for."""
+    taken: dict[str, float] = {}
+    for report in reports:
+        file = file_of(report.nodeid)
+        taken[file] = taken.get(file, 0.0) + report.duration
+    return taken
+
+
+def summary(taken: Mapping[str, float], noted: Mapping[str, int] = LONGEST_S) -> Iterator[str]:
+    """The longest files, longest first, and which of them are new to the table or have grown."""
+    longest = sorted(taken.items(), key=lambda one: -one[1])[:TOLD]
+    for file, seconds in longest:
+        if file in noted:
+            remark = f"  (noted: {noted[file]} s)" if seconds >= GROWN * noted[file] else ""
+        else:
+            remark = "  (not noted)" if seconds >= NOTED_FROM_S else ""
+        yield f"{seconds:7.1f} s  {file}{remark}"
+    yield f"{sum(taken.values()):7.1f} s  all {len(taken)} files, each in one process"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker, order the files: the longest first, then the others as they were."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: -LONGEST_S.get(file_of(item.nodeid), 0))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell the longest files of a long run."""
+    reports = [one for every in terminalreporter.stats.values() for one in every if isinstance(one, pytest.TestReport)]
+    taken = seconds_by_file(reports)
+    if sum(taken.values()) >= TOLD_FROM_S:
+        terminalreporter.section("longest files")
+        for line in summary(taken):
+            terminalreporter.line(line)
