@@ -2,10 +2,10 @@
 
     python -m tests.bench.state --keys 1000000 --changes 1000 --epochs 10000 --directory /where/the/disk/is
 
-An epoch decodes and changes its keys, cuts, prepares and commits; checkpoints of the store happen in it. Beside every
-epoch stand two appends of the delta's size to a plain file, each fsynced: the least that prepare and commit can cost
-on this disk at this load. Tells percentiles of both, the processor's time of the epoch's own thread, the time of a
-restart, and the load.
+An epoch decodes and changes its keys, cuts, prepares and commits; checkpoints of the store happen in it. Old garbage
+is looked for after it, and counted with it, as a service does (`Garbage`). Beside every epoch stand two appends of the
+delta's size to a plain file, each fsynced: the least that prepare and commit can cost on this disk at this load. Tells
+percentiles of both, the processor's time of the epoch's own thread, the time of a restart, and the load.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from tpc.coordinator.loop.garbage import Garbage
 from tpc.coordinator.loop.state import State, StateSink
 from tpc.coordinator.loop.state.changes import SCHEMA
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
@@ -76,6 +77,7 @@ def measure(*, keys: int, changes: int, epochs: int, kind: str, directory: Path)
     """Fill a state, run epochs, restart."""
     place = Path(tempfile.mkdtemp(prefix="tpc-bench-state-", dir=directory))
     holds: type[dict[object, object]] | Literal["disk"] = dict if kind == "memory" else "disk"
+    garbage = Garbage()
     try:
         sink = StateSink("bench", place / "state", timeout_s=60.0)
         committer, state = sink.committer(PIPELINE), sink.state(PIPELINE, holds)
@@ -88,10 +90,12 @@ def measure(*, keys: int, changes: int, epochs: int, kind: str, directory: Path)
         taken: list[float] = []
         worked: list[float] = []
         least: list[float] = []
+        garbage.begin()
         for epoch in range(len(filling), len(filling) + epochs):
             numbers = draw.sample(range(keys), changes)
             started, at = time.perf_counter(), time.thread_time()
             size_bytes = run_epoch(sink, committer, state, epoch, numbers)
+            garbage.between_epochs()
             taken.append(time.perf_counter() - started)
             worked.append(time.thread_time() - at)
             least.append(two_writes(place / "plain", size_bytes))
@@ -105,6 +109,7 @@ def measure(*, keys: int, changes: int, epochs: int, kind: str, directory: Path)
         assert len(state) == keys
         state.close()
     finally:
+        garbage.end()
         shutil.rmtree(place)
     parts = {"epoch": taken, "epoch_cpu": worked, "two_fsyncs": least}
     found = {name: value for part, seconds in parts.items() for name, value in percentiles(part, seconds).items()}
