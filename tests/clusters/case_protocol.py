@@ -3,6 +3,7 @@
 A plugin for the processes that run the cases. A case is a test. Those with evidence of a strike are faults; the others
 (rights, refusals) are counted apart. A case whose setting-up fails, or a server of which does not do what it is told,
 is set up again, twice at most: a server that does not start in time on a busy machine says nothing about the library.
+On servers that outlive the case, each setting-up has names of its own (`conftest.Start`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.clusters.conftest import EVIDENCE
+from tests.clusters.conftest import EVIDENCE, SET_UP_BEFORE
 from tpc.errors import LocalServerError
 
 AGAIN = 2
@@ -34,6 +35,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     while True:
         began = time.monotonic()
         item.stash[_SERVER_FAILED] = False
+        item.stash[SET_UP_BEFORE] = len(reasons)
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
         not_set_up = item.stash[_SERVER_FAILED] or any(report.when == "setup" and report.failed for report in reports)
         if not not_set_up or len(reasons) == AGAIN:

@@ -14,11 +14,44 @@ from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
 from tpc.chaos.servers.kafka_cluster import KafkaCluster
 from tpc.chaos.servers.postgres_pair import PostgresPair
+from tpc.handles import MAX_NAME_LENGTH
 from tpc.sink import Sink
 
 EVIDENCE = pytest.StashKey[Evidence]()
-Start = Callable[..., ClusterPipeline]
+SET_UP_BEFORE = pytest.StashKey[int]()
+"""How often a case has been set up before, in vain."""
 StartPair = Callable[..., PostgresPair]
+
+
+class Start:
+    """Starts pipelines for one setting-up of a case, each on sinks that it is told to make.
+
+    A case that is set up again finds on shared servers what it left there: nothing has its name now.
+    """
+
+    def __init__(self, directory: Path, again: int) -> None:
+        self._directory = directory
+        self._suffix = f"-again-{again}" if again else ""
+        self._made: list[ClusterPipeline] = []
+
+    def named(self, name: str) -> str:
+        """What a pipeline, a topic or a table is called in this setting-up; a name that it gave stays as it is."""
+        return name if name.endswith(self._suffix) else name[: MAX_NAME_LENGTH - len(self._suffix)] + self._suffix
+
+    def __call__(self, name: str, *sinks: Callable[[], Sink]) -> ClusterPipeline:
+        """A pipeline of this name."""
+
+        def make() -> Sequence[Sink]:
+            return [one() for one in sinks]
+
+        pipeline = ClusterPipeline(self.named(name), self._directory / "checkpoint", make)
+        self._made.append(pipeline)
+        return pipeline
+
+    def close(self) -> None:
+        """End every pipeline that was started."""
+        for pipeline in self._made:
+            pipeline.close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -79,18 +112,8 @@ def start_pair(tmp_path: Path) -> Iterator[StartPair]:
 
 
 @pytest.fixture
-def start_pipeline(tmp_path: Path) -> Iterator[Start]:
+def start_pipeline(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
     """A pipeline of this test's own, on sinks that it is told to make."""
-    made: list[ClusterPipeline] = []
-
-    def start(name: str, *sinks: Callable[[], Sink]) -> ClusterPipeline:
-        def make() -> Sequence[Sink]:
-            return [one() for one in sinks]
-
-        pipeline = ClusterPipeline(name, tmp_path / "checkpoint", make)
-        made.append(pipeline)
-        return pipeline
-
+    start = Start(tmp_path, request.node.stash.get(SET_UP_BEFORE, 0))
     yield start
-    for pipeline in made:
-        pipeline.close()
+    start.close()

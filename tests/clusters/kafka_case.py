@@ -124,7 +124,7 @@ def started_case(
     brokers: KafkaCluster, start_pipeline: Start, evidence: Evidence, name: str, *, replicas: int = 3
 ) -> KafkaCase:
     """A pipeline into a topic of its own, named after the case."""
-    topic = re.sub(r"\W", "-", name.replace("_", "-"))
+    topic = start_pipeline.named(re.sub(r"\W", "-", name.replace("_", "-")))
     brokers.make_topic(topic, replicas=replicas)
     pipeline = start_pipeline(topic, lambda: KafkaSink(topic, servers=brokers.bootstrap, timeout_s=10, name="kafka"))
     return KafkaCase(brokers, pipeline, topic, evidence)

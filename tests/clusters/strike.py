@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -61,6 +62,7 @@ def strike(
     Leaving the block it is seen that it struck, and that the epoch had a prepared branch and no complete record then.
     """
     others = dict(also or {})
+    hits = itertools.count()  # several sinks come to a step at once, each in a thread of its own
 
     def hit(name: str, where: Mapping[str, Any]) -> None:
         epoch = where.get("epoch")
@@ -72,7 +74,7 @@ def strike(
         if (before := others.pop((name, epoch), None)) is not None:
             evidence.note(f"at {name} {epoch}: {before.__name__}")
             before()
-        if (name, epoch) == (step, EPOCH) and not evidence.fault:
+        if (name, epoch) == (step, EPOCH) and next(hits) == 0:
             history = pipeline.history
             evidence.fault = {
                 "step": step,

@@ -146,6 +146,7 @@ def secured(
     monkeypatch.setenv(KAFKA_PASSWORD, ADMIN_PASSWORD)
     server = request.getfixturevalue(f"{request.param}_server")
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)[-40:].strip("-")
+    name = start_pipeline.named(name)
     trusted = tmp_path / "trusted.pem"
     trusted.write_bytes(server.authority.path.read_bytes())
     into = into_kafka if request.param == "kafka" else into_postgres

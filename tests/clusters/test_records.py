@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,9 @@ from tests.clusters.conftest import EVIDENCE
 from tests.clusters.strike import Evidence
 from tpc.errors import LocalServerError
 
-TRIES = {"late": 0, "never": 0, "server": 0}
+from tests.clusters.conftest import Start, start_pipeline
+
+TRIES = {"late": 0, "never": 0, "server": 0, "named": 0}
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +60,15 @@ def test_server_late():
     TRIES["server"] += 1
     if TRIES["server"] < 2:
         raise LocalServerError("the broker did not answer in time")
+
+
+def test_server_late_after_the_pipeline_has_run(start_pipeline: Start, evidence):
+    TRIES["named"] += 1
+    topic = start_pipeline.named("of-the-case")
+    evidence.note(f"{topic} {start_pipeline(topic).id.name} {start_pipeline('x' * 48).id.name}")
+    evidence.fault["names"] = topic
+    if TRIES["named"] < 3:
+        raise LocalServerError(f"the broker did not answer {start_pipeline(topic).id.name}")
 
 
 def test_skipped():
@@ -122,6 +134,16 @@ def test_a_case_whose_server_fails_is_set_up_again(cases: list[dict[str, Any]]) 
     assert "did not answer in time" in late["set_up_again"][0]
 
 
+def test_each_setting_up_has_names_of_its_own(cases: list[dict[str, Any]]) -> None:
+    case = named(cases, "test_server_late_after_the_pipeline_has_run")
+    tries = [
+        re.findall(r"LocalServerError: the broker did not answer ([\w-]+)", why)[-1] for why in case["set_up_again"]
+    ]
+    assert [*tries, case["fault"]["names"]] == ["of-the-case", "of-the-case-again-1", "of-the-case-again-2"]
+    at_last = f"of-the-case-again-2 of-the-case-again-2 {'x' * 40}-again-2"
+    assert [line["what"] for line in case["timeline"]] == [at_last]
+
+
 def test_what_fails_after_the_setting_up_is_never_run_again(cases: list[dict[str, Any]]) -> None:
     failed = named(cases, "test_fails")
     assert (failed["outcome"], failed["set_up_again"]) == ("failed", [])
@@ -130,10 +152,10 @@ def test_what_fails_after_the_setting_up_is_never_run_again(cases: list[dict[str
 
 def test_the_closing_line_is_counted_from_the_records(cases: list[dict[str, Any]]) -> None:
     assert lines_of(cases) == [
-        "faults: 2 cases, 1 passed, 1 failed, 0 skipped",
+        "faults: 3 cases, 2 passed, 1 failed, 0 skipped",
         "others: 4 cases, 2 passed, 1 failed, 1 skipped",
-        "2 of the faults have proof on record that they struck between first prepare and complete record",
-        "6 cases, 3 passed, 2 failed, 1 skipped",
+        "3 of the faults have proof on record that they struck between first prepare and complete record",
+        "7 cases, 4 passed, 2 failed, 1 skipped",
     ]
 
 

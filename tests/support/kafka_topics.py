@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tpc.support.deadlines import patiently
 
@@ -42,12 +42,20 @@ class KafkaTopics:
         wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
         for created in self.admin.create_topics([wanted], operation_timeout=DEADLINE_S).values():
             created.result(DEADLINE_S)
-        deadline = time.monotonic() + DEADLINE_S
-        while len(self.admin.list_topics(name, timeout=DEADLINE_S).topics[name].partitions) < partitions:
-            # A busy broker answers the creation before its own metadata have it.
-            assert time.monotonic() < deadline, f"topic {name} does not come into sight"
-            time.sleep(0.02)
+        self._see(name, partitions)
         return name
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let `topic` have so many partitions, and wait until clients are told of them."""
+        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(DEADLINE_S)
+        self._see(topic, partitions)
+
+    def _see(self, topic: str, partitions: int) -> None:
+        """A busy broker answers a change before its own metadata have it."""
+        deadline = time.monotonic() + DEADLINE_S
+        while len(self.admin.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions) < partitions:
+            assert time.monotonic() < deadline, f"{partitions} partitions of {topic} do not come into sight"
+            time.sleep(0.02)
 
     def produce(self, topic: str, messages: Iterable[tuple[Any, ...]]) -> None:
         """Write (key, value), (key, value, partition) or (key, value, partition, headers), and wait for every one."""

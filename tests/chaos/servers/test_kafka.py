@@ -50,7 +50,8 @@ def test_messages_and_open_transactions_survive_a_kill(server: KafkaServer) -> N
     producer = open_transaction(topics, topic, b"open")
     server.kill()
     server.start()
-    assert len(topics.ongoing(topics.prefix)) == 1
+    # A broker lists what it has loaded, and answers before it has loaded all.
+    eventually(lambda: len(topics.ongoing(topics.prefix)) == 1, "the open transaction is listed")
     assert [message.value() for message in topics.read(topic)] == [b"kept"]
     producer.commit_transaction(30)
     # The broker answers once the commit is durable, a moment before readers see it.

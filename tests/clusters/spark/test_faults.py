@@ -23,7 +23,7 @@ from tpc.errors import LocalStackError
 from tpc.support.deadlines import until
 
 SEED = 1
-SUITE = "cluster"
+SUITE = "Spark, standalone cluster"
 GONE_WITHIN_S = 30.0
 DYNAMIC = {
     "spark.dynamicAllocation.enabled": "true",

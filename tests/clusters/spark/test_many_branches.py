@@ -27,7 +27,7 @@ from tpc.coordinator.log.local import LOG_FOLDER
 from tpc.sinks.kafka.capacity import connections_of_task
 
 SEED = 1
-SUITE = "cluster"
+SUITE = "Spark, 200 partitions"
 TASKS = 200
 EPOCHS = 3
 ROWS_PER_EPOCH = 2_000

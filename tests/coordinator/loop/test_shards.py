@@ -17,7 +17,6 @@ from unittest.mock import Mock
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import NewPartitions
 
 import tpc
 from tests.coordinator.loop.shard_program import Pairs
@@ -166,7 +165,7 @@ def test_a_shard_without_a_partition_of_a_topic_runs_and_takes_one_that_is_added
         reader.poll(10, 0.2)
         assert reader.is_exhausted()
         assert (reader.cut(), reader.position()) == ([], json.dumps({topic: {}}).replace(" ", ""))
-        shop.kafka.admin.create_partitions([NewPartitions(topic, 3)])[topic].result(DEADLINE_S)
+        shop.kafka.add_partitions(topic, 3)
         shop.kafka.produce(topic, [(None, f"{p}", p) for p in range(3)])
         reader.seek(reader.position())
         while not reader.is_exhausted():
@@ -181,8 +180,7 @@ def test_a_shard_without_a_partition_of_a_topic_runs_and_takes_one_that_is_added
 def test_shards_with_states_refuse_partitions_that_are_added_and_topics_that_differ(shop: Shop) -> None:
     shop.send(0, 20)
     shop.run()
-    added = shop.kafka.admin.create_partitions([NewPartitions(shop.one.orders, 6)])
-    added[shop.one.orders].result(DEADLINE_S)
+    shop.kafka.add_partitions(shop.one.orders, 6)
     shop.kafka.produce(shop.one.orders, [("k0", "0", 5)])
     for shard in range(OF):
         with pytest.raises(ConfigurationError, match="has 6 partitions, and had 5 when this shard began"):
@@ -213,7 +211,7 @@ def test_a_topic_that_every_shard_reads_whole_has_as_many_partitions_as_it_likes
         made.write("rows", {"text": str}).to(FileSink(tmp_path / "rows", name="rows"))
         kafka.produce(whole, [(None, "price")])
         made.run(until_end=True)
-        kafka.admin.create_partitions([NewPartitions(whole, partitions)])[whole].result(DEADLINE_S)
+        kafka.add_partitions(whole, partitions)
     assert written(tmp_path / "rows") == ["price"] * 2
 
 
@@ -232,8 +230,7 @@ def test_the_commands_for_a_start_ask_a_shard_s_systems_and_neighbours(shop: Sho
         shop.one.service().run(until_end=True)
     with pytest.raises(ConfigurationError, match="one of 3 shards"):
         operations.check(replace(shop.one, of=2).service())
-    added = shop.kafka.admin.create_partitions([NewPartitions(shop.one.orders, 6)])
-    added[shop.one.orders].result(DEADLINE_S)
+    shop.kafka.add_partitions(shop.one.orders, 6)
     with pytest.raises(ConfigurationError, match="has 6 partitions, and had 5"):
         operations.check(shop.one.service())
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions
 
 import tpc
 from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
@@ -224,8 +223,7 @@ def test_partitions_that_are_added_are_read_from_their_beginning(kafka: KafkaTop
     topic = kafka.topic(partitions=1)
     with reader_of(kafka, topic, first="latest", look_again_s=0.1) as reader:
         reader.seek(None)
-        for done in kafka.admin.create_partitions([NewPartitions(topic, 2)]).values():
-            done.result(DEADLINE_S)
+        kafka.add_partitions(topic, 2)
         kafka.produce(topic, [(None, "there", 1)])
         assert read(reader, 1) == ["there"]
         assert json.loads(reader.position()) == {topic: {"0": 0, "1": 1}}
