@@ -32,7 +32,7 @@ def read(epochs: Epochs) -> StoreContent:
 
 
 def test_entries_are_read_with_their_expiry(epochs: Epochs) -> None:
-    assert read(epochs) == StoreContent({"a": ([1], 6_000)}, (), (0,))
+    assert read(epochs) == StoreContent({"a": ([1], 6_000)}, (), (0,), 0)
     assert read(epochs).values == {"a": [1]}
     assert read_store(epochs.sink.path, "another").values == {}
 
