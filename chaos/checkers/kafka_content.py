@@ -96,9 +96,9 @@ def record_of(message: Any) -> KafkaRecord:
 
 def ongoing_transactions(servers: str, prefix: str = "") -> list[str]:
     """The transactional ids, those beginning with `prefix`, of what is open or about to be ended on the cluster."""
-    from kafka.admin import KafkaAdminClient
+    from tpc.sinks.kafka.cluster.raw_requests import admin_client
 
-    admin = KafkaAdminClient(bootstrap_servers=servers.split(","), request_timeout_ms=int(ANSWER_TIMEOUT_S * 1000))
+    admin = admin_client(bootstrap_servers=servers.split(","), request_timeout_ms=int(ANSWER_TIMEOUT_S * 1000))
     try:
         per_broker = admin.list_transactions(state_filters=["Ongoing", "PrepareCommit", "PrepareAbort"])
     finally:

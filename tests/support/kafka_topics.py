@@ -97,10 +97,11 @@ class KafkaTopics:
 
     def ongoing(self, prefix: str) -> list[str]:
         """Transactional ids beginning with `prefix` of open transactions. A broker that still loads is asked again."""
-        from kafka.admin import KafkaAdminClient
         from kafka.errors import CoordinatorLoadInProgressError
 
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap, client_id="tests")
+        from tpc.sinks.kafka.cluster.raw_requests import admin_client
+
+        admin = admin_client(bootstrap_servers=self.bootstrap, client_id="tests")
         try:
             listed = patiently(
                 lambda: admin.list_transactions(state_filters=["Ongoing"]),

@@ -107,20 +107,28 @@ class RawClient:
 
 
 def _connect(configuration: dict[str, Any], timeout_ms: int) -> Any:
-    """A connected client. The admin client starts a thread before it can fail; a failure ends the thread."""
     _silence()
     if (function := configuration.pop(TOKEN_FUNCTION, None)) is not None:
         configuration["sasl_oauth_token_provider"] = TokenProvider(function)
+    return admin_client(
+        **configuration,
+        request_timeout_ms=timeout_ms,
+        bootstrap_timeout_ms=timeout_ms,
+        # The default of 5 fails a sixth request at once instead of queueing it.
+        max_in_flight_requests_per_connection=2 * _PIPELINED,
+        reconnect_backoff_max_ms=1000,
+    )
+
+
+def admin_client(**configuration: Any) -> Any:
+    """A connected client.
+
+    kafka-python's own constructor starts a thread before it can fail, which tries to connect for ever: here a failure
+    ends it.
+    """
     admin: Any = KafkaAdminClient.__new__(KafkaAdminClient)
     try:
-        admin.__init__(
-            **configuration,
-            request_timeout_ms=timeout_ms,
-            bootstrap_timeout_ms=timeout_ms,
-            # The default of 5 fails a sixth request at once instead of queueing it.
-            max_in_flight_requests_per_connection=2 * _PIPELINED,
-            reconnect_backoff_max_ms=1000,
-        )
+        admin.__init__(**configuration)
     except BaseException:
         if hasattr(admin, "_client"):
             admin._client.close()
