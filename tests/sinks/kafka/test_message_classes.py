@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -37,6 +37,21 @@ def at_once(call: Callable[[], object]) -> list[Any]:
         return [future.result() for future in [threads.submit(call), threads.submit(call)]]
 
 
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Classes made here are registered nowhere else, and go with the test.
+
+    One that stayed registered would leave the rest of this process without an answer to any end of a transaction: each
+    commit would wait until its time is up.
+    """
+    kept = dict(ResponseClassRegistry._response_class_registry)
+    with monkeypatch.context() as patched:
+        patched.setattr(ResponseClassRegistry, "_response_class_registry", dict(kept))
+        yield
+    assert ResponseClassRegistry._response_class_registry == kept
+
+
+@pytest.mark.usefixtures("registry")
 def test_the_class_of_an_answer_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     meeting = Meeting()
     honest = ResponseClassRegistry.register_response_class
