@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -77,7 +78,7 @@ def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
 
 @contextmanager
 def _held(pipeline: Job) -> Iterator[Coordinator]:
-    coordinator = pipeline.coordinator()
+    coordinator = pipeline.coordinator(keep_epochs=sys.maxsize)  # how far back Spark looks is known to a start alone
     coordinator.lock()
     try:
         with coordinator.engine.stating():

@@ -40,6 +40,9 @@ RECORDS = ("log.put.generation", "log.put.intent", "log.put.repair", "log.put.co
 PLACES = (ANYWHERE, *_CALLS, *RECORDS, *FAILPOINTS)
 """Where a process can be struck: calls before and after their effect, and the failpoints of the driver."""
 
+MOST_LATE_WRITES = 2
+"""How many files of Spark's forgotten drivers write late in one run."""
+
 _DUELS = 0.3
 """In how many runs two coordinators are meant to meet."""
 
@@ -135,7 +138,7 @@ class FaultPlan:
 
     def with_late_writes(self, random: Random) -> None:
         """Have processes go while Spark writes a file: the store writes over what is there."""
-        for _ in range(random.randrange(3)):
+        for _ in range(random.randrange(MOST_LATE_WRITES + 1)):
             self.add(_one(random, Fault.SPARK_WRITE_LATE))
 
     @classmethod

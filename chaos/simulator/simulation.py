@@ -16,7 +16,7 @@ from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.invariants import judge
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import LogDisk
-from tpc.chaos.simulator.plan import FAILPOINTS, FaultPlan
+from tpc.chaos.simulator.plan import FAILPOINTS, MOST_LATE_WRITES, FaultPlan
 from tpc.chaos.simulator.spark import SparkDisk
 from tpc.chaos.simulator.supervisor import MOST_STARTS, Supervisor
 from tpc.chaos.simulator.systems import ALL_TRAITS, System
@@ -139,11 +139,15 @@ class Simulation:
 
 
 def _settings(random: Random) -> EngineSettings:
-    """Small numbers, so that a short run prunes, renews and gives up."""
+    """Small numbers, so that a short run prunes, renews and gives up.
+
+    A real start keeps as many epochs as Spark keeps batches, and one more: `retained_batches`, by default 101. So few
+    forgotten drivers never write over more commits than the log can make up for; here a run is given as many more.
+    """
     return EngineSettings(
         retry_delay_max_s=5.0,
         finish_timeout_s=random.choice((None, 30.0)),
-        keep_epochs=random.randrange(1, 5),
+        keep_epochs=MOST_LATE_WRITES + random.randrange(1, 5),
         renew_after_epochs=random.randrange(1, 6),
         log_timeout_s=random.choice((1.0, 300.0)),
         watch_interval_s=None,  # a simulated pass looks by itself who leads

@@ -13,6 +13,7 @@ from tpc.chaos.simulator.evidence import Evidence
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.operator_acts import Operator
+from tpc.chaos.simulator.plan import MOST_LATE_WRITES
 from tpc.chaos.simulator.processes import Process
 from tpc.chaos.simulator.world import Invariant, Killed, World
 from tpc.chaos.simulator.wrong_starts import WrongStarts
@@ -81,7 +82,8 @@ class Supervisor:
         if self.ledger.bodies and world.strikes(Fault.MOVED):
             self.operator.move()
         if not self.processes:
-            self.place.spark.lose_several(len(self.ledger.decisions) - self.place.settings.keep_epochs)
+            known = self.place.settings.keep_epochs - MOST_LATE_WRITES  # the others make up for what is written late
+            self.place.spark.lose_several(len(self.ledger.decisions) - known)
         self.place.log.losses.before_a_start()
         process = Process(world, self.starts, self._body())
         self.processes.append(process)

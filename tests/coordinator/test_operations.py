@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.support.memory_sink import MemoryOffsetsSink, MemorySink
 from tpc import failpoints
 from tpc.coordinator import operations
 from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
@@ -194,6 +195,19 @@ def test_a_running_pipeline_is_neither_recovered_nor_swept(place: Place) -> None
         for ask in (operations.recover, operations.sweep):
             with pytest.raises(CheckpointInUseError):
                 ask(place.pipeline())
+
+
+@pytest.mark.parametrize("command", [operations.recover, operations.sweep], ids=["recover", "sweep"])
+def test_a_command_forgets_no_epoch_that_spark_may_have_to_run_again(
+    place: Place, command: Callable[[Pipeline], object]
+) -> None:
+    """Spark may keep more batches than the settings' `keep_epochs`: a start knows that, a command has no Spark."""
+    prepare(place)
+    operations.recover(place.pipeline())
+    pipeline = place.pipeline()
+    pipeline.settings = EngineSettings(keep_epochs=1)
+    command(pipeline)
+    assert sorted(Journal(place.log).open().manifests) == [0, 1]
 
 
 # Removing a sink ---------------------------------------------------------------------------------------------------
