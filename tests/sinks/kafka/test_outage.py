@@ -41,6 +41,12 @@ def branches(mortal: KafkaTopics) -> Branches:
     return Branches(KafkaSink(mortal.topic(), servers=mortal.bootstrap, timeout_s=3.0), mortal.name("pipeline"))
 
 
+@pytest.fixture
+def impatient(mortal: KafkaTopics) -> Branches:
+    """Each of their questions to a broker that is away takes its whole time."""
+    return Branches(KafkaSink(mortal.topic(), servers=mortal.bootstrap, timeout_s=1.0), mortal.name("pipeline"))
+
+
 def topic_of(branches: Branches) -> str:
     assert isinstance(branches.sink, KafkaSink)
     assert branches.sink.topic is not None
@@ -109,15 +115,15 @@ def test_questions_right_after_a_restart_wait_for_the_coordinators(
         assert [found.resource for found in fresh.committer.in_doubt()] == [second.resource]
 
 
-def test_questions_and_aborts_without_a_broker_are_transient(server: KafkaServer, branches: Branches) -> None:
-    committable = branches.prepare(texts("a"))
+def test_questions_and_aborts_without_a_broker_are_transient(server: KafkaServer, impatient: Branches) -> None:
+    committable = impatient.prepare(texts("a"))
     server.kill()
 
     for call in (
-        branches.committer.in_doubt,
-        branches.committer.newest_marker,
-        lambda: branches.committer.verify([committable]),
-        lambda: branches.committer.abort([committable]),
+        impatient.committer.in_doubt,
+        impatient.committer.newest_marker,
+        lambda: impatient.committer.verify([committable]),
+        lambda: impatient.committer.abort([committable]),
     ):
         with pytest.raises(TransientError):
             call()

@@ -48,7 +48,7 @@ class MongoKit(SinkConformance):
         """The sink reaches the server through a proxy that can be cut; readers do not."""
         self.mongo = mongo
         # In an outage every call lasts as long as it may.
-        self.timeout_s = 2.0 if re.search("outage|errors_or_logs", request.node.name) else 20.0
+        self.timeout_s = 1.0 if re.search("outage|errors_or_logs", request.node.name) else 20.0
         with proxied_mongo(mongo.uri) as (self.proxy, through):
             self.uri = f"{through}&appName={SECRET}"
             yield
