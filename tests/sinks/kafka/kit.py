@@ -9,11 +9,11 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import psutil
 import pytest
 from confluent_kafka import KafkaException, Producer
-from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
@@ -24,6 +24,7 @@ from tpc.chaos.servers.kafka import KafkaServer
 from tpc.chaos.servers.kafka_versions import OlderKafkaServer
 from tpc.settings import Env
 from tpc.sink import Sink
+from tpc.sinks.kafka.cluster.raw_requests import admin_client
 from tpc.testing import SinkConformance
 
 PASSWORD = "hunter2-of-the-kit"
@@ -39,6 +40,8 @@ class KafkaKit(SinkConformance):
     cannot_restore = "a broker's log is not put back from a backup while the broker runs"
     cannot_cut_power = "the broker is shared by the class; `make chaos` kills one of its own"
     cannot_plant = "a transactional id of strange form is tried in tests/sinks/kafka/test_ids.py"
+    loaded: ClassVar[list[KafkaServer]] = []
+    """Brokers that have loaded their coordinators, since their start and since they last stood still."""
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -70,8 +73,10 @@ class KafkaKit(SinkConformance):
             monkeypatch.setattr(self, "settle_s", DEADLINE_S)
         eventually(self.is_there, f"topic {self.topic} is known")
         # A new or woken broker first loads its coordinators, which may take longer than a call has in an outage.
-        waiting = {"bootstrap.servers": server.bootstrap, "transactional.id": "kit-waits"}
-        Producer(waiting, logger=SILENT).init_transactions(DEADLINE_S)
+        if server not in self.loaded:
+            waiting = {"bootstrap.servers": server.bootstrap, "transactional.id": "kit-waits"}
+            Producer(waiting, logger=SILENT).init_transactions(DEADLINE_S)
+            self.loaded.append(server)
 
     @property
     def client(self) -> dict[str, str | Env]:
@@ -100,7 +105,7 @@ class KafkaKit(SinkConformance):
 
         Asked again while coordinators are loading: a woken broker notices late that it was away, and loads them anew.
         """
-        admin = KafkaAdminClient(bootstrap_servers=self.kafka.bootstrap, client_id="tests")
+        admin = admin_client(bootstrap_servers=self.kafka.bootstrap, client_id="tests")
         try:
             listed = admin.list_transactions(state_filters=list(states))
         finally:
@@ -112,6 +117,7 @@ class KafkaKit(SinkConformance):
     def outage(self, sink: Sink) -> Iterator[None]:
         """The broker stands still: connections stand too, and nothing answers."""
         process = psutil.Process(self.broker.pid)
+        self.loaded.remove(self.broker)
         process.suspend()
         try:
             yield
