@@ -49,23 +49,25 @@ def test_the_service_survives(plain_bench: MatrixBench, case: Case) -> None:
 @pytest.mark.parametrize(
     ("mistake", "epoch", "noticed"),
     [
-        ("apply_the_state_before_the_intent", EPOCH, "which nobody disturbed, ended with exit code 1"),
-        ("expire_nothing", EPOCH, "totals in the state: "),
-        ("expire_nothing", EPOCH, "what has not expired in the state on disk: "),
-        ("expire_a_second_early", EPOCH, "totals in the state: "),
-        ("expire_late_after_a_restart", LAST_EPOCH, "totals in the state: "),
-        ("let_event_time_stand", EPOCH, "event time goes as far as every partition was read: "),
-        ("let_event_time_stand", EPOCH, "keys have expired while it ran: "),
+        ("apply_the_state_before_the_intent", EPOCH, ("which nobody disturbed, ended with exit code 1",)),
+        ("expire_nothing", EPOCH, ("totals in the state: ", "what has not expired in the state on disk: ")),
+        ("expire_a_second_early", EPOCH, ("totals in the state: ",)),
+        ("expire_late_after_a_restart", LAST_EPOCH, ("totals in the state: ",)),
+        (
+            "let_event_time_stand",
+            EPOCH,
+            ("event time goes as far as every partition was read: ", "keys have expired while it ran: "),
+        ),
     ],
 )
 def test_a_case_fails_when_the_library_makes_a_mistake_with_a_state(
-    plain_bench: MatrixBench, mistake: str, epoch: int, noticed: str
+    plain_bench: MatrixBench, mistake: str, epoch: int, noticed: tuple[str, ...]
 ) -> None:
     fault = StepFault("epoch.prepared", KILL, epoch)
     case = Case(mistake, "service", fault, pipeline=SERVICE)
     record = CaseRun(plain_bench, case, SEED, doctor=f"tests.chaos.matrix.doctored:{mistake}").run()
     assert record.outcome != PASSED
-    assert noticed in record.reason, told(record)
+    assert [words for words in noticed if words not in record.reason] == [], told(record)
 
 
 def test_a_standby_comes_to_the_end_after_the_process_that_led_is_killed(plain_bench: MatrixBench) -> None:
