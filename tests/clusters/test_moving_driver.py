@@ -22,7 +22,7 @@ from tests.clusters.moving_driver import FENCED
 from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
 from tests.support.other_users import DAEMON, NOBODY, can_be_another
-from tests.support.processes import DEADLINE_S, line
+from tests.support.processes import DEADLINE_S, line, stands_still
 from tests.support.s3_server import BUCKET, S3Server
 from tpc.chaos.servers.s3a import s3a_settings
 
@@ -114,7 +114,8 @@ def test_a_forgotten_driver_that_wakes_up_changes_nothing(place: Place, evidence
     forgotten = place.machine(step=f"epoch.{step}", epoch=EPOCH, signal="SIGSTOP")
     try:
         assert line(forgotten) == f"epoch.{step}"
-        os.killpg(forgotten.pid, signal.SIGSTOP)
+        stands_still(forgotten)
+        os.killpg(forgotten.pid, signal.SIGSTOP)  # its JVM too
         place.struck(evidence, step, "the driver stands still, is replaced, and wakes up")
         place.runs_to_its_end()
         before = (place.log.slots(), sorted(place.files.rglob("*")))

@@ -55,6 +55,12 @@ def runs(pid: int) -> bool:
         return False
 
 
+def stands_still(process: subprocess.Popen[str]) -> None:
+    """Wait until it has stopped itself by SIGSTOP: a signal to go on that comes before would be lost."""
+    stopped = psutil.Process(process.pid)
+    eventually(lambda: stopped.status() == psutil.STATUS_STOPPED, f"process {process.pid} stands still")
+
+
 def eventually(condition: Callable[[], bool], what: str, *, timeout_s: float = DEADLINE_S) -> None:
     """Wait until the condition holds; fails with `what` if it does not in time."""
     assert until(condition, timeout_s), f"{what}: not within {timeout_s:g} s"
