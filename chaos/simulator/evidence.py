@@ -7,9 +7,14 @@ For the same reason what is wrong excuses nobody who has not met it. What is don
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class Evidence:
-    """What one process has met since it last got on: damaged or missing records, trampled files, sinks put back."""
+    """What one process has met since it last got on.
+
+    Damaged or missing records, files that are trampled, plans that came late, sinks put back.
+    """
 
     def __init__(self) -> None:
         self._damaged: set[int] = set()
@@ -20,6 +25,10 @@ class Evidence:
         self._trampled = False
         self._gone_back = False
         self._missing = False
+        self.late_plans: dict[int, str] = {}
+        """Plans of Spark that it has seen as processes have written them that led no more, by their batches."""
+        self._late_at_first: dict[int, str] | None = None
+        """Those of its first look."""
 
     def looked_at_log(self, *, is_whole: bool) -> None:
         """The log was looked at; not `is_whole`: some of its records were away."""
@@ -34,9 +43,12 @@ class Evidence:
         if damaged:
             self._damaged.add(slot)
 
-    def looked_at_spark(self, *, trampled: bool) -> None:
+    def looked_at_spark(self, *, trampled: bool, late_plans: Mapping[int, str]) -> None:
         """Spark's files were looked at; `trampled`: a fenced process has changed some of them."""
         self._trampled = self._trampled or trampled
+        self.late_plans.update(late_plans)
+        if self._late_at_first is None:
+            self._late_at_first = dict(late_plans)
 
     def looked_at_sink(self, *, gone_back: bool) -> None:
         """A sink has told its newest epoch; `gone_back`: it is not the newest that it has shown."""
@@ -45,7 +57,13 @@ class Evidence:
     def got_on(self) -> None:
         """The process has finished a step, so nothing of what it has met was in its way."""
         self._damaged.clear()
+        self.late_plans.clear()
         self._trampled = self._gone_back = self._missing = False
+
+    def has_seen_arrive(self, batch: int) -> bool:
+        """Whether a late plan of `batch` has come while the process lived; with an earlier one a start has to deal."""
+        late = self.late_plans.get(batch)
+        return late is not None and late != (self._late_at_first or {}).get(batch)
 
     def explains_an_alarm(self, end_of_log: int) -> bool:
         """Whether the process has met something that is a reason to stop; `end_of_log` is the highest slot now.

@@ -12,7 +12,7 @@ from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import SimulatedLog
 from tpc.chaos.simulator.moving import LeftPlace, move
-from tpc.chaos.simulator.spark_query import ConcurrentQueriesError
+from tpc.chaos.simulator.spark_query import ConcurrentQueriesError, PastBatchesError
 from tpc.coordinator import operations
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import (
@@ -22,6 +22,7 @@ from tpc.errors import (
     DecisionUnknownError,
     DeterminismError,
     FencedError,
+    HistoryMismatchError,
     LogGoneError,
     ParkedError,
     RepairNeededError,
@@ -68,7 +69,11 @@ class Operator:
             explained = evidence.explains_an_alarm(self.place.log.end)
             if explained:
                 self._mend()
-            return explained or self._puts_books_back(error.sink)
+            return explained or self._puts_books_back(error.sink) or self._removes_late_plans(error, evidence)
+        if isinstance(error, PastBatchesError):
+            # A late plan may arrive when a start has moved the undecided ones aside: Spark goes on from it, past the
+            # batches that the start lets it run again, and ends. The next start finds the plan and moves it aside.
+            return evidence.has_seen_arrive(error.batch)
         return self._a_restart_is_enough(error, overlapped=overlapped)
 
     def _a_restart_is_enough(self, error: Exception, *, overlapped: bool) -> bool:
@@ -85,6 +90,25 @@ class Operator:
     def _puts_books_back(self, sink: str | None) -> bool:
         system = self.place.systems.get(sink or "")
         return system is not None and system.put_books_back()
+
+    def _removes_late_plans(self, error: CorruptionError, evidence: Evidence) -> bool:
+        """Two decided plans, one after the other, are as two forgotten drivers have left them: these files go.
+
+        To a start they look like a checkpoint of another history, and it stops; who knows of the drivers removes them.
+        The alarm must name just these epochs, and its process must have seen both plans.
+        """
+        if not isinstance(error, HistoryMismatchError) or error.epoch is None:
+            return False
+        epochs = error.epoch - 1, error.epoch
+        if not all(self._is_overwritten(epoch, evidence.late_plans.get(epoch)) for epoch in epochs):
+            return False
+        for epoch in epochs:
+            self.place.spark.remove_late_plan(epoch)
+        return True
+
+    def _is_overwritten(self, epoch: int, late: str | None) -> bool:
+        decision = self.ledger.decisions.get(epoch)
+        return late is not None and decision is not None and late != decision.manifest.barrier.offsets_file
 
     def _mend(self) -> None:
         """The disk had lied, a fenced process has written into Spark's log, or a sink went back: one is put right."""

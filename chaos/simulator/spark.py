@@ -42,28 +42,49 @@ class SparkDisk:
         """Whether commits were lost. A second time would ask a stateful query for epochs before those of the first."""
         self._under_way: dict[tuple[str, int], str] = {}
         """Files that arrive right after somebody else has written them."""
+        self._late_plans: set[int] = set()
+        """The batches whose plan is there as the Spark of a process has written it that led no more."""
         self.states: dict[int, int] = {0: 0}
         """Version -> state; batch N makes version N + 1."""
 
     def change(self, kind: str, batch: int, text: str | None) -> None:
         """Write a file, or remove it."""
-        acting = self.world.acting
-        leads = acting is None or acting.number >= self.leader
+        leads = self._leads()
         self.trampled = self.trampled or not leads
+        self._note_plan(kind, batch, is_late=False)
         for files in (self.files, self.backup) if leads else (self.files,):
             if text is None:
                 files.pop((kind, batch), None)
             else:
                 files[kind, batch] = text
 
+    def _leads(self) -> bool:
+        """Whether nobody has led since the process whose turn it is."""
+        return self.world.acting is None or self.world.acting.number >= self.leader
+
     def add(self, kind: str, batch: int, text: str) -> None:
         """Spark itself writes a file: also one that leads no more, and what it writes late is to be put right."""
         trampled = self.trampled
         self.change(kind, batch, text)
         self.trampled = trampled
+        self._note_plan(kind, batch, is_late=not self._leads())
         self.durable.discard((kind, batch))
         if late := self._under_way.pop((kind, batch), None):
             self._arrive(kind, batch, late)
+
+    def _note_plan(self, kind: str, batch: int, *, is_late: bool) -> None:
+        if kind == "offsets":
+            (self._late_plans.add if is_late else self._late_plans.discard)(batch)
+
+    def late_plans(self) -> dict[int, str]:
+        """The plans that are there as processes have written them that led no more, by their batches."""
+        return {batch: self.files["offsets", batch] for batch in self._late_plans if ("offsets", batch) in self.files}
+
+    def remove_late_plan(self, batch: int) -> None:
+        """An operator removes a plan that a forgotten driver has written, unless somebody has put it right."""
+        if batch in self.late_plans():
+            self.world.tell(f"operator: removes offsets/{batch}, which a forgotten driver has written")
+            del self.files["offsets", batch]
 
     def add_late(self, kind: str, batch: int, text: str) -> None:
         """A process that nobody waits for any more has begun to write a file: it arrives over whatever is there then.
@@ -89,6 +110,7 @@ class SparkDisk:
         self.files[kind, batch] = text
         self.durable.discard((kind, batch))
         self.came_late = True
+        self._note_plan(kind, batch, is_late=True)
 
     def copied(self) -> SparkDisk:
         """The same files at another place, all of them durable."""
@@ -96,16 +118,18 @@ class SparkDisk:
         copy.files, copy.backup, copy.states = dict(self.files), dict(self.files), dict(self.states)
         copy.durable = set(copy.files)
         copy.query_id, copy.leader, copy._fell_behind = self.query_id, self.leader, self._fell_behind
+        copy._late_plans = set(self._late_plans)
         return copy
 
     def looked_at(self) -> None:
         """The process whose turn it is looks at the files."""
         if self.world.acting is not None:
-            self.world.acting.evidence.looked_at_spark(trampled=self.trampled)
+            self.world.acting.evidence.looked_at_spark(trampled=self.trampled, late_plans=self.late_plans())
 
     def put_back(self) -> None:
         """An operator restores the files from the leader's backup."""
         self.files, self.trampled = dict(self.backup), False
+        self._late_plans.clear()
         self.durable = set(self.files)
 
     def newest(self, kind: str) -> int | None:

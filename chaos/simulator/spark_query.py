@@ -22,8 +22,23 @@ class ConcurrentQueriesError(Exception):
     """Spark has found a file of its log that another query has written."""
 
 
-class MissingStateError(Exception):
-    """The state files that a batch starts from are not there."""
+class PastBatchesError(Exception):
+    """Spark has gone on from the plan of `batch`, past one that it had to run."""
+
+    def __init__(self, batch: int, missing: str) -> None:
+        super().__init__(f"batch {batch}: {missing}")
+        self.batch = batch
+
+
+class MissingStateError(PastBatchesError):
+    """The state files that a batch starts from are not there.
+
+    A query without state needs none and would go on. Here it ends too, so that whoever lets it go past is found out.
+    """
+
+
+class MissingPlanError(PastBatchesError):
+    """The plan before the newest one, whose end the newest begins at, is not there."""
 
 
 def next_state(state: int, end: int) -> int:
@@ -57,6 +72,8 @@ class SimulatedQuery:
         self._batch = latest
         self._planned_end, self._planned_at_ms = self.disk.end_of(latest), self.disk.made_at_ms(latest)
         if latest:
+            if ("offsets", latest - 1) not in self.disk.files:
+                raise MissingPlanError(latest, f"no plan of batch {latest - 1}")
             self._start = self.disk.end_of(latest - 1)
         if self.disk.newest("commits") == latest:
             self._batch, self._start, self._planned_end = latest + 1, self._planned_end, None
@@ -70,7 +87,7 @@ class SimulatedQuery:
         states = self.disk.states
         self.world.tell(f"spark: batch {self._batch} of rows {self._start} to {end}")
         if self._batch not in states:
-            raise MissingStateError(f"batch {self._batch}: no state of version {self._batch}")
+            raise MissingStateError(self._batch, f"no state of version {self._batch}")
         state = states[self._batch]
         plan = RunningPlan(frozenset({_offset(end)}), self._planned_at_ms)
         other = self.function(Batch(self._start, end, state if self.disk.stateful else 0, plan), self._batch)

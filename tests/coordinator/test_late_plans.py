@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.coordinator.test_checkpoint_elsewhere import JobElsewhere
 from tests.coordinator.test_recovery import Job, die_at
 from tests.support.session_settings import session_with
+from tpc.coordinator.query import PipelineQuery
 from tpc.coordinator.spark.running_plan import RunningPlan, running_plan
 from tpc.errors import HistoryMismatchError, TransientError
 
@@ -135,3 +139,58 @@ def test_a_late_plan_of_a_decided_epoch_that_runs_again_ends_the_query_and_the_r
         ends_at_once(job, "offsets/1 is not what was decided")
     job.run()
     job.check()
+
+
+def test_once_late_plans_that_follow_each_other_are_removed_the_start_goes_on(job: Job) -> None:
+    job.stateful().feed.epochs(4)
+    job.run()
+    newest = max(job.spark_files("offsets"))
+    for batch in (newest - 1, newest):
+        arrives_late(job, batch, end=0)
+    with pytest.raises(HistoryMismatchError, match="are not what was decided"):
+        job.start()
+    for batch in (newest - 1, newest):
+        job.lose("offsets", batch)
+    job.feed.epochs(2)
+    job.run()
+    job.check()
+
+
+@pytest.mark.parametrize(
+    ("at_start", "stateful", "ends"),
+    [
+        (1, False, "batch 2 doesn't exist"),
+        (1, True, "batch 2 doesn't exist"),
+        (2, False, None),  # the epochs that Spark goes past are complete
+        (2, True, "streaming state file of .* does not exist"),
+    ],
+)
+def test_a_late_plan_that_arrives_while_spark_is_caught_up_costs_a_restart_at_most(
+    job: Job, monkeypatch: pytest.MonkeyPatch, at_start: int, stateful: bool, ends: str | None
+) -> None:
+    (job.stateful() if stateful else job).feed.epochs(4)
+    job.run_until_dead({"epoch.prepared": die_at(3)})
+    late = (job.checkpoint / "offsets" / "3").read_text()
+    job.lose("offsets", 3)
+    job.lose("commits", 2)
+    job.lose("commits", 1)
+    starts = 0
+    start_spark = PipelineQuery._start_spark
+
+    def first_arrives(query: PipelineQuery, trigger: Mapping[str, Any]) -> StreamingQuery:
+        nonlocal starts
+        starts += 1
+        if starts == at_start:
+            (job.checkpoint / "offsets" / "3").write_text(late)
+        return start_spark(query, trigger)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PipelineQuery, "_start_spark", first_arrives)
+        with nullcontext() if ends is None else pytest.raises((StreamingQueryException, TransientError), match=ends):
+            job.run()
+    assert starts == at_start
+    assert 3 in job.spark_files("offsets")
+    job.feed.epochs(1)
+    job.run()
+    job.check()
+    assert ("offsets-3" in moved_aside(job)) is (ends is not None)

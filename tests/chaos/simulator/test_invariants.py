@@ -13,7 +13,7 @@ from tpc.chaos.simulator.invariants import judge, judge_so_far
 from tpc.chaos.simulator.plan import FaultPlan, Strike
 from tpc.chaos.simulator.simulation import Simulation
 from tpc.chaos.simulator.sinks import SimulatedCommitter
-from tpc.chaos.simulator.spark_query import MissingStateError
+from tpc.chaos.simulator.spark_query import MissingPlanError, MissingStateError
 from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import Halted, Invariant, InvariantViolation
 from tpc.coordinator import coordinator, participants, shown
@@ -235,7 +235,10 @@ def test_a_wrong_step_is_found_at_once(
     assert world.world.violation.name == invariant.value
 
 
-@pytest.mark.parametrize("error", [StateMachineError("impossible"), MissingStateError("gone"), KeyError("x")])
+@pytest.mark.parametrize(
+    "error",
+    [StateMachineError("impossible"), MissingStateError(1, "no state"), MissingPlanError(1, "no plan"), KeyError("x")],
+)
 def test_an_error_that_nothing_explains_is_a_violation(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     simulation = Simulation(SEED, FaultPlan())
     with pytest.raises(InvariantViolation) as caught:
