@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 _WAIT_S = 0.2
 _AT_ONCE = 1_000_000
 """More messages than these the client refuses to be asked for."""
+_AHEAD = {"fetch.queue.backoff.ms": 10}
+"""A cut empties the client's queue of events at once; by itself it would rest for a second once that has been full."""
 
 
 class KafkaReader(SourceReader):
@@ -189,7 +191,7 @@ class KafkaReader(SourceReader):
             from confluent_kafka import Consumer
 
             group = f"tpc-{self._source.name}"  # asked for by the client, and not used
-            self._made = Consumer({**self._source.connection.librdkafka(), **OURS, "group.id": group})
+            self._made = Consumer({**_AHEAD, **self._source.connection.librdkafka(), **OURS, "group.id": group})
         return self._made
 
 

@@ -33,6 +33,7 @@ class Loop:
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
+                "fetch.queue.backoff.ms": 10,  # as tpc reads; the client rests for a second by itself
             }
         )
         topic = self.consumer.list_topics(source, timeout=DEADLINE_S).topics[source]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 
@@ -254,3 +255,23 @@ def test_a_cluster_that_does_not_answer_is_a_named_error() -> None:
 def test_a_secret_of_the_source_shows_nowhere() -> None:
     with pytest.raises(ConfigurationError, match="is a secret"):
         KafkaSource("topic", servers="x", client={"sasl.password": "hunter2"})
+
+
+@pytest.mark.parametrize(("client", "backoff_ms"), [({}, 10), ({"fetch.queue.backoff.ms": "250"}, "250")])
+def test_a_full_queue_does_not_stop_the_client_for_a_second_unless_the_user_says_so(
+    kafka: KafkaTopics, monkeypatch: pytest.MonkeyPatch, client: dict[str, str], backoff_ms: object
+) -> None:
+    made: list[dict[str, Any]] = []
+    consumer = confluent_kafka.Consumer
+
+    def noted(settings: dict[str, Any]) -> confluent_kafka.Consumer:
+        made.append(settings)
+        return consumer(settings)
+
+    monkeypatch.setattr(confluent_kafka, "Consumer", noted)
+    topic = kafka.topic(partitions=1)
+    kafka.produce(topic, [(None, "a", 0)])
+    with reader_of(kafka, topic, client=client) as reader:
+        reader.seek(None)
+        assert exhausted(reader) == ["a"]
+    assert [settings["fetch.queue.backoff.ms"] for settings in made] == [backoff_ms]
