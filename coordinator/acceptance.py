@@ -19,7 +19,7 @@ def accept_schema(log: Log, checkpoint: CheckpointFiles, sink: str, columns: Col
     Raises `ConfigurationError` when nothing is on record for the sink, when it has these columns already, and while a
     decided epoch is not complete: what is lost of that can only be written again with the columns that it had.
     """
-    with stated(holds_for_record), CheckpointLock(checkpoint.notes):
+    with stated(holds_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
         journal = Journal(log)
         history = undamaged(journal)
         before = history.schemas.get(sink)

@@ -153,7 +153,7 @@ def resolve(log: Log, checkpoint: CheckpointFiles, resolution: Resolution) -> Hi
 
     Raises `ConfigurationError` when there is nothing to decide: the epoch is not pending, the sink has no branches.
     """
-    with stated(holds_for_record), CheckpointLock(checkpoint.notes):
+    with stated(holds_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
         journal = Journal(log)
         _check_resolution(undamaged(journal), resolution)
         journal.append(RecordKind.RESOLUTION, resolution.to_json())
@@ -183,7 +183,7 @@ def remove_sink(pipeline: Job, sink: str, reason: str) -> int:
 
 def remove_lost_sink(log: Log, checkpoint: CheckpointFiles, sink: str, reason: str) -> None:
     """Put on the record that `sink` leaves the pipeline, although nobody could sweep it: its system is gone."""
-    with stated(holds_for_record), CheckpointLock(checkpoint.notes):
+    with stated(holds_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
         journal = Journal(log)
         history = undamaged(journal)
         if sink not in history.sinks:

@@ -18,7 +18,7 @@ from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.source_lag import lag_in_words
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.ui.watching import EPOCHS, Look, Watched
-from tpc.errors import ParkedError
+from tpc.errors import ConfigurationError, ParkedError
 from tpc.history import Action, History
 from tpc.safety import holds
 from tpc.states import Phase, State
@@ -218,14 +218,20 @@ def parked(one: Watched) -> dict[str, Any] | None:
 def resolve_commands(log: Log, checkpoint: CheckpointFiles, epoch: int, sink: str) -> list[str]:
     """What an operator may put on the record, each as it is typed into a shell but for the reason.
 
-    A log elsewhere is named by the word that stands for its place in the help: its URL may hold what nobody may see.
+    A log in another place than beside its checkpoint, and in no directory, is named by the word that stands for its
+    place in the help: its URL may hold what nobody may see.
     """
     begin = ["tpc", "resolve", str(checkpoint), "--epoch", str(epoch), f"--sink={sink}"]
-    if not isinstance(log, LocalLog):
-        begin += ["--log", "LOG"]
-    elif log.describe() != log_beside(checkpoint).describe():
-        begin += ["--log", str(log.directory)]
+    if not _lies_beside(log, checkpoint):
+        begin += ["--log", str(log.directory) if isinstance(log, LocalLog) else "LOG"]
     return [
         f"{shlex.join([*begin, f'--{action.value}'])} --reason 'WHY'"
         for action in (Action.ACCEPT_LOSS, Action.MARK_COMMITTED)
     ]
+
+
+def _lies_beside(log: Log, checkpoint: CheckpointFiles) -> bool:
+    try:
+        return log.describe() == log_beside(checkpoint).describe()
+    except ConfigurationError:  # beside this checkpoint no log can lie
+        return False
