@@ -182,8 +182,12 @@ def _make_collections(sink: MongoSink, database: DocumentDatabase) -> None:
 
 
 def _try_to_write(sink: MongoSink, database: DocumentDatabase) -> None:
-    """Use the privileges that an epoch needs, on documents that do not exist afterwards."""
+    """Use the privileges that an epoch needs, on documents that do not exist afterwards.
+
+    But to insert into the target: nothing may ever be seen there that an epoch has not put there.
+    """
     for name in (OUTBOX, MARKERS, OWNERS):
+        database[name].find_one({"_id": PROBE})
         database[name].update_one({"_id": PROBE}, {"$set": {"by": sink.name}}, upsert=True)
         database[name].delete_one({"_id": PROBE})
     database[sink.collection].find_one({"_id": PROBE})
