@@ -38,7 +38,7 @@ from tpc.chaos.servers.secured_kafka import SecuredKafkaServer
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.settings import Elsewhere
-from tpc.sink import GivenUp, Verdict
+from tpc.sink import Committable, GivenUp, Verdict
 from tpc.sinks.kafka.cluster.rights import Right, needed_rights
 from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
@@ -70,6 +70,8 @@ ROWS, OFFSETS = map(rights_of, shell_commands(PAGE, "kafka-acls.sh"))
 SHARED = [right for right in ROWS if right.kind != "topic" or right.name == "__transaction_state"]
 ASKED_AS_DESCRIBE_TOO = [right for right in ROWS if right.operation != "Describe" or right.kind == "topic"]
 """Those whose loss takes something away: every right is Describe too."""
+ASKED_OF_OFFSETS = [one for one in SHARED + OFFSETS if one.operation != "Describe" or one.name == "__transaction_state"]
+"""The same of a sink of offsets, which reads `__consumer_offsets`."""
 
 
 class Cluster:
@@ -122,6 +124,9 @@ class Cluster:
 
     def client(self, **settings: str | Elsewhere) -> dict[str, str | Elsewhere]:
         return {**self.server.client("orders"), "sasl.password": tpc.env("TPC_TEST_SECURED"), **settings}
+
+    def offsets(self) -> KafkaOffsetsSink:
+        return KafkaOffsetsSink("reports", servers=self.server.bootstrap, client=self.client(), timeout_s=10)
 
     def sink(self, topic: str | None = "flights", client: dict[str, str | Elsewhere] | None = None) -> KafkaSink:
         return KafkaSink(topic, servers=self.server.bootstrap, client=client or self.client(), timeout_s=10)
@@ -230,7 +235,7 @@ def test_all_rights_that_are_missing_are_named_at_once(cluster: Cluster) -> None
 
 
 def test_the_offsets_sink_has_rights_of_its_own(cluster: Cluster) -> None:
-    sink = KafkaOffsetsSink("reports", servers=cluster.server.bootstrap, client=cluster.client(), timeout_s=10)
+    sink = cluster.offsets()
     missing = refusal(sink).what
     assert "Read on topic '__consumer_offsets'; Read on group 'reports'" in missing
     cluster.grant(OFFSETS)
@@ -245,6 +250,37 @@ def test_the_offsets_sink_has_rights_of_its_own(cluster: Cluster) -> None:
     prepared = committer.prepare_offsets(Handle(PipelineId("offsets"), 1, sink.name, 0, 0, 2), {"flights": {0: 0}})
     assert prepared is not None
     assert committer.commit([prepared])[0].verdict is Verdict.COMMITTED
+    committer.close()
+
+
+@pytest.mark.parametrize("right", ASKED_OF_OFFSETS, ids=str)
+def test_each_right_of_the_offsets_sink_is_needed_and_its_absence_named(cluster: Cluster, right: Right) -> None:
+    cluster.grant(OFFSETS)
+    with cluster.without(right):
+        error = refusal(cluster.offsets())
+    assert right.options in error.remedy
+    named = [one for one in SHARED + OFFSETS if one.operation != "Describe" and str(one) in error.what]
+    assert named == ([right] if right.operation != "Describe" else [])
+    assert str(right) in error.what
+
+
+def test_with_the_rights_of_the_page_offsets_are_swept_and_given_up(cluster: Cluster) -> None:
+    cluster.grant(OFFSETS)
+    sink, job = cluster.offsets(), PipelineId("offsets-swept")
+    committer = KafkaOffsetsCommitter(sink, job, group="reports")
+    committer.check(Branches(sink, "offsets-swept").context())
+
+    def prepared(epoch: int) -> Committable:
+        made = committer.prepare_offsets(Handle(job, 1, sink.name, epoch, 0, 1), {"flights": {0: epoch}})
+        assert made is not None
+        return made
+
+    undecided = prepared(1)
+    doubts = committer.in_doubt()
+    assert [one.resource for one in doubts] == [undecided.resource]
+    committer.abort(doubts)
+    assert committer.give_up([prepared(2)]) == [GivenUp.UNDONE]
+    assert committer.all_in_doubt() == []
     committer.close()
 
 
