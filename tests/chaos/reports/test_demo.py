@@ -76,6 +76,12 @@ def test_a_run_that_passed_says_so(tmp_path: Path, run: dict[str, Any]) -> None:
     assert GOOD.name in text
 
 
+@pytest.mark.parametrize("cluster", [False, True])
+def test_it_says_when_the_run_was_on_a_cluster(tmp_path: Path, run: dict[str, Any], cluster: bool) -> None:
+    run["settings"]["cluster"] = cluster
+    assert ("on a Spark cluster of a master and two workers" in html(tmp_path, run, GOOD)) is cluster
+
+
 def test_a_run_that_failed_names_the_differences_and_escapes_them(tmp_path: Path, run: dict[str, Any]) -> None:
     text = html(tmp_path, run, GOOD, BAD)
     assert verdict(Page(text)) == Verdict(False, [1, 2])

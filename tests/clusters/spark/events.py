@@ -22,6 +22,15 @@ def read(directory: Path) -> list[Event]:
     if not logs:
         return []
     [log] = logs
+    return _whole(log)
+
+
+def of_sessions(directory: Path) -> list[list[Event]]:
+    """The same of every session whose log lies in `directory`, in the order of their names."""
+    return [_whole(log) for log in sorted(directory.iterdir())]
+
+
+def _whole(log: Path) -> list[Event]:
     lines = log.read_bytes().split(b"\n")
     return [json.loads(line) for line in lines[:-1] if line]
 
@@ -56,3 +65,16 @@ def _counted(words: Any) -> dict[str, int]:
     for word in words:
         counted[word] = counted.get(word, 0) + 1
     return counted
+
+
+def master(events: Sequence[Event]) -> str:
+    """Where the session's tasks go."""
+    [properties] = [event["Spark Properties"] for event in events if event["Event"] == "SparkListenerEnvironmentUpdate"]
+    return str(dict(properties)["spark.master"])
+
+
+def tasks_by_executor(events: Sequence[Event]) -> dict[str, int]:
+    """How many tasks have ended on each; in local mode all on one called "driver"."""
+    return _counted(
+        str(event["Task Info"]["Executor ID"]) for event in events if event["Event"] == "SparkListenerTaskEnd"
+    )
