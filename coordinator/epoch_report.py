@@ -28,8 +28,8 @@ def report_of(history: History, records: Iterable[Record], epoch: int) -> dict[s
 
     Keys beside those of `epoch_rows`: `branches` (each with sink, handle, resource, rows, size_bytes, digest, data),
     `previous_epochs` (sink -> the epoch that its marker shows before this one), `base_commit`, `stateful`, `counts`,
-    `resolutions`, `records` (slot and kind of every record that speaks of it). Raises `ConfigurationError` for an epoch
-    that `history` does not hold.
+    `digest_kind`, `resolutions`, `records` (slot and kind of every record that speaks of it). Raises
+    `ConfigurationError` for an epoch that `history` does not hold.
     """
     manifest = history.manifests.get(epoch)
     if manifest is None:
@@ -43,6 +43,7 @@ def report_of(history: History, records: Iterable[Record], epoch: int) -> dict[s
         "base_commit": manifest.barrier.base_commit,
         "stateful": manifest.barrier.stateful,
         "counts": dict(manifest.counts),
+        "digest_kind": manifest.digest_kind,
         "resolutions": [r.to_json() for r in history.resolutions if r.epoch == epoch],
         "records": [{"slot": r.slot, "kind": r.kind.value} for r in records if _speaks_of(r, epoch)],
     }

@@ -12,7 +12,6 @@ One root, `TpcError`. The first level says who has to act:
 - `StateMachineError`: us. The protocol was asked for something impossible.
 
 What holds for the rows is not in the class but in the phase: `tpc.safety` says it when an error leaves.
-
 All errors are picklable with all their fields, since Spark carries them from executors to the driver.
 """
 
@@ -156,6 +155,10 @@ class DeterminismError(DecidedError):
     )
 
 
+class DigestKindError(DecidedError):
+    """A replay's digests are of another kind than those of the decided epoch: its rows cannot be compared."""
+
+
 class DecisionUnknownError(DecidedError):
     """The log did not say whether a record is durable. The process must end; a restart reads the log back."""
 
@@ -193,10 +196,7 @@ class CorruptionError(TpcError):
 class LogFormatError(CorruptionError):
     """The log was written in another format, by another version of tpc."""
 
-    remedy_by_default = (
-        "finish the pipeline with the version of tpc that wrote the log (`tpc recover`), or use a newer version of "
-        f"tpc; else {START_ANEW}."
-    )
+    remedy_by_default = f"use the version of tpc that wrote the log (`tpc recover`), or a newer one; else {START_ANEW}."
 
 
 class HistoryMismatchError(CorruptionError):

@@ -93,10 +93,14 @@ class Answered:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A decided epoch was run again: rows' digests per sink, and the branches written anew for lost ones."""
+    """A decided epoch was run again: rows' digests per sink, and the branches written anew for lost ones.
+
+    `digest_kind` is that of all these digests, as in `Manifest`.
+    """
 
     digests: Mapping[str, str]
     replacements: Mapping[str, Branch] = field(default_factory=dict)
+    digest_kind: str | None = None
 
 
 @dataclass(frozen=True)

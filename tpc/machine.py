@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from tpc.digests import comparable, not_comparable
 from tpc.effects import (
     AbortEpoch,
     Commit,
@@ -346,14 +347,15 @@ def _replayed(state: State, event: Replayed) -> Step:
 
 def _difference(state: State, manifest: Manifest, event: Replayed) -> TpcError | Warn | None:
     """What it means that a replay's rows differ from the decided ones: an error, a warning, or nothing."""
+    if not comparable(manifest, event.digest_kind):
+        return _other_digests(state, manifest, event)
     for sink, branch in manifest.branches():
         handle = str(branch.committable.handle)
         if handle in state.lost and _digest(event.replacements.get(handle)) != branch.digest:
             same = event.digests.get(sink) == manifest.sinks[sink].digest
             return (_other_partitions if same else _other_rows)(state, manifest, sink)
     differing = sorted(name for name, part in manifest.sinks.items() if event.digests.get(name) != part.digest)
-    accepted = {r.epoch for r in state.resolutions if r.action is Action.ACCEPT_STATE}
-    if not differing or manifest.epoch in accepted:
+    if not differing or _is_accepted(state, manifest):
         return None
     if manifest.barrier.stateful:
         return _other_rows(state, manifest, differing[0])
@@ -361,6 +363,21 @@ def _difference(state: State, manifest: Manifest, event: Replayed) -> TpcError |
         f"epoch {manifest.epoch}: a replay made other rows for {', '.join(differing)}; the query is not "
         "deterministic. What was decided stands."
     )
+
+
+def _other_digests(state: State, manifest: Manifest, event: Replayed) -> TpcError | Warn | None:
+    """A replay whose rows cannot be compared; a lost branch cannot be told from others then."""
+    lost = next((sink for sink, b in manifest.branches() if str(b.committable.handle) in state.lost), None)
+    if lost is None and _is_accepted(state, manifest):
+        return None
+    error = not_comparable(manifest, event.digest_kind, lost=lost)
+    if lost is not None or manifest.barrier.stateful:
+        return error
+    return Warn(f"epoch {manifest.epoch}: {error.what}. What was decided stands.")
+
+
+def _is_accepted(state: State, manifest: Manifest) -> bool:
+    return any(r.epoch == manifest.epoch and r.action is Action.ACCEPT_STATE for r in state.resolutions)
 
 
 def _digest(branch: Branch | None) -> str | None:

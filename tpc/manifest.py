@@ -109,7 +109,10 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that is decided when epoch `epoch` is decided. `counts` are rows read, unrouted, late and so on."""
+    """Everything that is decided when epoch `epoch` is decided. `counts` are rows read, unrouted, late and so on.
+
+    `digest_kind` says what has computed the digests; None where it is not known (`tpc.digests`).
+    """
 
     pipeline: PipelineId
     generation: int
@@ -117,6 +120,7 @@ class Manifest:
     barrier: Barrier
     sinks: Mapping[str, SinkPart]
     counts: Mapping[str, int] = field(default_factory=dict)
+    digest_kind: str | None = None
 
     def branches(self) -> Iterator[tuple[str, Branch]]:
         """Every branch with the name of its sink."""
@@ -146,6 +150,7 @@ class Manifest:
 
     def to_json(self) -> JSONObject:
         """The body of the intent."""
+        kind = {} if self.digest_kind is None else {"digest_kind": self.digest_kind}
         return {
             "pipeline": self.pipeline.name,
             "incarnation": self.pipeline.incarnation,
@@ -154,6 +159,7 @@ class Manifest:
             "barrier": self.barrier.to_json(),
             "sinks": {name: part.to_json() for name, part in self.sinks.items()},
             "counts": dict(self.counts),
+            **kind,
         }
 
     @classmethod
@@ -166,4 +172,5 @@ class Manifest:
             Barrier.from_json(value["barrier"]),
             {name: SinkPart.from_json(part) for name, part in value["sinks"].items()},
             value["counts"],
+            value.get("digest_kind"),
         )

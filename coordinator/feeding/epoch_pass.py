@@ -9,11 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 from tpc.coordinator.feeding.branch import Mode, SinkTask
 from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.driver_branches import DriverBranches
-from tpc.coordinator.feeding.lost_branches import lost_digests, refuse_ambiguous, replacements
+from tpc.coordinator.feeding.lost_branches import (
+    lost_digests,
+    refuse_ambiguous,
+    refuse_other_kind,
+    replacements,
+)
 from tpc.coordinator.feeding.partition import EpochWork, PartitionReport
 from tpc.coordinator.feeding.parts import manifest_of, parts_of
 from tpc.coordinator.feeding.route_plan import RoutePlan
@@ -29,6 +35,9 @@ class EpochPass(ABC):
     `digests_by_writing` are the digest columns of the routes of each writing: a row with all of them NULL was taken by
     no sink.
     """
+
+    digest_kind: ClassVar[str]
+    """What computes the digests; another function of rows is another kind, and gets another name (`tpc.digests`)."""
 
     def __init__(
         self, context: PassContext, routes: Sequence[RoutePlan], digests_by_writing: tuple[tuple[str, ...], ...]
@@ -70,13 +79,14 @@ class EpochPass(ABC):
         )
         reports = self.run(self._work(epoch, generation, tasks))
         of_driver = self._of_driver(epoch, generation, reports, tasks, self.context.sinks)
-        manifest = manifest_of(self.context, epoch, generation, reports, of_driver, self.cut_by())
+        manifest = manifest_of(self.context, epoch, generation, reports, of_driver, self.cut_by(), self.digest_kind)
         self.context.await_durable()
         self.context.end_phase("durable")
         return manifest
 
     def replay(self, effect: ReplayEpoch) -> Replayed:
         """Run the decided epoch again; write only what is lost."""
+        refuse_other_kind(effect, self.digest_kind)
         refuse_ambiguous(effect, {route.sink for route in self._routes if not route.exact})
         lost = lost_digests(effect)
         hints = self.context.hints()
@@ -95,7 +105,7 @@ class EpochPass(ABC):
         replaced = replacements(effect, parts)
         if len(replaced) < sum(len(part.branches) for part in parts.values()):
             self.repeated_tasks = True  # partitions of equal rows: the branches that are not needed are losers
-        return Replayed(digests_of_sinks, replaced)
+        return Replayed(digests_of_sinks, replaced, self.digest_kind)
 
     def _routes_of(self, sink: str) -> tuple[RoutePlan, ...]:
         return tuple(route for route in self._routes if route.sink == sink)

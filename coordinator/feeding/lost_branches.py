@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from tpc.digests import comparable, not_comparable
 from tpc.effects import ReplayEpoch
 from tpc.errors import DeterminismError
 from tpc.manifest import Branch, SinkPart
@@ -21,6 +22,13 @@ def lost_digests(effect: ReplayEpoch) -> dict[str, frozenset[str]]:
         if str(branch.committable.handle) in effect.lost:
             lost[sink] = lost.get(sink, frozenset()) | {branch.digest}
     return lost
+
+
+def refuse_other_kind(effect: ReplayEpoch, kind: str) -> None:
+    """Raise `DigestKindError` when digests of `kind` cannot find the rows of a lost branch."""
+    manifest = effect.manifest
+    if manifest is not None and effect.lost and not comparable(manifest, kind):
+        raise not_comparable(manifest, kind, lost=min(lost_digests(effect)))
 
 
 def refuse_ambiguous(effect: ReplayEpoch, inexact: Collection[str]) -> None:

@@ -21,10 +21,12 @@ def manifest_of(
     reports: Sequence[PartitionReport],
     of_driver: Mapping[str, Committable],
     parallelism: int,
+    digest_kind: str,
 ) -> Manifest:
     """The manifest of an epoch whose branches are all prepared; `of_driver` are those that the driver has written.
 
-    `parallelism` is what its rows were cut by (`EpochPass.cut_by`), for a replay that must find a branch.
+    `parallelism` is what its rows were cut by (`EpochPass.cut_by`), and `digest_kind` (`EpochPass.digest_kind`) what
+    they were digested with, for a replay that must find a branch.
     """
     counts = {
         "rows": sum(report.rows for report in reports),
@@ -34,7 +36,7 @@ def manifest_of(
     }
     counts.update(context.batch_counts())
     parts = parts_of(context, reports, of_driver)
-    return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts)
+    return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts, digest_kind)
 
 
 def parts_of(

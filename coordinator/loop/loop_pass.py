@@ -12,6 +12,7 @@ from tpc.coordinator.feeding.epoch_pass import EpochPass
 from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed, PartitionReport
 from tpc.coordinator.feeding.parts import slowest
 from tpc.coordinator.loop.row_batches import RowBatches
+from tpc.coordinator.loop.row_digests import KIND
 from tpc.errors import TransientError
 from tpc.sink import Sink
 
@@ -24,6 +25,8 @@ Compute = Callable[[], Sequence[tuple[int, "pyarrow.RecordBatch"]]]
 
 class LoopPass(EpochPass):
     """The runner of one epoch."""
+
+    digest_kind = KIND
 
     def __init__(self, context: PassContext, batches: RowBatches, compute: Compute) -> None:
         super().__init__(context, batches.routes, batches.digests_by_writing)

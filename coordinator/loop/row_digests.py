@@ -1,8 +1,8 @@
 """The digest of a row without Spark: a 64-bit hash of its values, computed column by column.
 
-Equal rows have equal digests, in every process and on every machine; they are not those of Spark, since a log is of one
-runtime. Floats enter as "is there" unless the user says that they are exact. Text is hashed by pandas (SipHash with a
-key that never changes).
+Equal rows have equal digests, in every process and on every machine; they are not those of Spark, and `KIND` says
+which they are. Floats enter as "is there" unless the user says that they are exact. Text is hashed by pandas (SipHash
+with a key that never changes).
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     import pyarrow
 
     Hashes = numpy.ndarray[Any, numpy.dtype[numpy.uint64]]
+
+KIND = "splitmix64"
+"""Of these digests, in manifests; to be changed with whatever makes another digest of an equal row."""
 
 _STEP = 0x9E3779B97F4A7C15
 _NULL = 0x6A09E667F3BCC909

@@ -14,6 +14,7 @@ from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.epoch_pass import EpochPass
 from tpc.coordinator.feeding.partition import EpochWork, PartitionReport
 from tpc.coordinator.feeding.parts import slowest
+from tpc.coordinator.passes.digests import KIND
 from tpc.coordinator.passes.jobs import PassJobs
 from tpc.coordinator.passes.order import in_order
 from tpc.coordinator.passes.plan import PassPlan
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 class SparkPass(EpochPass):
     """The runner of one batch: `frame` is what Spark hands to the batch function of the query over `plan.frame`."""
+
+    digest_kind = KIND
 
     def __init__(self, frame: DataFrame, plan: PassPlan, context: PassContext) -> None:
         super().__init__(context, plan.routes, plan.digests_by_writing)

@@ -34,6 +34,7 @@ from tpc.errors import (
     ConfigurationError,
     DataError,
     DeterminismError,
+    DigestKindError,
     FencedError,
     HistoryMismatchError,
     ParkedError,
@@ -342,6 +343,26 @@ def test_a_repair_that_would_write_other_rows_stops_and_writes_nothing(job: Job)
     assert (caught.value.sink, caught.value.epoch) == ("evens", 1)
     assert 999 not in job.evens.values("id")
     assert job.evens.leftovers() == []
+
+
+def test_a_repair_by_digests_of_another_kind_stops_as_that_and_writes_nothing(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.feed.epochs(2)
+    failpoints.install({"epoch.decided": lose_branch_of(job.evens)})
+    try:
+        with pytest.raises(RepairNeededError):
+            job.run()
+    finally:
+        failpoints.install({})
+    monkeypatch.setattr(SparkPass, "digest_kind", "another")
+    with pytest.raises(DigestKindError, match="decided with xxhash64, its replay makes another") as caught:
+        job.run()
+    assert (caught.value.sink, caught.value.epoch) == ("evens", 1)
+    assert job.evens.leftovers() == []
+    monkeypatch.undo()
+    job.run()
+    job.check()
 
 
 def test_a_refused_epoch_is_parked_and_a_restart_tries_once_more(job: Job) -> None:

@@ -20,7 +20,12 @@ def branch(sink: str, epoch: int, *, generation: int = 1, partition: int = 0, at
 
 
 def manifest(
-    epoch: int, sinks: Mapping[str, int] | None = None, *, generation: int = 1, stateful: bool = False
+    epoch: int,
+    sinks: Mapping[str, int] | None = None,
+    *,
+    generation: int = 1,
+    stateful: bool = False,
+    digest_kind: str | None = None,
 ) -> Manifest:
     """A manifest with so many branches per sink."""
     parts = {
@@ -35,7 +40,7 @@ def manifest(
         for name, count in (sinks or {"a": 1, "b": 1}).items()
     }
     barrier = Barrier(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),), None, stateful)
-    return Manifest(JOB, generation, epoch, barrier, parts, {"rows": 3})
+    return Manifest(JOB, generation, epoch, barrier, parts, {"rows": 3}, digest_kind)
 
 
 def generation_body(generation: int, **more: object) -> dict[str, object]:

@@ -25,6 +25,7 @@ from tpc.effects import (
 from tpc.effects import WriteEpoch as Write
 from tpc.errors import (
     DeterminismError,
+    DigestKindError,
     FencedError,
     HistoryMismatchError,
     ParkedError,
@@ -232,6 +233,71 @@ def test_an_accepted_state_lets_the_differing_replay_pass() -> None:
     state = ready(begun(intent(made), complete(0), (RecordKind.RESOLUTION, accepted.to_json())))
     _, effects = run(BatchStarted(0, made), Replayed({"a": "f" * 16, "b": "0" * 16}), state=state)
     assert effects == [Return(0)]
+
+
+OTHER = {"a": "f" * 16, "b": "0" * 16}
+"""Digests that are not those of `manifest`."""
+
+
+@pytest.mark.parametrize(("stateful", "expected"), [(False, Warn), (True, AbortEpoch)])
+def test_a_replay_with_digests_of_another_kind_is_not_told_as_other_rows(stateful: bool, expected: type) -> None:
+    made = manifest(0, stateful=stateful, digest_kind="old")
+    state = ready(begun(intent(made), complete(0)))
+    state, effects = run(BatchStarted(0, made), Replayed(OTHER, digest_kind="new"), state=state)
+    assert isinstance(effects[0], expected)
+    if isinstance(effects[0], Warn):
+        assert "digests of another kind cannot be compared" in effects[0].message
+        assert "decided with old, its replay makes new" in effects[0].message
+        assert effects[1:] == [Return(0)]
+        return
+    _, effects = run(Aborted(), state=state)
+    assert isinstance(effects[0], Stop)
+    assert isinstance(effects[0].error, DigestKindError)
+    assert not isinstance(effects[0].error, DeterminismError)
+    assert "--accept-state" in effects[0].error.remedy
+
+
+def test_digests_of_another_kind_say_nothing_where_they_happen_to_be_equal() -> None:
+    made = manifest(0, stateful=True, digest_kind="old")
+    state = ready(begun(intent(made), complete(0)))
+    _, effects = run(BatchStarted(0, made), Replayed(same_digests(made), digest_kind="new"), state=state)
+    assert isinstance(effects[0], AbortEpoch)
+
+
+def test_an_accepted_state_goes_on_past_digests_of_another_kind() -> None:
+    made = manifest(0, stateful=True, digest_kind="old")
+    accepted = Resolution(0, "", Action.ACCEPT_STATE, "checked", "op")
+    state = ready(begun(intent(made), complete(0), (RecordKind.RESOLUTION, accepted.to_json())))
+    _, effects = run(BatchStarted(0, made), Replayed(OTHER, digest_kind="new"), state=state)
+    assert effects == [Return(0)]
+
+
+@pytest.mark.parametrize(("then", "now"), [(None, "new"), ("old", None), ("new", "new")])
+def test_where_kinds_of_digests_are_equal_or_unknown_rows_are_compared(then: str | None, now: str | None) -> None:
+    made = manifest(0, stateful=True, digest_kind=then)
+    state = ready(begun(intent(made), complete(0)))
+    same, effects = run(BatchStarted(0, made), Replayed(same_digests(made), digest_kind=now), state=state)
+    assert (same.phase, effects) == (Phase.READY, [Return(0)])
+    state, _ = run(BatchStarted(0, made), Replayed(OTHER, digest_kind=now), state=state)
+    _, effects = run(Aborted(), state=state)
+    assert isinstance(effects[0], Stop)
+    assert isinstance(effects[0].error, DeterminismError)
+
+
+def test_a_lost_branch_is_not_repaired_by_digests_of_another_kind() -> None:
+    made = manifest(0, digest_kind="old")
+    begin = Opened(begun(intent(made)))
+    state, _ = run(begin, Stored(), Owned(), answers(made, a=Verdict.LOST), Swept())
+    new = {str(branch("a", 0).committable.handle): branch("a", 0, generation=2)}
+    replayed = Replayed(same_digests(made), new, digest_kind="new")
+    state, effects = run(BatchStarted(0, made), replayed, state=state)
+    assert effects == [AbortEpoch(0, 2, made)]
+    _, effects = run(Aborted(), state=state)
+    assert isinstance(effects[0], Stop)
+    error = effects[0].error
+    assert isinstance(error, DigestKindError)
+    assert (error.sink, error.epoch) == ("a", 0)
+    assert "--mark-committed" in error.remedy
 
 
 def test_a_lost_branch_found_at_run_time_stops_for_its_repair() -> None:

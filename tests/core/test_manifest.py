@@ -40,12 +40,21 @@ def manifests(draw: st.DrawFn) -> Manifest:
     offsets = st.lists(TEXT, max_size=3).map(tuple)
     barrier = Barrier(draw(TEXT), draw(offsets), draw(offsets), draw(st.none() | TEXT), draw(st.booleans()))
     sinks = {name: part(name) for name in draw(st.lists(NAMES, max_size=3, unique=True))}
-    return Manifest(pipeline, generation, epoch, barrier, sinks, draw(st.dictionaries(TEXT, NUMBERS, max_size=3)))
+    counts = draw(st.dictionaries(TEXT, NUMBERS, max_size=3))
+    return Manifest(pipeline, generation, epoch, barrier, sinks, counts, draw(st.none() | TEXT))
 
 
 @given(manifests())
 def test_a_manifest_round_trips_through_the_bytes_of_a_record(made: Manifest) -> None:
     assert Manifest.from_json(parse(canonical(made.to_json()))) == made
+
+
+def test_a_manifest_that_names_no_kind_of_its_digests_is_read_as_it_was_written() -> None:
+    """One of a log that was written before kinds were on record."""
+    body = manifest(0).to_json()
+    assert "digest_kind" not in body
+    assert Manifest.from_json(body).digest_kind is None
+    assert Manifest.from_json(body).to_json() == body
 
 
 def test_the_intent_stays_below_a_kilobyte_per_branch_with_the_longest_names() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tpc.coordinator.feeding.lost_branches import refuse_ambiguous, replacements
+from tpc.coordinator.feeding.lost_branches import refuse_ambiguous, refuse_other_kind, replacements
 from tpc.effects import ReplayEpoch
-from tpc.errors import DeterminismError
+from tpc.errors import DeterminismError, DigestKindError
 from tpc.handles import Handle, PipelineId
 from tpc.manifest import Barrier, Branch, Manifest, SinkPart
 from tpc.sink import Committable
@@ -19,13 +19,13 @@ def handle(partition: int) -> Handle:
     return Handle(JOB, 1, "rows", 0, partition, partition)
 
 
-def replay(lost: set[int], *digests: str) -> ReplayEpoch:
+def replay(lost: set[int], *digests: str, kind: str | None = None) -> ReplayEpoch:
     """An epoch with a branch for each digest, of which some are lost."""
     branches = tuple(
         Branch(Committable(handle(number), f"branch-{number}", 1, 1), digest) for number, digest in enumerate(digests)
     )
     part = SinkPart("folder", "folder:1", len(branches), "0" * 16, branches, None)
-    manifest = Manifest(JOB, 1, 0, BARRIER, {"rows": part}, {"rows": len(branches)})
+    manifest = Manifest(JOB, 1, 0, BARRIER, {"rows": part}, {"rows": len(branches)}, kind)
     return ReplayEpoch(0, 1, manifest, frozenset(str(handle(number)) for number in lost))
 
 
@@ -44,6 +44,23 @@ def test_a_lost_branch_that_only_floats_tell_from_another_is_not_written_by_gues
 )
 def test_a_lost_branch_that_can_be_told_is_repaired(lost: set[int], digests: str, exact: bool) -> None:
     refuse_ambiguous(replay(lost, *digests), inexact=set() if exact else {"rows"})
+
+
+def test_a_lost_branch_is_not_looked_for_among_digests_of_another_kind() -> None:
+    with pytest.raises(DigestKindError, match="digests of another kind cannot be compared") as raised:
+        refuse_other_kind(replay({1}, "a", "b", kind="old"), "new")
+
+    assert (raised.value.sink, raised.value.epoch) == ("rows", 0)
+    assert "--mark-committed" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("lost", "kind"),
+    [(set(), "old"), ({1}, "new"), ({1}, None)],
+    ids=["nothing lost", "the same kind", "not on record"],
+)
+def test_a_replay_that_looks_for_nothing_or_for_digests_of_its_kind_goes_on(lost: set[int], kind: str | None) -> None:
+    refuse_other_kind(replay(lost, "a", "b", kind=kind), "new")
 
 
 def written_again(*branches: tuple[int, str]) -> dict[str, SinkPart]:

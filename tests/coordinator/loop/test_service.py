@@ -26,6 +26,7 @@ from tpc import failpoints
 from tpc.__main__ import app
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.loop import running
+from tpc.coordinator.loop.loop_pass import LoopPass
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_identity
@@ -34,6 +35,7 @@ from tpc.errors import (
     ConfigurationError,
     DataError,
     DeterminismError,
+    DigestKindError,
     FencedError,
     HistoryMismatchError,
     StateLostError,
@@ -176,6 +178,35 @@ def test_a_repair_with_other_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DeterminismError, match="other rows than the ones decided"):
         numbers.run()
     assert numbers.written("odd") == []
+
+
+def test_a_repair_by_digests_of_another_kind_is_refused_as_that_and_made_by_those_of_the_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = Numbers(tmp_path, 100)
+    with pytest.raises(Die):
+        numbers.run_with({"epoch.decided": lose(numbers, "odd")})
+    monkeypatch.setattr(LoopPass, "digest_kind", "another")
+    with pytest.raises(DigestKindError, match=r"decided with splitmix64, its replay makes another") as raised:
+        numbers.run()
+    assert "epoch 0 is decided and stays so" in raised.value.safe
+    assert numbers.written("odd") == []
+    assert numbers.staged("odd") == []
+    monkeypatch.undo()
+    numbers.run()
+    assert numbers.is_right()
+
+
+def test_a_repair_of_an_epoch_whose_kind_of_digests_is_not_on_record_compares_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = Numbers(tmp_path, 100)
+    monkeypatch.setattr(LoopPass, "digest_kind", None)
+    with pytest.raises(Die):
+        numbers.run_with({"epoch.decided": lose(numbers, "odd")})
+    monkeypatch.undo()
+    numbers.run()
+    assert numbers.is_right()
 
 
 def test_what_a_function_raises_undoes_the_epoch_everywhere(tmp_path: Path) -> None:
