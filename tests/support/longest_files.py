@@ -40,6 +40,7 @@ LONGEST_S: dict[str, int] = {
     "tests/integration/test_after_the_decision.py": 60,
     "tests/clusters/spark/test_faults.py": 50,
     "tests/clusters/test_kafka_faults.py": 45,
+    "tests/coordinator/loop/test_effects.py": 45,
     "tests/test_packaging.py": 40,
     "tests/sinks/kafka/test_check.py": 30,
     "tests/coordinator/loop/test_service.py": 25,
