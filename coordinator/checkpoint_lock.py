@@ -36,6 +36,15 @@ class _Takeover:
     """Which boot of the machine: a takeover before it fences nobody."""
 
 
+def holder_of(directory: Path) -> tuple[int, float] | None:
+    """Which process has taken the lock last, and when that began; None where nobody has."""
+    try:
+        number, began = (directory / "lock").read_text().split()
+        return int(number), float(began)
+    except (OSError, ValueError):
+        return None
+
+
 class CheckpointLock:
     """Held from `acquire` until `release` or the end of the process. `of` is the checkpoint, for people."""
 
@@ -74,10 +83,10 @@ class CheckpointLock:
         if not takeover:
             self._require_younger(self._found)
             if not is_free:
-                holder = os.read(descriptor, 64).decode(errors="replace").strip()
+                holder = os.read(descriptor, 64).decode(errors="replace").partition("\n")[0].strip()
                 raise CheckpointInUseError(f"{self._where()} is in use by process {holder}")
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n{since_boot.process_began()}\n".encode(), 0)
 
     def require_not_taken_over(self) -> None:
         """Raises `FencedError` when the lock is held here and somebody has taken the checkpoint over since."""

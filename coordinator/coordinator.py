@@ -7,8 +7,6 @@ nobody decided swept. `tpc recover`, `tpc sweep` and `tpc in-doubt` use the same
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -34,6 +32,7 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.observing import Observing
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
+from tpc.coordinator.sign_of_life import this_process
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.late_plans import check_batch
 from tpc.coordinator.spark.query_log import SparkLog
@@ -180,8 +179,7 @@ class Coordinator:
         self.engine.claim = {
             "sinks": identities,
             "query_id": history.query_id or self.spark_log.query_id() or str(uuid.uuid4()),
-            "host": socket.gethostname(),
-            "process": os.getpid(),
+            **this_process(),
         }
         self._lock.require_not_taken_over()  # who took over while the sinks were asked must not be fenced by this claim
         if self._schemas is not None:

@@ -35,6 +35,8 @@ class Sign:
     host: str
     boot: str
     """Which boot of which machine."""
+    began: float = 0.0
+    """When the process began: in another container there may be one of the same number."""
     count: int = 0
     ended: bool = False
 
@@ -45,6 +47,11 @@ def read_sign(directory: Path) -> Sign | None:
         return Sign(**json.loads((directory / FILE_NAME).read_text()))
     except (OSError, ValueError, TypeError):
         return None
+
+
+def this_process() -> dict[str, Any]:
+    """What signs and the records of terms say of the process that leads."""
+    return {"process": os.getpid(), "host": socket.gethostname(), "boot": since_boot.which()}
 
 
 def leader(directory: Path) -> dict[str, Any] | None:
@@ -69,7 +76,7 @@ class SignOfLife:
         """This process leads, or is about to."""
         before = read_sign(self._directory)
         turn = 1 if before is None else before.turn + 1
-        self._sign = Sign(turn, os.getpid(), socket.gethostname(), since_boot.which())
+        self._sign = Sign(turn, **this_process(), began=since_boot.process_began())
         self._write(self._sign)
         self._thread.start()
 

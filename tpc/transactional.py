@@ -6,20 +6,16 @@ What stores the bytes, and decides them with an epoch's outputs, is a participan
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
-from functools import partial
 from typing import Generic, TypeVar
 
 from tpc.errors import ConfigurationError, DataError, StateMachineError
+from tpc.pickling import dumped, loaded
 
 T = TypeVar("T")
 
 BYTES_MAX = 400_000_000
 """What one object may come to: it is stored in one piece, which SQLite limits."""
-
-PROTOCOL = 5
-"""Of pickle: fixed, so that another version of Python writes the same bytes."""
 
 _CAN_DO = "give it `dumps` and `loads` that can, or keep what is in it in a state of keys (service.state)."
 
@@ -130,7 +126,7 @@ def make_transactional(
     """
     if (dumps is None) != (loads is None):
         raise ConfigurationError("`dumps` and `loads` belong together", remedy="give both, or none of them.")
-    return Transactional(obj, dumps or partial(pickle.dumps, protocol=PROTOCOL), loads or pickle.loads)
+    return Transactional(obj, dumps or dumped, loads or loaded)
 
 
 def _said(error: Exception) -> str:

@@ -13,9 +13,12 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from tpc.coordinator.checkpoint_lock import holder_of
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.loop.stopping import stopping
 from tpc.coordinator.sign_of_life import BEAT_S, Sign, read_sign
@@ -99,7 +102,8 @@ class NextInLine:
         # Where the lock says another process than the sign, somebody is just beginning, or an operator is at work.
         # Where it says the same and is held nevertheless, it is by one that stands still and was taken over before.
         is_ended = sign is None or sign.ended
-        if sign is not None and self._holder() == sign.process and (is_ended or silent_s >= self._silent_after_s):
+        is_holder = sign is not None and holder_of(self._directory) == (sign.process, sign.began)
+        if is_holder and (is_ended or silent_s >= self._silent_after_s):
             return True
         return (is_ended or silent_s >= GONE_AFTER_S) and self._is_free()
 
@@ -108,12 +112,6 @@ class NextInLine:
         if descriptor is not None:
             os.close(descriptor)
         return descriptor is not None
-
-    def _holder(self) -> int | None:
-        try:
-            return int((self._directory / "lock").read_text())
-        except (OSError, ValueError):
-            return None
 
     def _check_machine(self, sign: Sign) -> None:
         """Whoever gives a sign here lives on this machine: the states' stores let in no other's processes."""
@@ -124,27 +122,31 @@ class NextInLine:
             )
 
     def _check_place(self) -> None:
-        """Who leads by the log must be one that gives its signs here."""
+        """Who leads by the log must be one that gives its signs here, or lives on this machine.
+
+        By its boot: in containers the machine has another host name at each start.
+        """
         term, sign = _newest_term(self._log), read_sign(self._directory)
-        here = (socket.gethostname(), None) if sign is None else (sign.host, sign.process)
-        if term is not None and term != here and term[0] != socket.gethostname():
+        if term is None or term.get("boot") == since_boot.which() or term["host"] == socket.gethostname():
+            return
+        if sign is None or (sign.host, sign.process) != (term["host"], term["process"]):
             raise ConfigurationError(
-                f"the log was last led by process {term[1]} on {term[0]}, which gives no sign of life in "
+                f"the log was last led by process {term['process']} on {term['host']}, which gives no sign of life in "
                 f"{self._directory}",
                 remedy="stand by with the directory, and on the machine, of who leads: its states lie there, and only "
                 "there can be seen whether it runs. If it is stopped for good, start once without standby.",
             )
 
 
-def _newest_term(log: Log) -> tuple[str, int] | None:
-    """Host and process of the newest term in a log."""
+def _newest_term(log: Log) -> Mapping[str, Any] | None:
+    """Of the newest term in a log its record, which says what process it is of."""
     for slot in sorted(log.slots(), reverse=True):
         try:
             record = decode(log.read(slot), slot)
         except (KeyError, CorruptionError):  # pruned meanwhile; or damaged, which the start judges
             continue
         if record.kind is RecordKind.GENERATION:
-            return (record.body["host"], record.body["process"]) if "host" in record.body else None
+            return record.body if "host" in record.body else None
     return None
 
 

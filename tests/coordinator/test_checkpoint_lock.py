@@ -11,14 +11,15 @@ from subprocess import Popen
 import pytest
 
 from tests.support.processes import line, python
-from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.checkpoint_lock import CheckpointLock, holder_of
 from tpc.coordinator.supervisor import EXIT_FENCED
 from tpc.errors import CheckpointInUseError, FencedError
+from tpc.support import since_boot
 
 HOLDER = """
 import sys
 from pathlib import Path
-from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.checkpoint_lock import CheckpointLock, holder_of
 lock = CheckpointLock(Path(sys.argv[1]))
 lock.acquire()
 print("held", flush=True)
@@ -28,7 +29,7 @@ sys.stdin.readline()
 BEGINS = """
 import sys
 from pathlib import Path
-from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.checkpoint_lock import CheckpointLock, holder_of
 from tpc.coordinator.supervisor import exit_code_for
 from tpc.errors import TpcError
 lock = CheckpointLock(Path(sys.argv[1]))
@@ -60,7 +61,7 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
         holder.send_signal(signal.SIGKILL)
         holder.wait(10)
         with CheckpointLock(tmp_path):
-            assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+            assert holder_of(tmp_path) == (os.getpid(), since_boot.process_began())
 
 
 def test_a_takeover_goes_past_the_lock_and_names_itself(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_a_takeover_goes_past_the_lock_and_names_itself(tmp_path: Path) -> None:
         (tmp_path / "lock").write_text("4194304999\n")
         second = CheckpointLock(tmp_path)
         second.acquire(takeover=True)
-        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+        assert holder_of(tmp_path) == (os.getpid(), since_boot.process_began())
         second.release()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from functools import lru_cache
 from pathlib import Path
 
 import psutil
@@ -17,8 +19,17 @@ def which() -> str:
 
 
 def process_began() -> float:
-    """When this process began; exact to a hundredth, since both times are off by the same."""
-    return round(psutil.Process().create_time() - psutil.boot_time(), 2)
+    """When this process began; exact to a hundredth, since both times are off by the same.
+
+    Said once, whatever becomes of the clock: with its number it tells this process from others, also from one of the
+    same number in another container.
+    """
+    return _began(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _began(process: int) -> float:
+    return round(psutil.Process(process).create_time() - psutil.boot_time(), 2)
 
 
 def now() -> float:

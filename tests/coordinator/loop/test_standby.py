@@ -23,10 +23,11 @@ from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.loop.standing_by import NextInLine
-from tpc.coordinator.sign_of_life import FILE_NAME, SignOfLife, read_sign
+from tpc.coordinator.sign_of_life import FILE_NAME, SignOfLife, read_sign, this_process
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import ConfigurationError
 from tpc.records import RecordKind
+from tpc.support import since_boot
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 90.0
@@ -228,6 +229,29 @@ def test_a_standby_that_cannot_see_who_leads_is_refused(tmp_path: Path) -> None:
     journal.append(RecordKind.GENERATION, generation_body(1, host="elsewhere", process=7))
     with pytest.raises(ConfigurationError, match="led by process 7 on elsewhere, which gives no sign of life"):
         NextInLine(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
+
+
+def test_a_standby_in_a_container_of_another_host_name_is_not_taken_for_another_machine(tmp_path: Path) -> None:
+    """The newest term is of a process that gave no sign, an operator's command or a start that failed, say."""
+    journal = Journal(LocalLog(tmp_path / "log"))
+    journal.open()
+    body = generation_body(1, host="a container that is gone", process=7, boot=since_boot.which())
+    journal.append(RecordKind.GENERATION, body)
+    assert NextInLine(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
+
+
+def test_who_has_just_begun_is_not_taken_for_the_one_before_it_that_had_its_number(tmp_path: Path) -> None:
+    """As in two containers, whose processes are all number 1. The new one holds the lock, and has given no sign yet."""
+    notes = tmp_path / "tpc"
+    notes.mkdir()
+    ended = {"turn": 1, **this_process(), "began": since_boot.process_began() - 60, "ended": True}
+    (notes / FILE_NAME).write_text(json.dumps(ended))
+    with CheckpointLock(notes):
+        thread, came = waiting(NextInLine(notes, LocalLog(notes / "log"), 2.0))
+        thread.join(2.0)
+        assert came == []
+    thread.join(DEADLINE_S)
+    assert came == [True]
 
 
 def test_a_standby_on_another_machine_than_the_leader_is_refused(tmp_path: Path) -> None:
