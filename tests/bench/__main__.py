@@ -19,7 +19,7 @@ from tests.bench.overhead import overhead
 from tests.bench.records import VARIANT, Results, Run, closing_line
 from tests.bench.recovery import recovery
 from tests.bench.report import draw, show
-from tests.bench.services import services, states
+from tests.bench.services import service_latencies, services, states
 from tests.bench.systems import FLINK_DATASTREAM, FLINK_SQL, LOOP, SPARK, SYSTEMS, TPC, VARIANTS, System
 from tests.bench.throughput import Warm, cold
 
@@ -144,6 +144,10 @@ def _services(arena: Arena, results: Results, *, quick: bool) -> None:
     console.print("tpc's loop beside one that is written by hand")
     known = len(results.runs)
     services(arena, results, rows=200_000 if quick else 500_000, rounds=1 if quick else ROUNDS)
+    _tell(results.runs[known:])
+    console.print("latency of tpc's loop and of one that is written by hand")
+    known = len(results.runs)
+    service_latencies(arena, results, seconds=LATENCY_S, rounds=1 if quick else ROUNDS)
     _tell(results.runs[known:])
     console.print("the state of a loop")
     keys, epochs = (100_000, 200) if quick else (1_000_000, 1_000)

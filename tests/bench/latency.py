@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from tests.bench.arena import Arena
 from tests.bench.reading import committed_reader
 from tests.bench.records import LATENCY, Results, Run, attempt
+from tests.bench.running import RunningJob
 from tests.bench.systems import System
 from tests.bench.work import PARTITIONS, Places, flights, message, wanted_in_table
 from tests.support.kafka_topics import SILENT
@@ -34,22 +35,29 @@ def trickle(arena: Arena, results: Results, system: System, *, number: int, seco
     places = arena.places(f"{system.name}-trickle")
 
     def measure() -> dict[str, float]:
-        readers = _Readers(arena, places)
-        try:
-            with arena.start(system, places, interval_ms=interval_ms, rows_per_epoch=500_000) as job:
-                job.wait_until_started()
-                first = _send(arena.servers, places, 0, ROWS_PER_S)
-                readers.wait_for(first, READY_S, job.require_alive)
-                counted_from = _send(arena.servers, places, first, WARM_UP_S * ROWS_PER_S)
-                end = _send(arena.servers, places, counted_from, seconds * ROWS_PER_S)
-                readers.wait_for(end, LAST_S, job.require_alive)
-                return readers.figures(counted_from)
-        finally:
-            readers.close()
+        with arena.start(system, places, interval_ms=interval_ms, rows_per_epoch=500_000) as job:
+            return figures_of(arena, places, job, seconds=seconds)
 
     figures, void = attempt(measure)
     results.add(Run(LATENCY, system.name, interval_ms, seconds * ROWS_PER_S, number, figures, void))
     arena.clear(places)
+
+
+def figures_of(
+    arena: Arena, places: Places, job: RunningJob, *, seconds: int, with_table: bool = True
+) -> dict[str, float]:
+    """Percentiles in milliseconds, of a job that has just been started on these places. Raises `TimeoutError`."""
+    readers = _Readers(arena, places, with_table=with_table)
+    try:
+        job.wait_until_started()
+        first = _send(arena.servers, places, 0, ROWS_PER_S)
+        readers.wait_for(first, READY_S, job.require_alive)
+        counted_from = _send(arena.servers, places, first, WARM_UP_S * ROWS_PER_S)
+        end = _send(arena.servers, places, counted_from, seconds * ROWS_PER_S)
+        readers.wait_for(end, LAST_S, job.require_alive)
+        return readers.figures(counted_from)
+    finally:
+        readers.close()
 
 
 def _send(servers: str, places: Places, first: int, rows: int) -> int:
@@ -67,15 +75,16 @@ def _send(servers: str, places: Places, first: int, rows: int) -> int:
 
 
 class _Readers:
-    """One thread for each system that is read; both note how late each id came."""
+    """One thread for each system that is read; each notes how late each id came."""
 
-    def __init__(self, arena: Arena, places: Places) -> None:
+    def __init__(self, arena: Arena, places: Places, *, with_table: bool) -> None:
         self._arena = arena
         self._places = places
-        self._late_ms: Mapping[str, dict[int, float]] = {"kafka": {}, "table": {}}
+        reading = {"kafka": self._kafka, **({"table": self._table} if with_table else {})}
+        self._late_ms: Mapping[str, dict[int, float]] = {name: {} for name in reading}
         self._twice: set[int] = set()
         self._ended = threading.Event()
-        self._threads = [threading.Thread(target=target, daemon=True) for target in (self._kafka, self._table)]
+        self._threads = [threading.Thread(target=target, daemon=True) for target in reading.values()]
         for thread in self._threads:
             thread.start()
 
@@ -109,9 +118,10 @@ class _Readers:
                     newest = max(newest, number)
 
     def wait_for(self, rows: int, limit_s: float, alive: Callable[[], None]) -> None:
-        """Until the ids below `rows` were seen in both. Raises `TimeoutError`."""
+        """Until the ids below `rows` were seen everywhere. Raises `TimeoutError`."""
         deadline = time.monotonic() + limit_s
-        while len(self._late_ms["kafka"]) < rows or len(self._late_ms["table"]) < wanted_in_table(rows):
+        wanted = {"kafka": rows, "table": wanted_in_table(rows)}
+        while any(len(late) < wanted[name] for name, late in self._late_ms.items()):
             alive()
             if time.monotonic() > deadline:
                 found = {name: len(late) for name, late in self._late_ms.items()}
@@ -130,7 +140,7 @@ class _Readers:
         return found
 
     def close(self) -> None:
-        """End both."""
+        """End all."""
         self._ended.set()
         for thread in self._threads:
             thread.join()

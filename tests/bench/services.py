@@ -2,7 +2,8 @@
 
 They run one after the other on the same input, in turns, each from its recovery until all is visible; a first short
 topic warms them up. Processor time stands beside the rate: of the process alone, so that it says more than the rate
-where others work on the machine. A run whose output is not every row once is void.
+where others work on the machine. Under a trickle, how late its rows are seen. A run whose output is not every row once
+is void.
 """
 
 from __future__ import annotations
@@ -19,9 +20,19 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.bench.arena import Arena
+from tests.bench.latency import ROWS_PER_S, figures_of
 from tests.bench.reading import WrongRowsError
-from tests.bench.records import SERVICE, SERVICE_STATE, STATE, Results, Run, attempt
-from tests.bench.running import run_script
+from tests.bench.records import (
+    SERVICE,
+    SERVICE_LATENCY,
+    SERVICE_STATE,
+    SERVICE_STATE_LATENCY,
+    STATE,
+    Results,
+    Run,
+    attempt,
+)
+from tests.bench.running import RunningJob, run_script
 from tests.bench.state import measure
 from tests.bench.systems import BATCH_BYTES, BY_HAND, JOBS, LINGER_MS, TPC
 from tests.bench.work import COMPRESSION, DEADLINE_S, PARTITIONS, Feed, flights
@@ -50,6 +61,17 @@ def services(arena: Arena, results: Results, *, rows: int, rounds: int) -> None:
                     results.add(Run(kind, system, interval_ms, rows, number, figures, void))
 
 
+def service_latencies(arena: Arena, results: Results, *, seconds: int, rounds: int) -> None:
+    """How late a row is seen under a trickle: epochs of 50 ms, and as short as they can be (0 ms)."""
+    for kind in (SERVICE_LATENCY, SERVICE_STATE_LATENCY):
+        for interval_ms in INTERVALS_MS:
+            for number in range(1, rounds + 1):
+                for system in (TPC, BY_HAND) if number % 2 else (BY_HAND, TPC):
+                    measure = partial(_trickle, arena, kind, system, interval_ms, seconds)
+                    figures, void = attempt(measure)
+                    results.add(Run(kind, system, interval_ms, seconds * ROWS_PER_S, number, figures, void))
+
+
 def states(results: Results, directory: Path, *, keys: int, changes: int, epochs: int) -> None:
     """Epochs of a large state, and its restart."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -63,13 +85,9 @@ def _run(arena: Arena, kind: str, system: str, interval_ms: int, rows: int, numb
     _make_topics(arena.servers, [f"{name}-out", f"{name}-changelog"])
     directory = arena.directory / name
     directory.mkdir(parents=True)
-    command = [
-        *(sys.executable, str(JOBS / SCRIPTS[system]), "--servers", arena.servers, "--directory", str(directory)),
-        *("--warm-up", "services-warm-up", "--source", "services-in", "--output", f"{name}-out"),
-        *("--changelog", f"{name}-changelog", *(["--state"] if kind == SERVICE_STATE else [])),
-        *(["--interval-ms", str(interval_ms)] if interval_ms else ["--rows-per-epoch", str(ROWS_PER_EPOCH)]),
-        *("--compression", COMPRESSION, "--linger-ms", str(LINGER_MS), "--batch-bytes", str(BATCH_BYTES)),
-    ]
+    more = ["--warm-up", "services-warm-up", *([] if interval_ms else ["--rows-per-epoch", str(ROWS_PER_EPOCH)])]
+    command = _command(arena, system, directory, "services-in", name, interval_ms, has_state=kind == SERVICE_STATE)
+    command += more
     told = run_script(command, directory, LIMIT_S)[-1]
     _check(arena.servers, f"{name}-out", rows)
     shutil.rmtree(directory)
@@ -80,6 +98,34 @@ def _run(arena: Arena, kind: str, system: str, interval_ms: int, rows: int, numb
         "cpu_s": told["cpu_s"],
         "load": os.getloadavg()[0],
     }
+
+
+def _trickle(arena: Arena, kind: str, system: str, interval_ms: int, seconds: int) -> dict[str, float]:
+    places = arena.places(f"service-{system}-trickle")
+    name = places.output.removesuffix("-out")
+    has_state = kind == SERVICE_STATE_LATENCY
+    _make_topics(arena.servers, [f"{name}-changelog"])
+    directory = arena.directory / name
+    directory.mkdir(parents=True)
+    command = _command(arena, system, directory, places.source, name, interval_ms, has_state=has_state)
+    try:
+        with RunningJob([*command, "--follow"], {}, directory / "job.log") as job:
+            figures = figures_of(arena, places, job, seconds=seconds, with_table=False)
+    finally:
+        arena.clear(places)
+        shutil.rmtree(directory)
+    return {**figures, "load": os.getloadavg()[0]}
+
+
+def _command(
+    arena: Arena, system: str, directory: Path, source: str, name: str, interval_ms: int, *, has_state: bool
+) -> list[str]:
+    return [
+        *(sys.executable, str(JOBS / SCRIPTS[system]), "--servers", arena.servers, "--directory", str(directory)),
+        *("--source", source, "--output", f"{name}-out", "--changelog", f"{name}-changelog"),
+        *("--interval-ms", str(interval_ms), *(["--state"] if has_state else [])),
+        *("--compression", COMPRESSION, "--linger-ms", str(LINGER_MS), "--batch-bytes", str(BATCH_BYTES)),
+    ]
 
 
 def _check(servers: str, topic: str, rows: int) -> None:

@@ -5,10 +5,19 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from tests.bench.records import SERVICE, SERVICE_STATE, STATE, Results, Run
+from tests.bench.records import (
+    SERVICE,
+    SERVICE_LATENCY,
+    SERVICE_STATE,
+    SERVICE_STATE_LATENCY,
+    STATE,
+    Results,
+    Run,
+)
 from tests.bench.systems import BY_HAND, TPC
 
 TITLES = {SERVICE: "without a state", SERVICE_STATE: "with a state"}
+LATENCY_TITLES = {SERVICE_LATENCY: "without a state", SERVICE_STATE_LATENCY: "with a state"}
 
 
 def service_lines(results: Results) -> Iterator[str]:
@@ -27,9 +36,30 @@ def service_lines(results: Results) -> Iterator[str]:
                 f"loop {title}, {epochs}: {ours:,.0f} rows/s, by hand {theirs:,.0f}; "
                 f"rate {_told(rates)}, processor {_told(work)}; load {min(loads):.0f} to {max(loads):.0f}"
             )
+    yield from _latency_lines(results)
     for run in results.runs:
         if run.kind == STATE and run.void is None:
             yield _state_line(run)
+
+
+def _latency_lines(results: Results) -> Iterator[str]:
+    """Medians of all rounds."""
+    for kind, title in LATENCY_TITLES.items():
+        for interval_ms in dict.fromkeys(run.interval_ms for run in results.runs if run.kind == kind):
+            told = [_latency(results, kind, system, interval_ms) for system in (TPC, BY_HAND)]
+            loads = [load for system in (TPC, BY_HAND) for load in results.values(kind, system, "load", interval_ms)]
+            if not loads:
+                continue
+            epochs = f"epochs of {interval_ms} ms" if interval_ms else "epochs as short as they can be"
+            yield (
+                f"latency {title}, {epochs}, 100 rows/s: {told[0]}, by hand {told[1]}; "
+                f"load {min(loads):.1f} to {max(loads):.1f}"
+            )
+
+
+def _latency(results: Results, kind: str, system: str, interval_ms: int) -> str:
+    half, tail = (results.median(kind, system, f"kafka_p{percent}_ms", interval_ms) for percent in (50, 99))
+    return "n/a" if half is None or tail is None else f"p50 {half:.0f} ms, p99 {tail:.0f} ms"
 
 
 def _pairs(results: Results, kind: str, interval_ms: int) -> Iterator[tuple[dict[str, float], dict[str, float]]]:

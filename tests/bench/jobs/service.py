@@ -1,6 +1,6 @@
 """tpc's loop in one process: Kafka to Kafka, with a count and a sum for each customer if it is to have a state.
 
-Reads what is there and ends. What the program itself computes is that of `service_by_hand.py`.
+Reads what is there and ends, or follows the topic. What the program itself computes is that of `service_by_hand.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 from confluent_kafka import Message
-from service_arguments import Clock, arguments, customer, gain, told
+from service_arguments import Clock, arguments, customer, gain, started, told
 
 import tpc
 from tpc.sinks import KafkaSink
@@ -42,9 +42,13 @@ def service_of(given: argparse.Namespace, source: str) -> tpc.Service:
 
 
 def main() -> None:
-    """A first topic to warm up, then the one that is measured."""
+    """A first topic to warm up, then the one that is measured; or only that, for ever."""
     given = arguments()
     every = given.rows_per_epoch or tpc.seconds(given.interval_ms / 1000)
+    if given.follow:
+        started()
+        service_of(given, given.source).run(every=every)
+        return
     for source in (given.warm_up, given.source):
         service = service_of(given, source)
         began = Clock()

@@ -15,8 +15,9 @@ def arguments() -> argparse.Namespace:
     """What both are told."""
     made = argparse.ArgumentParser()
     made.add_argument("--servers", required=True)
-    made.add_argument("--warm-up", required=True, help="topic that is read first")
+    made.add_argument("--warm-up", help="topic that is read first")
     made.add_argument("--source", required=True, help="topic that is read from its beginning to its end")
+    made.add_argument("--follow", action="store_true", help="go on after its end, instead of a warm-up")
     made.add_argument("--output", required=True, help="topic")
     made.add_argument("--changelog", default="", help="topic for the state of the loop that is written by hand")
     made.add_argument("--directory", required=True)
@@ -48,6 +49,11 @@ class Clock:
     def figures(self) -> dict[str, float]:
         """So far."""
         return {"seconds": time.perf_counter() - self._at, "cpu_s": time.process_time() - self._worked}
+
+
+def started() -> None:
+    """The word that the harness waits for."""
+    print("STARTED", flush=True)  # noqa: T201
 
 
 def told(source: str, since: Clock) -> None:

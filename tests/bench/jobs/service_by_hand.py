@@ -11,14 +11,14 @@ import time
 
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from service_arguments import Clock, arguments, customer, gain, told
+from service_arguments import Clock, arguments, customer, gain, started, told
 
 DEADLINE_S = 60.0
 CHUNK = 10_000
 
 
 class Loop:
-    """Reads `source` to its end."""
+    """Reads `source` to its end, or follows it."""
 
     def __init__(self, given: argparse.Namespace, source: str) -> None:
         self.given = given
@@ -31,7 +31,7 @@ class Loop:
                 "group.id": f"{source}-by-hand",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "enable.partition.eof": True,
+                "enable.partition.eof": not given.follow,
                 "auto.offset.reset": "error",
                 "fetch.queue.backoff.ms": 10,  # as tpc reads; the client rests for a second by itself
             }
@@ -64,7 +64,10 @@ class Loop:
         most = given.rows_per_epoch or 100_000
         while self.left and rows < most:
             wait_s = 0.2 if until is None else max(0.0, until - time.monotonic())
-            for read in self.consumer.consume(min(CHUNK, most - rows) if rows else 1, wait_s):
+            messages = self.consumer.consume(min(CHUNK, most - rows) if rows else 1, wait_s)
+            if messages and not rows:  # what else has come: `consume` waits for all that it is asked for
+                messages += self.consumer.consume(min(CHUNK, most) - 1, 0)
+            for read in messages:
                 if (error := read.error()) is not None:
                     self._end_of(read, error)
                     continue
@@ -106,8 +109,12 @@ class Loop:
 
 
 def main() -> None:
-    """A first topic to warm up, then the one that is measured."""
+    """A first topic to warm up, then the one that is measured; or only that, for ever."""
     given = arguments()
+    if given.follow:
+        started()
+        Loop(given, given.source).run()
+        return
     for source in (given.warm_up, given.source):
         began = Clock()
         Loop(given, source).run()
