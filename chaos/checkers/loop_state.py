@@ -32,10 +32,18 @@ class StoreContent:
         return {key: value for key, (value, _) in self.entries.items()}
 
 
+def count_keys(path: Path, pipeline: str) -> int:
+    """How many keys the file at `path` holds for a pipeline of this name, whatever they are. Raises `sqlite3.Error`."""
+    with closing(_opened(path)) as connection:
+        [(count,)] = connection.execute(
+            "SELECT count(*) FROM entries JOIN contents USING (content) WHERE owned LIKE ?", [f"tpc~{pipeline}~%"]
+        )
+        return int(count)
+
+
 def read_store(path: Path, pipeline: str) -> StoreContent:
     """What stands in the file at `path` for a pipeline of this name, at one moment. Raises `sqlite3.Error`."""
-    place = f"{path.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(place, uri=True, timeout=ANSWER_TIMEOUT_S, isolation_level=None)) as connection:
+    with closing(_opened(path)) as connection:
         connection.execute("BEGIN")
         mine = f"tpc~{pipeline}~%"
         entries = connection.execute(
@@ -47,6 +55,11 @@ def read_store(path: Path, pipeline: str) -> StoreContent:
             tuple(row[0] for row in connection.execute("SELECT epoch FROM undo WHERE owned LIKE ?", [mine])),
             max([-1, *(row[0] for row in connection.execute("SELECT epoch FROM markers WHERE owned LIKE ?", [mine]))]),
         )
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    place = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(place, uri=True, timeout=ANSWER_TIMEOUT_S, isolation_level=None)
 
 
 def _plain(data: bytes) -> Any:

@@ -10,6 +10,7 @@ from tpc.chaos.programs import (
     classified_tickets,
     commands_to_events,
     moving_average,
+    pairing,
     payments,
     running_tally,
     sessions,
@@ -33,6 +34,8 @@ PROGRAMS = {
         unpaid_orders.PROGRAM,
         sessions.PROGRAM,
         shipments.PROGRAM,
+        pairing.PROGRAM,
+        pairing.LOOP,
     )
 }
 
@@ -47,15 +50,15 @@ def chosen(names: Iterable[str]) -> list[Program]:
     return [PROGRAMS[name] for name in wanted]
 
 
-LONG = {sessions.PROGRAM.name}
-"""Of these a life alone may take minutes, on a busy machine more than a life is given: `make programs` runs them."""
-
+SHORTER = {sessions.SHORT_PROGRAM.name: sessions.SHORT_PROGRAM}
+"""Those that take long, with less input: so they have their days too. `make programs` runs them whole."""
 
 PROGRAMS_A_DAY = 2
 
 
 def of_the_day(day: date) -> list[Program]:
-    """Each day others, in turn, `PROGRAMS_A_DAY` different ones; those that take long are left out."""
-    quick = [program for name, program in PROGRAMS.items() if name not in LONG]
+    """Each day others, in turn, `PROGRAMS_A_DAY` different ones; those that take long with less input."""
     first = PROGRAMS_A_DAY * day.toordinal()
-    return [quick[number % len(quick)] for number in range(first, first + PROGRAMS_A_DAY)]
+    names = list(PROGRAMS)
+    drawn = [names[number % len(names)] for number in range(first, first + PROGRAMS_A_DAY)]
+    return [SHORTER.get(name, PROGRAMS[name]) for name in drawn]

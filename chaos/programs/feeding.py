@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tpc.chaos.flights.topics import create_topics
+from tpc.chaos.flights.topics import PARTITIONS, create_topics
 from tpc.chaos.running.quiet import quiet
 from tpc.errors import LocalStackError
 
@@ -17,9 +17,9 @@ DELIVERY_TIMEOUT_S = 60.0
 COMPACTED = {"cleanup.policy": "compact"}
 
 
-def make_topics(*names: str, config: Mapping[str, str] | None = None) -> None:
+def make_topics(*names: str, partitions: int = PARTITIONS, config: Mapping[str, str] | None = None) -> None:
     """On the broker that TPC_KAFKA names. Raises `ConfigurationError` when one is there already."""
-    create_topics(os.environ["TPC_KAFKA"], names, config=config)
+    create_topics(os.environ["TPC_KAFKA"], names, partitions=partitions, config=config)
 
 
 def make_tables(*statements: str) -> None:

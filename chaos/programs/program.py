@@ -23,9 +23,10 @@ class Program:
     `servers` are those that it needs, `epochs` those that its input gives at least, of which the first `quiet` ones
     have no rows for a sink. `feed` makes topics and tables and writes the input; `expected` gives, by sink name, the
     rows that must be there in the end. `checks`, for what rows alone do not show, is called in the end; it and `feed`
-    are given the program's directory. `arrive` is called before each life, with its number, and adds to the input what
-    is to come while the program runs: all of it before the sixth, the last one after five kills. `checked` are the
-    sinks that it compares, so that `expected` need not.
+    are given the program's directory. `arrive` is called before each life, with its number and the directory: it adds
+    to the input what is to come while the program runs, all of it before the sixth, the last one after five kills; or
+    it looks at what a kill has left. `checked` are the sinks that `checks` compares, so that `expected` need not. A
+    program without Spark (`tpc.service`) has `events_per_epoch`, at which its epochs are cut; others tell Spark.
     """
 
     name: str
@@ -36,7 +37,8 @@ class Program:
     checks: Callable[[Path], list[Check]] = lambda _place: []
     checked: Sequence[str] = ()
     quiet: int = 0
-    arrive: Callable[[int], None] = lambda _life: None
+    events_per_epoch: int | None = None
+    arrive: Callable[[int, Path], None] = lambda _life, _place: None
     readers: Mapping[str, Callable[[], Rows]] = field(default_factory=dict)
 
 

@@ -54,7 +54,8 @@ def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Call
         limit_s=LIFE_LIMIT_S,
         limit_of="of a program's life",
         tell=tell,
-        before=program.arrive,
+        before=lambda life: program.arrive(life, paths.work),
+        events_per_epoch=program.events_per_epoch,
     )
     rounds = Rounds(processes, _environment(paths))
     with processes:

@@ -6,6 +6,7 @@ The last visit is a day later than all others, so that every other session is ov
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -19,40 +20,53 @@ from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.operations import log_of
 
-VISITS = 1600
-USERS = 24
+VISITS_PER_EPOCH = 200
 PAGES = ("home", "shop", "cart", "help", "news")
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 GAP = pd.Timedelta(minutes=30)
 STRAY_S = 180
+DAYS = 4
 SESSION = ["username", "started", "ended", "pages", "favourite", "times"]
 
 
-def visits() -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Input:
+    """So many visits, in whole epochs; each user's are as far apart on the average, however many users there are."""
+
+    visits: int
+    users: int
+
+
+WHOLE, SHORT = Input(1600, 24), Input(1200, 8)
+"""An epoch takes as long as it has users: each asks the state by itself."""
+
+
+def visits(size: Input = WHOLE) -> list[dict[str, Any]]:
     """In the order in which they are sent, up to three minutes from that of their times; a day and more of them."""
     rng = random.Random(27)
     sent: list[dict[str, Any]] = []
-    for number in range(VISITS):
-        user = min(rng.randrange(USERS), rng.randrange(USERS))
-        at = START + timedelta(seconds=72 * number + rng.randrange(60))
+    step_s = 72 * WHOLE.users // size.users
+    for number in range(size.visits):
+        user = min(rng.randrange(size.users), rng.randrange(size.users))
+        at = START + timedelta(seconds=step_s * number + rng.randrange(60))
         sent.append({"user": f"u{user}", "page": rng.choice(PAGES), "at": at})
     sent.sort(key=lambda one: one["at"] + timedelta(seconds=rng.randrange(STRAY_S)))
-    return [*sent, {"user": "last", "page": "home", "at": START + timedelta(days=4)}]
+    return [*sent, {"user": "last", "page": "home", "at": START + timedelta(days=DAYS)}]
 
 
-def feed(_place: Path) -> None:
+def feed(size: Input) -> None:
     """Topics, table and visits."""
     make_topics("visits", "sessions")
     make_tables(
         "CREATE TABLE sessions (username text, started timestamptz, ended timestamptz NOT NULL, pages text NOT NULL, "
         "favourite text NOT NULL, times bigint NOT NULL, PRIMARY KEY (username, started))"
     )
-    write_messages("visits", ({**one, "at": one["at"].isoformat()} for one in visits()), key="user")
+    write_messages("visits", ({**one, "at": one["at"].isoformat()} for one in visits(size)), key="user")
 
 
-def sessions() -> pd.DataFrame:
+def sessions(size: Input) -> pd.DataFrame:
     """Every session that is over, with the page that its user has visited most by its end."""
-    sent = pd.DataFrame(visits()[:-1]).sort_values(["user", "at"], ignore_index=True)
+    sent = pd.DataFrame(visits(size)[:-1]).sort_values(["user", "at"], ignore_index=True)
     begins = sent.groupby("user")["at"].diff().gt(GAP)
     sent["session"] = begins.astype("int64").groupby(sent["user"]).cumsum()
     of = sent.groupby(["user", "session"], as_index=False)
@@ -64,9 +78,9 @@ def sessions() -> pd.DataFrame:
     return renamed
 
 
-def expected() -> dict[str, Any]:
+def expected(size: Input = WHOLE) -> dict[str, Any]:
     """Both sinks have every session."""
-    rows = rows_of(sessions(), SESSION)
+    rows = rows_of(sessions(size), SESSION)
     return {"kafka-sessions": rows, "postgres-sessions": rows}
 
 
@@ -86,12 +100,16 @@ def checks(place: Path) -> list[Check]:
     ]
 
 
-PROGRAM = Program(
-    "sessions",
-    servers=("kafka", "postgres"),
-    epochs=VISITS // 200,
-    feed=feed,
-    expected=expected,
-    checks=checks,
-    quiet=1,
-)
+def _program(size: Input) -> Program:
+    return Program(
+        "sessions",
+        servers=("kafka", "postgres"),
+        epochs=size.visits // VISITS_PER_EPOCH,
+        feed=lambda _place: feed(size),
+        expected=lambda: expected(size),
+        checks=checks,
+        quiet=1,
+    )
+
+
+PROGRAM, SHORT_PROGRAM = _program(WHOLE), _program(SHORT)

@@ -65,7 +65,7 @@ class Till:
     def __init__(self) -> None:
         self.held: dict[str, psycopg.Connection[Any]] = {}
 
-    def arrive(self, life: int) -> None:
+    def arrive(self, life: int, _place: Path) -> None:
         """The portion before that life. Before the sixth, the last after five kills, all is finished."""
         portions = {1: self._first, 2: self._second, 3: self._third, 4: self._fourth, 5: self._fifth, 6: self._last}
         portions.get(life, lambda: None)()

@@ -17,7 +17,7 @@ from tpc.chaos.checkers.markers import last_epochs_equal, newest_epochs
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
-    from tpc.coordinator.pipeline import Pipeline
+    from tpc.coordinator.job import Job
 
 
 @dataclass(frozen=True)
@@ -45,19 +45,19 @@ def read_account(path: Path) -> Account | None:
     return account
 
 
-def take_account(pipeline: Pipeline) -> Account:
+def take_account(job: Job) -> Account:
     """Ask the log and every sink. Changes nothing; raises what they raise."""
     from tpc.coordinator import operations
     from tpc.coordinator.log.journal import Journal
 
-    history = Journal(pipeline.log).open()
-    left: dict[str, tuple[str, ...]] = {sink.name: () for sink in pipeline.sinks}
-    for doubt in operations.in_doubt(pipeline):
+    history = Journal(job.log).open()
+    left: dict[str, tuple[str, ...]] = {sink.name: () for sink in job.sinks}
+    for doubt in operations.in_doubt(job):
         left[doubt["sink"]] = (*left.get(doubt["sink"], ()), f"{doubt['resource']} ({doubt['fate']})")
     left["the log"] = tuple(unfinished_epochs(history))
-    shown = newest_epochs(pipeline.sinks, pipeline.id)
+    shown = newest_epochs(job.sinks, job.id)
     return Account(
-        sinks=pipeline.sinks,
+        sinks=job.sinks,
         same_epoch=last_epochs_equal("the last epoch is the same everywhere", history, shown),
         left=left,
         epochs=0 if history.last_complete is None else history.last_complete + 1,

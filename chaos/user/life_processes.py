@@ -24,7 +24,7 @@ class LifeProcesses:
 
     `place` is the directory in which steps and faults are recorded, `log` the file that takes the pipeline's output,
     `limit_s` how long a life may take, and `limit_of` what set that; `before` is called with each life's number before
-    it begins.
+    it begins. With `events_per_epoch` the target is a service, whose epochs are cut there.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class LifeProcesses:
         limit_of: str = "--life-limit",
         tell: Callable[[str], None] = lambda _line: None,
         before: Callable[[int], None] = lambda _life: None,
+        events_per_epoch: int | None = None,
     ) -> None:
         self.target = target
         self.place = place
@@ -45,6 +46,7 @@ class LifeProcesses:
         self.limit_of = limit_of
         self.tell = tell
         self.before = before
+        self.events_per_epoch = events_per_epoch
         self.lives: list[UserLife] = []
         self.closing = False
         """Whether nothing is to begin any more."""
@@ -82,6 +84,7 @@ class LifeProcesses:
             number=0 if attempt is None else attempt.number,
             takeover=takeover,
             account=None if account is None else str(account),
+            events_per_epoch=self.events_per_epoch,
         ).write(path)
 
     def began(self, pid: int, number_of_round: int, attempt: Attempt | None) -> UserLife:

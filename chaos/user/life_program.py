@@ -1,9 +1,9 @@
-"""One life of the user's pipeline: a process of its own, with the faults of its orders.
+"""One life of the user's pipeline, or service: a process of its own, with the faults of its orders.
 
-`python -m tpc.chaos.user.life_program module:function ORDERS` builds the pipeline, starts it with the trigger
-availableNow and ends when the input is consumed. Its exit code is what a supervisor goes by. ORDERS is a JSON file,
+`python -m tpc.chaos.user.life_program module:function ORDERS` builds it, starts it (a pipeline with the trigger
+availableNow) and ends when the input is consumed. Its exit code is what a supervisor goes by. ORDERS is a JSON file,
 written before each life begins: which life it is, which fault it gets, whether it is to take over, where it is to leave
-an account.
+an account, and of a service at how many events an epoch is cut.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.faults.injector import Injector
 from tpc.errors import RepairNeededError, TpcError, TransientError, UnknownOutcomeError
 from tpc.support.process_trees import kill_tree
+
+if TYPE_CHECKING:
+    from tpc.coordinator.job import Job
 
 EXIT_RETRY = 75
 """The exit code of a life that ended with one of `REMEDY_IS_A_RESTART`; a supervisor starts the next."""
@@ -35,6 +39,7 @@ class Orders:
     number: int = 0
     takeover: bool = False
     account: str | None = None
+    events_per_epoch: int | None = None
 
     def write(self, path: Path) -> None:
         """For the process that begins next."""
@@ -65,21 +70,31 @@ class FamilyInjector(Injector):
 def main(target: str, orders: Orders) -> None:
     """Run the pipeline to the end of its input, or to that of its fault. Exits with the supervisor's codes."""
     from tpc.chaos.user.account import take_account
-    from tpc.chaos.user.target import make_pipeline
     from tpc.coordinator.supervisor import exit_code_for
 
     planned = {} if orders.fault is None else {orders.number: orders.fault}
     FamilyInjector(Path(orders.directory), orders.life, os.getpid(), planned).install()
     try:
-        pipeline = make_pipeline(target)
-        query = pipeline.start(trigger={"availableNow": True}, takeover=orders.takeover)
-        query.awaitTermination()
+        job = _run(target, orders)
         end_file(Path(orders.directory), orders.life).touch()
         if orders.account is not None:
-            take_account(pipeline).save(Path(orders.account))
+            take_account(job).save(Path(orders.account))
     except TpcError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(EXIT_RETRY if isinstance(error, REMEDY_IS_A_RESTART) else exit_code_for(error))
+
+
+def _run(target: str, orders: Orders) -> Job:
+    """Build and run it; returns when it has come to the end of its input."""
+    from tpc.chaos.user.target import make_pipeline, make_service
+
+    if orders.events_per_epoch is not None:
+        service = make_service(target)
+        service.run(every=orders.events_per_epoch, until_end=True, takeover=orders.takeover)
+        return service
+    pipeline = make_pipeline(target)
+    pipeline.start(trigger={"availableNow": True}, takeover=orders.takeover).awaitTermination()
+    return pipeline
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from tpc.coordinator.loop.service import Service
     from tpc.coordinator.pipeline import Pipeline
 
 Row = Mapping[str, Any]
@@ -118,14 +119,30 @@ def make_pipeline(name: str) -> Pipeline:
     """Call the user's function. Raises `ConfigurationError` when it does not return an unstarted pipeline."""
     from tpc.coordinator.pipeline import Pipeline
 
-    function = _function(name)
-    made = function() if callable(function) else function
+    made = _made(name)
     if not isinstance(made, Pipeline):
         raise ConfigurationError(
             f"{name} is a {type(made).__name__}, not a pipeline",
             remedy="return what tpc.pipeline(...) made, unstarted.",
         )
     return made
+
+
+def make_service(name: str) -> Service:
+    """Call the function of a program without Spark. Raises `ConfigurationError` when it does not return a service."""
+    from tpc.coordinator.loop.service import Service
+
+    made = _made(name)
+    if not isinstance(made, Service):
+        raise ConfigurationError(
+            f"{name} is a {type(made).__name__}, not a service", remedy="return what tpc.service(...) made, unstarted."
+        )
+    return made
+
+
+def _made(name: str) -> Any:
+    function = _function(name)
+    return function() if callable(function) else function
 
 
 def _function(name: str) -> Any:

@@ -7,13 +7,16 @@ same arguments, the program goes on where it was; it ends when it has read what 
 
     python docs/examples/pairing.py --kafka HOST:PORT --postgres DSN --checkpoint DIRECTORY
 
-`docs/tutorial-pairing.md` builds this file step by step. Topics and table must be there (`pairing_tools.py feed`).
+`docs/tutorial-pairing.md` builds this file step by step. Topics and table must be there (`pairing_tools.py feed`). `tpc
+example pairing` starts servers, makes all that, kills the program five times and compares.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -95,7 +98,7 @@ def outcomes(rows: list[Outcome]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["time_us", "a", "b", "reason"], dtype="object")
 
 
-def pipeline(
+def pairing(
     spark: SparkSession, kafka: str, postgres: str, checkpoint: str, name: str, events_per_epoch: int
 ) -> tpc.Pipeline:
     """The whole job: what is read, how it is paired, where it goes. Starts nothing."""
@@ -130,6 +133,14 @@ def pipeline(
     return job.offsets_to(KafkaOffsetsSink(name, servers=kafka))
 
 
+def pipeline() -> tpc.Pipeline:
+    """The same on the servers and in the directory that the environment names."""
+    place = Path(os.environ["TPC_CHAOS_DIR"])
+    spark = spark_session("pairing", directory=place / "spark")
+    kafka, postgres = os.environ["TPC_KAFKA"], os.environ["TPC_POSTGRES"]
+    return pairing(spark, kafka, postgres, str(place / "checkpoint"), "pairing", events_per_epoch=200)
+
+
 def main() -> None:
     """One life of the program: until the input is read, or until it is killed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -140,7 +151,7 @@ def main() -> None:
     parser.add_argument("--events-per-epoch", type=int, default=500)
     given = parser.parse_args()
     spark = spark_session(given.name)
-    job = pipeline(spark, given.kafka, given.postgres, given.checkpoint, given.name, given.events_per_epoch)
+    job = pairing(spark, given.kafka, given.postgres, given.checkpoint, given.name, given.events_per_epoch)
     query = job.start(trigger={"availableNow": True})
     query.awaitTermination()
     spark.stop()

@@ -1,4 +1,4 @@
-"""The program of pairing.py without Spark: one plain process, the same topics, table and promise.
+"""The program of pairing.py without Spark: one plain process, and the same promise.
 
 Pairs every event of type A with the event of type B that carries the same timestamp, and adds up their values. The
 events come from one Kafka topic, out of order by minutes. A pair goes to a Kafka topic and to a PostgreSQL table, in
@@ -8,15 +8,18 @@ on where it was; with --until-end it ends when it has read what the topic held.
 
     python docs/examples/pairing_loop.py --kafka HOST:PORT --postgres DSN --directory DIRECTORY
 
-Topics and table must be there (`pairing_tools.py feed`).
+Topics and table must be there (`pairing_tools.py feed --name pairing-loop --table loop_pairs`). `tpc example
+pairing_loop` starts servers, makes all that, kills the program five times and compares.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka import Message
@@ -100,7 +103,7 @@ def service(kafka: str, postgres: str, directory: str, name: str, files: str | N
     total = ["time", "a", "b", "total"]
     outcomes = job.write("outcomes", {"time": datetime, **texts, **numbers})
     outcomes.to(KafkaSink(f"{name}.pairs", servers=kafka), where=is_pair, select=["key", *total])
-    outcomes.to(PostgresSink("pairs", dsn=postgres), where=is_pair, select=total)
+    outcomes.to(PostgresSink("loop_pairs", dsn=postgres), where=is_pair, select=total)
     if files is not None:
         outcomes.to(FileSink(files, name="files"), where=is_pair, select=total)
     outcomes.otherwise(KafkaSink(f"{name}.rejected", servers=kafka), select=["time", "a", "b", "text", "reason"])
@@ -112,13 +115,20 @@ def is_pair(row: dict[str, Any]) -> bool:
     return row["reason"] is None
 
 
+def pipeline() -> tpc.Service:
+    """The same on the servers and in the directory that the environment names, with the pairs in files too."""
+    place = Path(os.environ["TPC_CHAOS_DIR"])
+    kafka, postgres = os.environ["TPC_KAFKA"], os.environ["TPC_POSTGRES"]
+    return service(kafka, postgres, str(place / "service"), "pairing-loop", str(place / "pairs"))
+
+
 def main() -> None:
     """One life of the program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kafka", required=True, help="bootstrap servers")
     parser.add_argument("--postgres", required=True, help="DSN; a password is better kept in ~/.pgpass")
     parser.add_argument("--directory", required=True, help="for the intent log and the state")
-    parser.add_argument("--name", default="pairing", help="of the service, its topics and its consumer group")
+    parser.add_argument("--name", default="pairing-loop", help="of the service, its topics and its consumer group")
     parser.add_argument("--files", help="a directory for the pairs, besides topic and table")
     parser.add_argument("--events-per-epoch", type=int, default=500)
     parser.add_argument("--until-end", action="store_true", help="end when the topic is read")

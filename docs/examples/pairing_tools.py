@@ -36,7 +36,7 @@ DISORDER_S = 180
 LATE_S = 3600
 """How much later the late ones come: their partners were given up long before."""
 
-TABLE = "CREATE TABLE pairs (time timestamptz PRIMARY KEY, a bigint NOT NULL, b bigint NOT NULL, total bigint NOT NULL)"
+COLUMNS = "time timestamptz PRIMARY KEY, a bigint NOT NULL, b bigint NOT NULL, total bigint NOT NULL"
 
 
 def events(timestamps: int, seed: int, step_s: int = 1) -> Iterator[tuple[float, dict[str, Any]]]:
@@ -55,11 +55,13 @@ def events(timestamps: int, seed: int, step_s: int = 1) -> Iterator[tuple[float,
                 yield second + delay, {"type": letter, "time": time, "value": rng.randint(-1000, 1000)}
 
 
-def feed(kafka: str, postgres: str, name: str, timestamps: int, seed: int, step_s: int = 1) -> None:
+def feed(
+    kafka: str, postgres: str, name: str, timestamps: int, seed: int, step_s: int = 1, table: str = "pairs"
+) -> None:
     """Create topics and table, and write the events in the order in which they arrive."""
     create_topics(kafka, [f"{name}.{word}" for word in ("events", "pairs", "rejected")], partitions=PARTITIONS)
     with psycopg.connect(postgres, connect_timeout=10) as connection:
-        connection.execute(TABLE)
+        connection.execute(f"CREATE TABLE {table} ({COLUMNS})".encode())
     arriving = sorted(events(timestamps, seed, step_s), key=lambda arrival: arrival[0])
     producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 5})
     for number, (_, event) in enumerate(arriving):
@@ -71,7 +73,7 @@ def feed(kafka: str, postgres: str, name: str, timestamps: int, seed: int, step_
     say(f"{len(arriving)} events are in topic {name}.events")
 
 
-def look(kafka: str, postgres: str, name: str) -> bool:
+def look(kafka: str, postgres: str, name: str, table: str = "pairs") -> bool:
     """Compare what stands in Kafka and in PostgreSQL with each other and with the events; True when all is right."""
     of_time: dict[datetime, dict[str, int]] = {}
     records = list(read_topic(kafka, f"{name}.events"))
@@ -79,7 +81,7 @@ def look(kafka: str, postgres: str, name: str) -> bool:
         event = json.loads(record.value or b"")
         of_time.setdefault(datetime.fromisoformat(event["time"]), {})[event["type"]] = event["value"]
     in_kafka = Counter(as_pair(json.loads(record.value or b"")) for record in read_topic(kafka, f"{name}.pairs"))
-    in_postgres = Counter(query(postgres, "SELECT time, a, b, total FROM pairs"))
+    in_postgres = Counter(query(postgres, f"SELECT time, a, b, total FROM {table}"))
     reasons = Counter(json.loads(record.value or b"")["reason"] for record in read_topic(kafka, f"{name}.rejected"))
     right = {(time, v["A"], v["B"], v["A"] + v["B"]) for time, v in of_time.items() if len(v) == 2}
     doubts = [*(one for one in ongoing_transactions(kafka) if f"~{name}~" in one), *prepared_transactions(postgres)]
@@ -121,14 +123,15 @@ def main() -> None:
         command.add_argument("--kafka", required=True, help="bootstrap servers")
         command.add_argument("--postgres", required=True, help="DSN")
         command.add_argument("--name", default="pairing", help="of the pipeline")
+        command.add_argument("--table", default="pairs", help="of the pairs in PostgreSQL")
     commands.choices["feed"].add_argument("--timestamps", type=int, default=6000, help="one a second")
     commands.choices["feed"].add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if given.command == "servers":
         servers()
     elif given.command == "feed":
-        feed(given.kafka, given.postgres, given.name, given.timestamps, given.seed)
-    elif not look(given.kafka, given.postgres, given.name):
+        feed(given.kafka, given.postgres, given.name, given.timestamps, given.seed, table=given.table)
+    elif not look(given.kafka, given.postgres, given.name, given.table):
         sys.exit(1)
 
 

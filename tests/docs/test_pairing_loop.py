@@ -105,7 +105,7 @@ class World:
         return Counter((_time(m), m["a"], m["b"], m["total"]) for m in messages)
 
     def pairs_in_postgres(self) -> Counter[Pair]:
-        return Counter(self.postgres.execute("SELECT time, a, b, total FROM pairs"))
+        return Counter(self.postgres.execute("SELECT time, a, b, total FROM loop_pairs"))
 
     def pairs_in_files(self) -> Counter[Pair]:
         rows = [row for path in (self.directory / "pairs").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
@@ -137,7 +137,7 @@ def test_the_pairing_loop_is_exactly_once_though_killed_at_every_step(
 ) -> None:
     world = World(kafka, postgres, tmp_path, kafka.name("pairing"))
     tools = load("pairing_tools")
-    tools.feed(kafka.bootstrap, postgres.dsn, world.name, TIMESTAMPS, SEED, STEP_S)
+    tools.feed(kafka.bootstrap, postgres.dsn, world.name, TIMESTAMPS, SEED, STEP_S, table="loop_pairs")
     kafka.produce(f"{world.name}.events", [(None, NOT_AN_EVENT)])
     expected = Expected.of(list(tools.events(TIMESTAMPS, SEED, STEP_S)))
     assert len(expected.pairs) > 300 and len(expected.alone) > 30 and expected.late

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.coordinator.loop.state.epochs import PIPELINE, Epochs
-from tpc.chaos.checkers.loop_state import StoreContent, read_store
+from tpc.chaos.checkers.loop_state import StoreContent, count_keys, read_store
 from tpc.chaos.checkers.seen import tallies_grow
 from tpc.chaos.checkers.watch_tallies import StateTalliesReader
 from tpc.chaos.checkers.watching import watching
@@ -35,6 +35,11 @@ def test_entries_are_read_with_their_expiry(epochs: Epochs) -> None:
     assert read(epochs) == StoreContent({"a": ([1], 6_000)}, (), (0,), 0)
     assert read(epochs).values == {"a": [1]}
     assert read_store(epochs.sink.path, "another").values == {}
+
+
+def test_keys_are_counted_of_one_pipeline(epochs: Epochs) -> None:
+    assert count_keys(epochs.sink.path, PIPELINE.name) == 1
+    assert count_keys(epochs.sink.path, "another") == 0
 
 
 def test_a_delta_that_nobody_has_applied_is_seen(epochs: Epochs) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.docs.examples import load
+from tests.docs.examples import ROOT, load
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
@@ -18,13 +18,14 @@ from tpc.chaos.programs import (
     classified_tickets,
     commands_to_events,
     moving_average,
+    pairing,
     payments,
     running_tally,
     sessions,
     state_topic,
     unpaid_orders,
 )
-from tpc.chaos.programs.catalogue import LONG, PROGRAMS, PROGRAMS_A_DAY, chosen, of_the_day
+from tpc.chaos.programs.catalogue import PROGRAMS, PROGRAMS_A_DAY, chosen, of_the_day
 from tpc.chaos.programs.classifier import LOST, REFUSED, Classifier
 from tpc.chaos.programs.program import EXAMPLES, check_examples
 from tpc.chaos.programs.run import run_program
@@ -70,10 +71,16 @@ def test_a_program_stands_in_the_examples_and_offers_its_pipeline(name: str) -> 
     assert callable(module.pipeline) and callable(module.main)
 
 
-def test_every_program_that_does_not_take_long_has_its_days() -> None:
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("page", ["README.md", "docs/README.md"])
+def test_a_program_stands_in_the_lists_for_newcomers(name: str, page: str) -> None:
+    assert f"examples/{name}.py)" in (ROOT / page).read_text()
+
+
+def test_every_program_has_its_days() -> None:
     days = [date(2026, 1, 1) + timedelta(days=n) for n in range(len(PROGRAMS))]
     drawn = [[program.name for program in of_the_day(day)] for day in days]
-    assert {name for names in drawn for name in names} == set(PROGRAMS) - LONG
+    assert {name for names in drawn for name in names} == set(PROGRAMS)
     assert all(len(set(names)) == PROGRAMS_A_DAY for names in drawn)
 
 
@@ -151,6 +158,29 @@ def test_the_expected_carts_are_those_of_one_click_after_another() -> None:
     ordered = sorted((cart, json.dumps(items, sort_keys=True)) for cart, items in orders)
     assert sorted((row["cart"], row["items"]) for row in rows) == ordered
     assert len(carts) > len(state_topic.carts_left()) > 30
+
+
+def test_the_expected_pairs_are_those_of_one_event_after_another() -> None:
+    waiting: dict[str, tuple[str, int, float]] = {}
+    pairs, alone = [], []
+    for arrives_s, event in pairing.arrivals():
+        time, kind, value = event["time"], event["type"], event["value"]
+        for other in [other for other, (*_, came_s) in waiting.items() if came_s < arrives_s - 2 * pairing.DISORDER_S]:
+            alone.append((other, *waiting.pop(other)[:2]))
+        if (first := waiting.pop(time, None)) is None:
+            waiting[time] = (kind, value, arrives_s)
+        else:
+            values = {kind: value, first[0]: first[1]}
+            pairs.append((time, values["A"], values["B"]))
+    assert not waiting
+    expected = pairing.LOOP.expected()
+    shown = [(row["time"].isoformat(), row["a"], row["b"]) for row in expected["files"]]
+    assert sorted(shown) == sorted(pairs) and all(row["total"] == row["a"] + row["b"] for row in expected["files"])
+    rejected = [row for row in expected["kafka-pairing-loop.rejected"] if row["reason"] == pairing.NO_PARTNER]
+    kinds = [("A", row["a"]) if row["b"] is None else ("B", row["b"]) for row in rejected]
+    assert sorted((row["time"].isoformat(), *kind) for row, kind in zip(rejected, kinds, strict=True)) == sorted(alone)
+    late = len(rejected) - len(pairing.alone(pairing.outcomes()[0]))
+    assert late > 10 and len(alone) > 100 and len(pairs) > 1000
 
 
 def test_the_expected_payments_are_those_of_orders_that_are_worth_something() -> None:
@@ -232,7 +262,8 @@ def test_a_state_that_does_not_grow_or_is_not_bounded_or_not_given_back_is_notic
     assert unpaid_orders.bounded([{"rows": count} for count in rows], 100).passed is fine
 
 
-def test_the_expected_sessions_are_those_of_one_visit_after_another() -> None:
+@pytest.mark.parametrize("size", [sessions.WHOLE, sessions.SHORT], ids=["whole", "short"])
+def test_the_expected_sessions_are_those_of_one_visit_after_another(size: sessions.Input) -> None:
     counts: dict[str, Counter[str]] = {}
     newest: dict[str, list[Any]] = {}
     over = []
@@ -244,7 +275,7 @@ def test_the_expected_sessions_are_those_of_one_visit_after_another() -> None:
         favourite = min(page for page, count in counts[user].items() if count == times)
         over.append((user, started, ended, " ".join(pages), favourite, times))
 
-    for one in sorted(sessions.visits()[:-1], key=lambda visit: visit["at"]):
+    for one in sorted(sessions.visits(size)[:-1], key=lambda visit: visit["at"]):
         user, at = one["user"], one["at"]
         if user in newest and at - newest[user][1] > timedelta(minutes=30):
             close(user)
@@ -252,6 +283,6 @@ def test_the_expected_sessions_are_those_of_one_visit_after_another() -> None:
         session[1], session[2] = at, [*session[2], one["page"]]
     for user in list(newest):
         close(user)
-    rows = sessions.expected()["postgres-sessions"]
+    rows = sessions.expected(size)["postgres-sessions"]
     assert sorted(tuple(row.values()) for row in rows) == sorted(over)
     assert len(over) > 300 and any(" " in pages for *_, pages, _, _ in over)

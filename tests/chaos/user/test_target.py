@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tpc.chaos.user.target import check_name, load_target, make_pipeline
+from tpc.chaos.user.target import check_name, load_target, make_pipeline, make_service
 from tpc.errors import ConfigurationError
 
 numbers = itertools.count()
@@ -90,6 +90,8 @@ def test_a_function_that_returns_something_else_is_refused(here: Path) -> None:
     name = module(here, "def pipeline(): return 'started'\n")
     with pytest.raises(ConfigurationError, match="is a str, not a pipeline"):
         make_pipeline(f"{name}:pipeline")
+    with pytest.raises(ConfigurationError, match="is a str, not a service"):
+        make_service(f"{name}:pipeline")
 
 
 def test_a_module_that_cannot_be_imported_says_why(here: Path) -> None:
