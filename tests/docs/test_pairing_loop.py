@@ -76,8 +76,8 @@ class World:
     directory: Path
     name: str
 
-    def run(self, plan: tuple[Kill, ...]) -> tuple[int, list[Killed]]:
-        """Run the example to its end, killed as planned and restarted by a supervisor."""
+    def run(self, plan: tuple[Kill, ...], *, restarts: int | None = None) -> tuple[int, list[Killed]]:
+        """Run the example, killed as planned and restarted by a supervisor: to its end, or so many times."""
         program = ["pairing_loop", "--kafka", self.kafka.bootstrap, "--postgres", self.postgres.dsn, "--until-end"]
         program += ["--directory", str(self.directory / "service"), "--name", self.name]
         program += ["--files", str(self.directory / "pairs"), "--events-per-epoch", str(EVENTS_PER_EPOCH)]
@@ -90,7 +90,7 @@ class World:
         with (self.directory / "output").open("wb") as output, Killer(plan) as killer:
             code = supervise(
                 [sys.executable, "-m", "tpc.chaos.kills.step_reporter", killer.address, *program],
-                strategy=FixedDelay(attempts=len(plan), delay_s=0.1),
+                strategy=FixedDelay(attempts=len(plan) if restarts is None else restarts, delay_s=0.1),
                 on_event=on_event,
                 env=environment,
                 stdout=output.fileno(),
@@ -114,12 +114,16 @@ class World:
     def rejections(self) -> list[dict[str, Any]]:
         return [json.loads(message.value()) for message in self.kafka.read(f"{self.name}.rejected")]
 
+    def service(self) -> tpc.Service:
+        """The example's service, unstarted."""
+        place, files = str(self.directory / "service"), str(self.directory / "pairs")
+        made = load("pairing_loop").service(self.kafka.bootstrap, self.postgres.dsn, place, self.name, files)
+        assert isinstance(made, tpc.Service)
+        return made
+
     def waiting(self) -> Counter[tuple[datetime, str, int]]:
         """What waits in the state still."""
-        made = load("pairing_loop").service(
-            self.kafka.bootstrap, self.postgres.dsn, str(self.directory / "service"), self.name
-        )
-        [state] = made._states.states
+        [state] = self.service()._states.states
         state.restore()
         return Counter((time, *event) for time, event in state.items())
 

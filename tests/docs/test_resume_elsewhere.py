@@ -1,13 +1,17 @@
 """The consumer that goes on where a pipeline has stopped: at the positions of its log, without Spark.
 
-The broker is the one that librdkafka carries for tests, in this process; at the end stands the same with a real one.
+The broker is the one that librdkafka carries for tests, in this process; at the end stands the same with a real one,
+and after a program that was really run there and killed.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,8 +21,12 @@ from confluent_kafka.admin import AdminClient
 import tpc
 from tests.core.builders import intent, manifest
 from tests.docs.examples import load
+from tests.docs.test_pairing_loop import SEED, STEP_S, TIME_LIMIT_S, World
 from tests.support.kafka_topics import SILENT, KafkaTopics
+from tests.support.postgres_database import PostgresDatabase
 from tests.support.stopped_pipeline import stopped
+from tpc.chaos.kills.plan import Step, StepKill
+from tpc.coordinator import operations
 
 DEADLINE_S = 30.0
 EXAMPLE = load("resume_elsewhere")
@@ -132,3 +140,43 @@ def test_on_a_real_broker_it_goes_on_and_refuses_what_was_deleted(
     with pytest.raises(KafkaException) as refused:
         taken(kafka.bootstrap, late, 1)
     assert refused.value.args[0].code() == KafkaError._AUTO_OFFSET_RESET
+
+
+def events_in(world: World) -> Counter[tuple[datetime, str, int]]:
+    """(time, type, value) of every event that the pairing has taken: each is in a pair, is rejected or waits."""
+    found = world.waiting()
+    for time, a, b, _ in world.pairs_in_postgres().elements():
+        found.update([(time, "A", a), (time, "B", b)])
+    for rejected in world.rejections():
+        [(kind, value)] = [(kind, rejected[kind.lower()]) for kind in "AB" if kind.lower() in rejected]
+        found[datetime.fromisoformat(rejected["time"].replace("Z", "+00:00")), kind, value] += 1
+    return found
+
+
+@pytest.mark.timeout(TIME_LIMIT_S)
+def test_after_a_program_that_was_killed_each_event_is_taken_by_the_one_or_by_the_other(
+    kafka: KafkaTopics, postgres: PostgresDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(kafka, postgres, tmp_path, kafka.name("pairing"))
+    load("pairing_tools").feed(kafka.bootstrap, postgres.dsn, world.name, 240, SEED, STEP_S, table="loop_pairs")
+    sent = Counter(as_event(message.value()) for message in kafka.read(f"{world.name}.events"))
+
+    code, kills = world.run((StepKill(Step.BETWEEN_COMMITS, epochs=3),), restarts=0)
+
+    assert code != 0 and len(kills) == 1, world.output()
+    directory = tmp_path / "service"
+    monkeypatch.setenv("TPC_LOG", str(directory))
+    with pytest.raises(SystemExit, match="is decided and not complete: run `tpc recover` first"):
+        EXAMPLE.main()
+    operations.recover(world.service())
+    at = tpc.positions(directory)
+    left = sent.total() - sum(at.kafka[f"{world.name}.events"].values())
+    assert at.pending is None and 0 < left < sent.total()
+    by_consumer = Counter(as_event(value.encode()) for value in taken(kafka.bootstrap, at, left))
+    assert events_in(world) + by_consumer == sent
+
+
+def as_event(message: bytes) -> tuple[datetime, str, int]:
+    """Its time, type and value."""
+    said = json.loads(message)
+    return datetime.fromisoformat(said["time"]), said["type"], said["value"]
