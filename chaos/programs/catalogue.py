@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 
 from tpc.chaos.programs import (
+    average_over_time,
     claim_check,
     classified_tickets,
     commands_to_events,
@@ -25,6 +26,7 @@ PROGRAMS = {
     program.name: program
     for program in (
         moving_average.PROGRAM,
+        average_over_time.PROGRAM,
         running_tally.PROGRAM,
         commands_to_events.PROGRAM,
         state_topic.PROGRAM,
