@@ -1,4 +1,7 @@
-"""The commands of `docs/examples/commands_to_events.py`, what pandas makes of them, and the order in every output."""
+"""The commands of `docs/examples/commands_to_events.py`, what pandas makes of them, and the order in every output.
+
+Some have bodies of tens of kilobytes, which are in the outputs and never in the state: how large that is, is checked.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,18 @@ from typing import Any
 import pandas as pd
 
 from tpc.chaos.checkers.compare import Check, tallies_equal
-from tpc.chaos.checkers.files_content import published
+from tpc.chaos.checkers.files_content import epoch_files
 from tpc.chaos.checkers.kafka_content import read_topic
 from tpc.chaos.checkers.postgres_content import query
 from tpc.chaos.programs.feeding import make_tables, make_topics, rows_of, write_messages
 from tpc.chaos.programs.program import Program
-from tpc.handles import Handle
 
 COMMANDS = 2400
 OBJECTS = 80
+LARGE_EVERY = 40
+LARGE_BYTES = range(20_000, 60_000)
+STATE_BYTES_MAX = 300
+"""Of one object, with its key. Of hexadecimal text a compressed body would take half its length."""
 EVENT = ["id", "object", "version", "action", "text"]
 REFUSAL = ["id", "object", "action", "reason"]
 AUDIT = ["id", "object", "action", "version", "reason"]
@@ -34,8 +40,16 @@ def commands() -> list[dict[str, Any]]:
     sent = []
     for number in range(COMMANDS):
         action = rng.choices(["create", "modify", "delete"], [3, 12, 1])[0]
-        sent.append({"id": number, "object": f"o{rng.randrange(OBJECTS)}", "action": action, "text": f"t{number % 97}"})
+        sent.append({"id": number, "object": f"o{rng.randrange(OBJECTS)}", "action": action, "text": _text(number)})
     return sent
+
+
+def _text(number: int) -> str:
+    """The body of a command; each `LARGE_EVERY`th is large."""
+    if number % LARGE_EVERY:
+        return f"t{number % 97}"
+    rng = random.Random(number)
+    return rng.randbytes(rng.choice(LARGE_BYTES) // 2).hex()
 
 
 def feed(_place: Path) -> None:
@@ -91,8 +105,15 @@ def _in_topic(topic: str) -> Orders:
 
 def _in_files(place: Path) -> Orders:
     """Epoch after epoch; an object's lines of one epoch are in one file."""
-    paths = sorted(published(place / "audit"), key=lambda path: Handle.parse(path.name.rpartition(".")[0]).epoch)
-    return order_of(_object_and_id(line) for path in paths for line in path.read_bytes().splitlines())
+    return order_of(line for _, lines in sorted(_audited(place).items()) for line in lines)
+
+
+def _audited(place: Path) -> dict[int, list[tuple[str, int]]]:
+    """Object and id of each line of the audit log, by epoch."""
+    return {
+        epoch: [_object_and_id(line) for path in paths for line in path.read_bytes().splitlines()]
+        for epoch, paths in epoch_files(place / "audit").items()
+    }
 
 
 def _object_and_id(row: bytes) -> tuple[str, int]:
@@ -100,8 +121,21 @@ def _object_and_id(row: bytes) -> tuple[str, int]:
     return values["object"], values["id"]
 
 
+def state_is_small(place: Path) -> Check:
+    """What an object's state takes on disk: all changes that its stores have written, by the objects that changed.
+
+    Epochs that were killed before their decision have written changes too: it is rather less.
+    """
+    changes = sum(len({name for name, _ in lines}) for lines in _audited(place).values())
+    written = sum(path.stat().st_size for path in (place / "checkpoint" / "state").rglob("*.changelog"))
+    largest = max(len(one["text"]) for one in commands())
+    each = written / max(changes, 1)
+    told = f"{each:.0f} bytes of state for an object, in {changes} changes; the largest body has {largest:,}"
+    return Check("the state of an object is small, its bodies are not", 0 < each <= STATE_BYTES_MAX, told)
+
+
 def checks(place: Path) -> list[Check]:
-    """In every output each object's commands stand in the order in which they were sent."""
+    """In every output each object's commands stand in the order in which they were sent; their bodies in no state."""
     outcomes = judged()
     valid = outcomes["reason"].isna()
     accepted, refused, all_of_them = (
@@ -109,7 +143,7 @@ def checks(place: Path) -> list[Check]:
         for rows in (outcomes[valid], outcomes[~valid], outcomes)
     )
     table = query(os.environ["TPC_POSTGRES"], "SELECT object, id FROM events ORDER BY line")
-    return [
+    ordered = [
         tallies_equal(f"{name} keeps the order of each object", wanted, shown, detail="{} objects, each in its order")
         for name, wanted, shown in (
             ("topic events", accepted, _in_topic("events")),
@@ -118,6 +152,7 @@ def checks(place: Path) -> list[Check]:
             ("the audit log", all_of_them, _in_files(place)),
         )
     ]
+    return [*ordered, state_is_small(place)]
 
 
 PROGRAM = Program(

@@ -10,7 +10,13 @@ import pytest
 
 from tests.docs.examples import DOCS, EXAMPLES, load
 
-TUTORIAL = DOCS / "tutorial-pairing.md"
+SHOWN = {
+    DOCS / "tutorial-pairing.md": ("pairing", "pairing_loop"),
+    DOCS / "how-to" / "smooth-readings.md": ("moving_average", "average_over_time"),
+    DOCS / "how-to" / "keep-a-running-tally.md": ("running_tally",),
+    DOCS / "how-to" / "judge-commands.md": ("commands_to_events",),
+}
+"""Pages whose code is that of programs, each with theirs."""
 NO_PROGRAMS = ("sqlite_sink", "delta_sink", "chaos_orders")
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if not path.stem.endswith(NO_PROGRAMS)]
 
@@ -27,12 +33,13 @@ def test_the_example_for_faults_offers_what_the_command_asks_for() -> None:
     assert all(callable(getattr(module, name)) for name in ("pipeline", "feed", "expected"))
 
 
-def test_the_code_of_the_tutorial_stands_in_the_example() -> None:
-    example = (EXAMPLES / "pairing.py").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", TUTORIAL.read_text(), flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) >= 5
-    missing = [block for block in blocks if not _stands_in(block, example)]
-    assert missing == []
+@pytest.mark.parametrize("page", SHOWN, ids=lambda page: page.stem)
+def test_the_code_of_a_page_stands_in_the_examples_that_it_shows(page: Path) -> None:
+    examples = [(EXAMPLES / f"{name}.py").read_text() for name in SHOWN[page]]
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    shown = [[_stands_in(block, example) for block in blocks] for example in examples]
+    assert all(map(any, shown)), "an example is not shown"
+    assert [block for block, *of in zip(blocks, *shown, strict=True) if not any(of)] == []
 
 
 def _stands_in(block: str, example: str) -> bool:

@@ -141,6 +141,19 @@ def test_the_expected_events_are_those_of_judging_one_command_after_another() ->
     assert sum(reason == "modify after deleted" for *_, reason in judged) > 300
 
 
+def test_a_state_that_has_bodies_in_it_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies = [one["text"] for one in commands_to_events.commands() if len(one["text"]) > 20_000]
+    assert len(bodies) == commands_to_events.COMMANDS // commands_to_events.LARGE_EVERY
+    monkeypatch.setattr(commands_to_events, "_audited", lambda _place: {0: [(f"o{n}", n) for n in range(80)]})
+    changelog = tmp_path / "checkpoint" / "state" / "0" / "0" / "1.changelog"
+    changelog.parent.mkdir(parents=True)
+    assert not commands_to_events.state_is_small(tmp_path).passed  # nothing was written: nothing is shown
+    changelog.write_bytes(bytes(80 * 100))
+    assert commands_to_events.state_is_small(tmp_path).passed
+    changelog.write_bytes(bytes(80 * 100) + bytes.fromhex(bodies[0]) + bytes.fromhex(bodies[1]))
+    assert not commands_to_events.state_is_small(tmp_path).passed
+
+
 def test_the_expected_carts_are_those_of_one_click_after_another() -> None:
     carts: dict[str, dict[str, int]] = {}
     orders = []
