@@ -123,7 +123,7 @@ class World:
 
     def waiting(self) -> Counter[tuple[datetime, str, int]]:
         """What waits in the state still."""
-        [state] = self.service()._states.states
+        state: Any = self.service()._states.states[0]
         state.restore()
         return Counter((time, *event) for time, event in state.items())
 
