@@ -45,11 +45,16 @@ def read_parquet(directory: Path) -> pyarrow.Table:
 
 
 def unpublished(directory: Path, pipeline: str | None = None) -> list[str]:
+    """The names of what lies in the directory and no manifest names."""
+    unnamed = (path.name for path in unpublished_files(directory))
+    return sorted(name for name in unnamed if pipeline is None or name.startswith(f"tpc~{pipeline}~"))
+
+
+def unpublished_files(directory: Path) -> list[Path]:
     """What lies in the directory and no manifest names: staged files, and files renamed without a manifest."""
     named = set(published(directory))
     places = [place for place in (directory / OWN / "staging", directory) if place.is_dir()]
-    unnamed = [path for place in places for path in place.iterdir() if path.is_file() and path not in named]
-    return sorted(path.name for path in unnamed if pipeline is None or path.name.startswith(f"tpc~{pipeline}~"))
+    return [path for place in places for path in place.iterdir() if path.is_file() and path not in named]
 
 
 def interrupted_puts(directory: Path, pipeline: str | None = None) -> list[str]:

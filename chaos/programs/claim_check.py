@@ -1,6 +1,7 @@
 """The documents of `docs/examples/claim_check.py`, their digests, and a consumer that follows the references meanwhile.
 
 The consumer is the example's own, a process beside the killed ones: it fetches every body when it sees the reference.
+After each kill the directory is looked at, for bodies whose epoch is not decided: the next life must sweep them.
 """
 
 from __future__ import annotations
@@ -18,17 +19,22 @@ from typing import Any
 import pandas as pd
 
 from tpc.chaos.checkers.compare import Check, nothing_left
-from tpc.chaos.checkers.files_content import epoch_files, unpublished
+from tpc.chaos.checkers.files_content import epoch_files, unpublished, unpublished_files
 from tpc.chaos.checkers.kafka_content import read_topic
 from tpc.chaos.programs.feeding import make_topics, rows_of
 from tpc.chaos.programs.program import EXAMPLES, Program
 from tpc.chaos.running.owned_processes import OwnedProcess, tail
 from tpc.chaos.user.directory import VARIABLE
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.operations import log_of
+from tpc.errors import CorruptionError
+from tpc.handles import Handle
 
 DOCUMENTS = 120
 LARGE = (17, 63, 101)
 """Of 10 MB; the others have up to 200 kB."""
 LARGE_BYTES = 10_000_000
+ORPHANS = "orphans"
 FOLLOWER_S = 120.0
 """How long the consumer may take after the program has come to its end."""
 
@@ -102,9 +108,33 @@ def one_to_one(place: Path) -> list[Check]:
     ]
 
 
+def look_for_orphans(_life: int, place: Path) -> None:
+    """Note the bodies that lie there whole and whose epoch nobody has decided: a kill has left them."""
+    from pyarrow import ArrowInvalid, parquet
+
+    if not (place / "checkpoint").exists():
+        return
+    decided = Journal(log_of(place / "checkpoint")).open().last_intent
+    for path in unpublished_files(place / "bodies"):
+        try:
+            epoch, names = Handle.parse(path.name.rpartition(".")[0]).epoch, parquet.read_table(path)["id"].to_pylist()
+        except (ArrowInvalid, CorruptionError):
+            continue  # it was being written
+        if names and (decided is None or epoch > decided):
+            with (place / ORPHANS).open("a") as noted:
+                noted.writelines(f"epoch {epoch}, {name}\n" for name in names)
+
+
+def orphaned(place: Path) -> Check:
+    """Without an orphan there was nothing to sweep, and none in the end proves nothing."""
+    noted = place / ORPHANS
+    orphans = noted.read_text().splitlines() if noted.exists() else []
+    return Check("kills have left bodies without a reference", bool(orphans), f"{len(orphans)} bodies, swept since")
+
+
 def checks(place: Path) -> list[Check]:
-    """Bodies and references belong together, in the end and when the consumer saw them."""
-    return [*one_to_one(place), _followed(_follower(place))]
+    """Bodies and references belong together, in the end and when the consumer saw them; after a kill they did not."""
+    return [*one_to_one(place), orphaned(place), _followed(_follower(place))]
 
 
 def _followed(follower: OwnedProcess) -> Check:
@@ -128,4 +158,5 @@ PROGRAM = Program(
     expected=expected,
     checks=checks,
     checked=("bodies",),
+    arrive=look_for_orphans,
 )

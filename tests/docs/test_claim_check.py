@@ -13,6 +13,9 @@ import pyarrow as pa
 import pytest
 
 from tests.docs.examples import load
+from tests.support.stopped_pipeline import stopped
+from tpc.chaos.checkers.compare import Check
+from tpc.chaos.checkers.files_content import unpublished
 from tpc.chaos.checkers.kafka_content import KafkaRecord
 from tpc.chaos.programs import claim_check
 from tpc.handles import Handle, PipelineId
@@ -98,6 +101,24 @@ def failed(place: Path, monkeypatch: pytest.MonkeyPatch, *references: tuple[int,
     monkeypatch.setenv("TPC_KAFKA", "unused")
     monkeypatch.setattr(claim_check, "read_topic", read_topic)
     return [check.name for check in claim_check.one_to_one(place) if not check.passed]
+
+
+def orphans(bodies: Bodies, place: Path) -> Check:
+    """What the program's check says of the orphans that were noted before the second life."""
+    claim_check.look_for_orphans(2, place)
+    return claim_check.orphaned(place)
+
+
+def test_a_body_whose_epoch_is_not_decided_is_an_orphan_and_is_swept(bodies: Bodies, tmp_path: Path) -> None:
+    stopped(tmp_path / "checkpoint", {}, {})  # epochs 0 and 1 are decided
+    decided = bodies.prepare(1, a=b"decided")
+    assert not orphans(bodies, tmp_path).passed
+    orphan = bodies.prepare(2, b=b"B", c=b"C")
+    found = orphans(bodies, tmp_path)
+    assert found.passed and found.detail == "2 bodies, swept since"
+    left = unpublished(tmp_path / "bodies")
+    bodies.committer.abort([orphan])
+    assert len(left) == 2 and unpublished(tmp_path / "bodies") == [f"{decided.resource}.parquet"]
 
 
 DANGLING, ORPHANED = "no reference points at nothing", "no body is without a reference"

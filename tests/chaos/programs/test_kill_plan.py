@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from tpc.chaos.faults.hits import StepHit
-from tpc.chaos.programs.kill_plan import AFTER, AFTER_INTENT, BEFORE, KILLS, check_kills, kill_plan
+from tpc.chaos.programs.kill_plan import AFTER, AFTER_INTENT, BEFORE, KILLS, PREPARED, check_kills, kill_plan
 from tpc.chaos.user.attempts import Attempt, UserLife
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_every_kill_is_in_an_epoch_of_its_own_and_two_are_after_the_intent(seed: int) -> None:
+def test_every_kill_is_in_an_epoch_of_its_own_two_after_the_intent_and_one_with_branches_to_abort(seed: int) -> None:
     plan = [planned.fault for planned in kill_plan(seed, epochs=10)]
     epochs = [fault.epoch for fault in plan if fault.epoch is not None]
     assert len(plan) == KILLS and epochs == sorted(set(epochs)) and set(epochs) <= set(range(10))
     assert sum(fault.step in AFTER for fault in plan) >= AFTER_INTENT
-    assert any(fault.step in BEFORE for fault in plan)
+    assert any(fault.step in PREPARED for fault in plan)
 
 
 @pytest.mark.parametrize("seed", range(10))
