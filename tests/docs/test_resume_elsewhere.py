@@ -25,10 +25,13 @@ from tests.docs.test_pairing_loop import SEED, STEP_S, TIME_LIMIT_S, World
 from tests.support.kafka_topics import SILENT, KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.stopped_pipeline import stopped
+from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.plan import Step, StepKill
 from tpc.coordinator import operations
 
 DEADLINE_S = 30.0
+STARTS = 3
+"""A start ends with a transient error where a busy broker does not know a new topic yet; a supervisor makes another."""
 EXAMPLE = load("resume_elsewhere")
 
 
@@ -161,9 +164,11 @@ def test_after_a_program_that_was_killed_each_event_is_taken_by_the_one_or_by_th
     load("pairing_tools").feed(kafka.bootstrap, postgres.dsn, world.name, 240, SEED, STEP_S, table="loop_pairs")
     sent = Counter(as_event(message.value()) for message in kafka.read(f"{world.name}.events"))
 
-    code, kills = world.run((StepKill(Step.BETWEEN_COMMITS, epochs=3),), restarts=0)
-
-    assert code != 0 and len(kills) == 1, world.output()
+    kills: list[Killed] = []
+    for _ in range(STARTS):
+        if not kills:
+            _, kills = world.run((StepKill(Step.BETWEEN_COMMITS, epochs=3),), restarts=0)
+    assert len(kills) == 1, world.output()
     directory = tmp_path / "service"
     monkeypatch.setenv("TPC_LOG", str(directory))
     with pytest.raises(SystemExit, match="is decided and not complete: run `tpc recover` first"):

@@ -15,6 +15,7 @@ from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.programs import (
+    average_over_time,
     classified_tickets,
     commands_to_events,
     moving_average,
@@ -111,6 +112,19 @@ def test_the_expected_average_is_that_of_the_last_20_readings_of_the_sensor() ->
     assert len(of_sensor) > 40 and len(rows) == len(of_sensor)
     assert (rows[4]["events"], rows[4]["average"]) == (5, sum(of_sensor[:5]) / 5)
     assert (rows[40]["events"], rows[40]["average"]) == (20, sum(of_sensor[21:41]) / 20)
+
+
+def test_the_expected_average_over_time_is_that_of_the_five_minutes_before() -> None:
+    sent = average_over_time.readings()[:-1]
+    windows: dict[tuple[str, datetime], list[int]] = {}
+    for one in sent:
+        minute = one["at"].replace(second=0)
+        for later in range(1, 6):
+            windows.setdefault((one["sensor"], minute + timedelta(minutes=later)), []).append(one["value"])
+    rows = average_over_time.expected()["postgres-averages_over_time"]
+    shown = {(row["sensor"], row["until"]): (row["events"], row["average"]) for row in rows}
+    assert len(shown) == len(rows) > 1500
+    assert shown == {key: (len(values), sum(values) / len(values)) for key, values in windows.items()}
 
 
 def test_the_expected_tally_is_that_of_counting_one_change_after_another() -> None:
