@@ -49,13 +49,12 @@ def pipeline() -> tpc.Pipeline:
         .select(F.from_json(F.col("value").cast("string"), READING).alias("reading"))
         .select("reading.*")
     )
+    average = (F.col("total") / F.col("events")).alias("average")
     smoothed = (
         readings.withWatermark("at", PATIENCE)
         .groupBy("sensor", F.window("at", WINDOW, SLIDE))
         .agg(F.sum("value").alias("total"), F.count("value").alias("events"))
-        .select(
-            "sensor", F.col("window.end").alias("until"), "events", (F.col("total") / F.col("events")).alias("average")
-        )
+        .select("sensor", F.col("window.end").alias("until"), "events", average)
     )
     job = tpc.pipeline("average-over-time", checkpoint=PLACE / "checkpoint")
     (
