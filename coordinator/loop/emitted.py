@@ -12,6 +12,9 @@ from tpc.errors import ConfigurationError
 if TYPE_CHECKING:
     import pyarrow
 
+AT_ONCE = 16_384
+"""Rows that become columns together. Fewer cost more calls of Arrow for each row, more leave the processor's cache."""
+
 
 class Emitted:
     """The `out` of a function.
@@ -28,7 +31,7 @@ class Emitted:
         self._batches: dict[str, list[pyarrow.RecordBatch]] = {writing.name: [] for writing in writings}
 
     def row(self, kind: str, row: Mapping[str, Any]) -> None:
-        """One row for `service.write(kind, ...)`; a column that it leaves out is NULL."""
+        """One row for `service.write(kind, ...)`; a column that it leaves out is NULL. Do not change it later."""
         try:
             self._rows[kind].append(row)
         except KeyError:
@@ -43,6 +46,12 @@ class Emitted:
         kept = self._of(self._batches, kind)
         self._flush(kind)
         kept.append(batch.select(self._writings[kind].schema.names).cast(self._writings[kind].schema))
+
+    def settle(self) -> None:
+        """Make columns of the rows of which there are many: objects that die young are cheaper than old ones."""
+        for kind, rows in self._rows.items():
+            if len(rows) >= AT_ONCE:
+                self._flush(kind)
 
     def batches(self) -> list[tuple[int, pyarrow.RecordBatch]]:
         """All of it, with the number of each batch's writing."""

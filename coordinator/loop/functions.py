@@ -12,6 +12,8 @@ from tpc.source import Source
 
 EventTime = Callable[[Any], int]
 """The time of an event, in milliseconds since 1970."""
+AT_ONCE = 1024
+"""Events that a function gets one by one until it is looked whether their rows are many."""
 
 
 class KeyedState(Protocol):
@@ -85,10 +87,15 @@ def run_functions(
                     function.call(came, out)
             elif source.time is None or not expiring:
                 _tell(expiring, [source], events)
-                for event in came:
-                    function.call(event, out)
+                call = function.call
+                for first in range(0, len(came), AT_ONCE):
+                    for event in came[first : first + AT_ONCE]:
+                        call(event, out)
+                    out.settle()
             else:
-                _timed(function.call, came, source.time, expiring, out)
+                for first in range(0, len(came), AT_ONCE):
+                    _timed(function.call, came[first : first + AT_ONCE], source.time, expiring, out)
+                    out.settle()
         for state in expiring:
             state.event_ms = None
 
