@@ -34,16 +34,20 @@ from tests.bench.records import (
 )
 from tests.bench.running import RunningJob, run_script
 from tests.bench.state import measure
-from tests.bench.systems import BATCH_BYTES, BY_HAND, JOBS, LINGER_MS, TPC
+from tests.bench.systems import BATCH_BYTES, BY_HAND, JOBS, LINGER_MS, TPC, TPC_BATCHES
 from tests.bench.work import COMPRESSION, DEADLINE_S, PARTITIONS, Feed, flights
 from tests.support.kafka_topics import SILENT
+from tpc.support.deadlines import Deadline
 
 INTERVALS_MS = (0, 50)
 """Epochs of so many milliseconds; 0: of `ROWS_PER_EPOCH` events."""
 ROWS_PER_EPOCH = 100_000
 WARM_UP_ROWS = 20_000
 LIMIT_S = 600.0
-SCRIPTS = {TPC: "service.py", BY_HAND: "service_by_hand.py"}
+_READ_S = 0.2
+"""The client waits for so long for as many messages as it is asked for, also where a topic has ended."""
+SCRIPTS = {TPC: "service.py", TPC_BATCHES: "service_batches.py", BY_HAND: "service_by_hand.py"}
+PROGRAMS = {SERVICE: (TPC, TPC_BATCHES, BY_HAND), SERVICE_STATE: (TPC, BY_HAND)}
 
 
 def services(arena: Arena, results: Results, *, rows: int, rounds: int) -> None:
@@ -53,10 +57,10 @@ def services(arena: Arena, results: Results, *, rows: int, rounds: int) -> None:
         feed = Feed(arena.servers, topic)
         feed.load(0, number)
         feed.release()
-    for kind in (SERVICE, SERVICE_STATE):
+    for kind, programs in PROGRAMS.items():
         for interval_ms in INTERVALS_MS:
             for number in range(1, rounds + 1):
-                for system in (TPC, BY_HAND) if number % 2 else (BY_HAND, TPC):
+                for system in programs if number % 2 else programs[::-1]:
                     figures, void = attempt(partial(_run, arena, kind, system, interval_ms, rows, number))
                     results.add(Run(kind, system, interval_ms, rows, number, figures, void))
 
@@ -140,10 +144,12 @@ def _check(servers: str, topic: str, rows: int) -> None:
     }
     consumer = Consumer(settings, logger=SILENT)
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    ended = 0
+    ended, deadline = 0, Deadline(DEADLINE_S)
     while ended < PARTITIONS:
-        read = consumer.consume(10_000, DEADLINE_S)
-        if not read:
+        read = consumer.consume(10_000, _READ_S)
+        if read:
+            deadline = Deadline(DEADLINE_S)
+        elif deadline.passed:
             raise WrongRowsError(f"{topic} gives nothing more within {DEADLINE_S:g} s")
         for message in read:
             if message.error() is not None:

@@ -14,17 +14,21 @@ from tests.bench.records import (
     Results,
     Run,
 )
-from tests.bench.systems import BY_HAND, TPC
+from tests.bench.systems import BY_HAND, TPC, TPC_BATCHES
 
-TITLES = {SERVICE: "without a state", SERVICE_STATE: "with a state"}
+TITLES = {
+    (SERVICE, TPC): "without a state",
+    (SERVICE, TPC_BATCHES): "without a state, a function of batches",
+    (SERVICE_STATE, TPC): "with a state",
+}
 LATENCY_TITLES = {SERVICE_LATENCY: "without a state", SERVICE_STATE_LATENCY: "with a state"}
 
 
 def service_lines(results: Results) -> Iterator[str]:
     """One for each kind of epoch; ratios are medians of those of single rounds."""
-    for kind, title in TITLES.items():
+    for (kind, system), title in TITLES.items():
         for interval_ms in dict.fromkeys(run.interval_ms for run in results.runs if run.kind == kind):
-            pairs = list(_pairs(results, kind, interval_ms))
+            pairs = list(_pairs(results, kind, system, interval_ms))
             if not pairs:
                 continue
             epochs = f"epochs of {interval_ms} ms" if interval_ms else "large epochs"
@@ -62,15 +66,17 @@ def _latency(results: Results, kind: str, system: str, interval_ms: int) -> str:
     return "n/a" if half is None or tail is None else f"p50 {half:.0f} ms, p99 {tail:.0f} ms"
 
 
-def _pairs(results: Results, kind: str, interval_ms: int) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
+def _pairs(
+    results: Results, kind: str, system: str, interval_ms: int
+) -> Iterator[tuple[dict[str, float], dict[str, float]]]:
     for number in dict.fromkeys(run.round for run in results.runs if run.kind == kind):
         sides = {
             run.system: run.figures
             for run in results.runs
             if (run.kind, run.interval_ms, run.round, run.void) == (kind, interval_ms, number, None)
         }
-        if sides.keys() >= {TPC, BY_HAND}:
-            yield sides[TPC], sides[BY_HAND]
+        if sides.keys() >= {system, BY_HAND}:
+            yield sides[system], sides[BY_HAND]
 
 
 def _told(ratios: list[float]) -> str:

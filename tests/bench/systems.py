@@ -18,6 +18,8 @@ POLL_RECORDS = 5000
 """That Java's Kafka consumer hands over at once; a call for every 500 is its default."""
 LINGER_MS, BATCH_BYTES = 50, 262_144
 """Of the peers' producers. Their defaults (0 ms, 16 KB in Java) make many small requests."""
+TPC_BATCHES = "tpc-batches"
+"""tpc's own loop with a function that gets all events of an epoch at once."""
 BY_HAND = "by-hand"
 """The transactional loop that tpc's own loop is measured beside."""
 TPC, SPARK, FLINK_SQL, FLINK_DATASTREAM, LOOP = "tpc", "spark", "flink-sql", "flink-datastream", "loop"

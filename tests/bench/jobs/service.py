@@ -6,6 +6,7 @@ Reads what is there and ends, or follows the topic. What the program itself comp
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -41,7 +42,7 @@ def service_of(given: argparse.Namespace, source: str) -> tpc.Service:
     return made
 
 
-def main() -> None:
+def run(service_of: Callable[[argparse.Namespace, str], tpc.Service]) -> None:
     """A first topic to warm up, then the one that is measured; or only that, for ever."""
     given = arguments()
     every = given.rows_per_epoch or tpc.seconds(given.interval_ms / 1000)
@@ -57,4 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(service_of)
