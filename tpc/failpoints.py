@@ -44,10 +44,12 @@ STEPS: Mapping[str, str] = {
     "epoch.decided": "the intent durable, no commit sent",
     "sink.commit": "before the branches of one sink are committed",
     "sink.committed": "after the branches of one sink were committed",
-    "state.applied": "a loop's state: an epoch's changes, what undoes them and the marker written, not yet durable",
-    "state.pruned": "a loop's state: what undoes complete epochs removed in that same transaction, not yet durable",
+    "state.applied": "a loop's state: an epoch's changes are what it holds, and marked so; not yet durable",
+    "state.pruned": "a loop's state: markers of complete epochs removed in that same transaction, not yet durable",
     "epoch.committed": "every branch committed, the complete record not yet attempted",
     "epoch.completed": "the epoch complete, before Spark writes its own commit",
+    "state.compacted": "a loop's state, beside the epochs: some changes of a complete epoch are among its entries, not"
+    " yet durable",
     # On the driver, a new term and sweeps, which also come later than the start: {generation}.
     "recovery.claim": "before the generation record is put",
     "recovery.claimed": "the generation record durable, nothing committed or swept",

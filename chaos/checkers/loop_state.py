@@ -11,6 +11,7 @@ from typing import Any
 
 ANSWER_TIMEOUT_S = 5.0
 _VERSION = b"\x01"
+_PREPARED = "SELECT handle FROM deltas WHERE owned LIKE ? AND applied = 0"
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,12 @@ def read_store(path: Path, pipeline: str) -> StoreContent:
     with closing(_opened(path)) as connection:
         connection.execute("BEGIN")
         mine = f"tpc~{pipeline}~%"
-        entries = connection.execute(
-            "SELECT key, value, expires_ms FROM entries JOIN contents USING (content) WHERE owned LIKE ?", [mine]
-        )
+        entries = connection.execute("SELECT key, value, expires_ms FROM held WHERE owned LIKE ?", [mine])
+        kept = "SELECT DISTINCT epoch FROM deltas WHERE owned LIKE ? AND applied = 1 ORDER BY epoch"
         return StoreContent(
             {_plain(key): (_plain(value), expires_ms) for key, value, expires_ms in entries},
-            tuple(row[0] for row in connection.execute("SELECT handle FROM deltas WHERE handle LIKE ?", [mine])),
-            tuple(row[0] for row in connection.execute("SELECT epoch FROM undo WHERE owned LIKE ?", [mine])),
+            tuple(row[0] for row in connection.execute(_PREPARED, [mine])),
+            tuple(row[0] for row in connection.execute(kept, [mine])),
             max([-1, *(row[0] for row in connection.execute("SELECT epoch FROM markers WHERE owned LIKE ?", [mine]))]),
         )
 

@@ -119,7 +119,7 @@ def _check_store(world: LoopWorld, number: int) -> None:
     # A key may be gone by an epoch that changed nothing else: the content is that of the last epoch that changed it.
     wanted = outcome(_epochs(world.log[: store.applied + 1]))
     assert isinstance(store, Stored)
-    held = {change.key: change for change in store.entries}
+    held = {change.key: change for change in store.seen().held}
     if number == 1:
         found = {decode(key): (decode(c.value or b""), c.expires_ms) for key, c in held.items()}
         if found != wanted.sums:
@@ -135,7 +135,7 @@ def _check_store(world: LoopWorld, number: int) -> None:
 
 def _check_undo(world: LoopWorld, number: int, pending: Intent) -> None:
     """Until an epoch is complete, the state before it can be had, and is known to be that of its last change."""
-    before, last = world.stores[number - 1].before(pending.epoch), world.last_change(number, pending.epoch)
+    before, last = world.stores[number - 1].over(pending.epoch), world.last_change(number, pending.epoch)
     if before is None:
         raise Violation("undo", f"epoch {pending.epoch} is not complete, and {SINKS[number]} cannot take it back")
     if before[0] != last:

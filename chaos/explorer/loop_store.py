@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tpc.coordinator.loop.state import rules
 from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.rules import NO_EPOCH, Delta
-from tpc.coordinator.loop.state.store import Store
+from tpc.coordinator.loop.state.store import Loaded, Over, Store
 from tpc.sink import Verdict
 
 Payload = tuple[Any, ...]
@@ -67,7 +67,8 @@ class Stored:
     entries: tuple[Change, ...] = ()
     committed: tuple[Branch, ...] = ()
     """Those whose markers are there."""
-    undoes: tuple[tuple[int, tuple[Change, ...]], ...] = ()
+    kept: tuple[tuple[int, Payload], ...] = ()
+    """The changes of applied epochs that are not compacted."""
 
     @property
     def applied(self) -> int:
@@ -85,22 +86,22 @@ class Stored:
         delta = Delta(branch.name, branch.epoch, branch.after, branch.rests_on)
         if answer := rules.outcome([delta], rules.Shown(self.applied, marked, prepared)):
             return answer.verdict, self
-        held = {change.key: change for change in self.entries}
-        undo = tuple(held.get(change.key, Change(change.key, None, None)) for change in branch.rows)
-        undoes = (*self.undoes, (branch.epoch, undo))
-        dropped = rules.undo_to_drop([epoch for epoch, _ in undoes], complete)
+        kept, entries = (*self.kept, (branch.epoch, branch.rows)), self.entries
+        due = rules.to_compact([epoch for epoch, _ in kept], complete)
+        for of in due:
+            entries = put(entries, dict(kept)[of])
         committed = (*self.committed, branch)
         unmarked = rules.markers_to_drop([each.epoch for each in committed], complete)
         return Verdict.COMMITTED, Stored(
             self.prepared - {branch},
-            put(self.entries, branch.rows),
+            entries,
             tuple(each for each in committed if each.epoch not in unmarked),
-            tuple(entry for entry in undoes if entry[0] not in dropped),
+            tuple(each for each in kept if each[0] not in due),
         )
 
     def seen(self) -> Seen:
         """What a process sees of it."""
-        return Seen(self.entries, tuple(self.epochs), self.undoes)
+        return Seen(self.entries, tuple(self.epochs), self.kept)
 
 
 class Seen(NamedTuple):
@@ -108,17 +109,26 @@ class Seen(NamedTuple):
 
     entries: tuple[Change, ...]
     epochs: tuple[int, ...]
-    undoes: tuple[tuple[int, tuple[Change, ...]], ...]
+    kept: tuple[tuple[int, Payload], ...]
 
-    def before(self, epoch: int) -> tuple[int, dict[bytes, Change]] | None:
-        """As `Store.undo` tells it; None where an epoch cannot be taken back."""
-        if rules.not_undoable(epoch, self.epochs, [of for of, _ in self.undoes]):
+    def over(self, before: int | None) -> tuple[int, dict[bytes, tuple[int, Change]]] | None:
+        """What lies over the entries, as `Store` tells it; None where an epoch cannot be taken back."""
+        if before is not None and rules.not_undoable(before, self.epochs, [of for of, _ in self.kept]):
             return None
-        taken_back: dict[bytes, Change] = {}
-        for of, undo in reversed(self.undoes):
-            if of >= epoch:
-                taken_back.update((change.key, change) for change in undo)
-        return rules.epoch_before(epoch, self.epochs), taken_back
+        over: dict[bytes, tuple[int, Change]] = {}
+        for of, changes in self.kept:
+            if before is None or of < before:
+                over.update((change.key, (of, change)) for change in changes)
+        newest = max(self.epochs, default=NO_EPOCH)
+        return newest if before is None else rules.epoch_before(before, self.epochs), over
+
+    @property
+    def held(self) -> tuple[Change, ...]:
+        """The content."""
+        held = self.entries
+        for _, changes in self.kept:
+            held = put(held, changes)
+        return held
 
 
 Sinks = tuple[Rows, Stored, Stored]
@@ -141,36 +151,42 @@ class StoreView(Store):
         """The newest epoch applied."""
         return max(self.shown.epochs, default=NO_EPOCH)
 
-    def load(self) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
-        """Every key's value, and when those expire that do."""
+    def load(self, before: int | None) -> Loaded:
+        """All of it."""
+        epoch, over, _ = self.over(before)
         values = {change.key: change.value for change in self.shown.entries if change.value is not None}
         expiring = {change.key: change.expires_ms for change in self.shown.entries if change.expires_ms is not None}
-        return values, expiring
+        loaded = Loaded(epoch, values, expiring)
+        loaded.put(over)
+        return loaded
+
+    def over(self, before: int | None) -> Over:
+        """What lies over the entries. That an epoch which is not complete can be left out is an invariant."""
+        found = self.shown.over(before)
+        assert found is not None
+        epoch, over = found
+        keys = {change.key for change in self.shown.entries}
+        count = len(keys) + sum((one.value is not None) - (key in keys) for key, (_, one) in over.items())
+        return Over(epoch, over, count)
+
+    def compacted(self) -> int:
+        """All epochs up to this one are in the entries."""
+        return self.shown.kept[0][0] - 1 if self.shown.kept else self.applied()
 
     def get(self, key: bytes) -> Change | None:
-        """One key."""
+        """One key of the entries."""
         return next((change for change in self.shown.entries if change.key == key), None)
 
-    def count(self) -> int:
-        """How many keys there are."""
-        return len(self.shown.entries)
-
     def sorted_keys(self) -> Iterator[bytes]:
-        """Every key."""
+        """Every key of the entries."""
         return iter([change.key for change in self.shown.entries])
 
     def due(self, watermark_ms: int) -> list[bytes]:
-        """The keys that have expired."""
+        """The keys of the entries that have expired."""
         expiring = [change for change in self.shown.entries if change.expires_ms is not None]
         return [
             change.key for change in expiring if change.expires_ms is not None and change.expires_ms <= watermark_ms
         ]
-
-    def undo(self, epoch: int) -> tuple[int, dict[bytes, Change]]:
-        """What takes back this epoch. That it can be is an invariant."""
-        before = self.shown.before(epoch)
-        assert before is not None
-        return before
 
 
 def without(sinks: Sinks, number: int, branches: frozenset[Branch]) -> Sinks:

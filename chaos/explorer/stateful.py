@@ -1,9 +1,7 @@
 """A state as a participant: what can happen to it next, over the store's own rules.
 
-The rules are those of `tpc.coordinator.loop.state.rules`. Modelled is what surrounds them: a log, a store whose
-transactions are whole or not at all, another sink that may lose its branch, coordinators that die or come late, a
-backup that is put back. A content is the tuple of the epochs folded into it: one applied twice, out of order or
-undecided shows.
+Modelled is what surrounds the store (`stateful_store`): a log, another sink that may lose its branch, coordinators that
+die or come late, a backup that is put back.
 """
 
 from __future__ import annotations
@@ -13,25 +11,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tpc.chaos.explorer.invariants import Violation
-from tpc.coordinator.loop.state import rules
-from tpc.coordinator.loop.state.rules import NO_EPOCH, Delta
+from tpc.chaos.explorer.stateful_store import EMPTY, Branch, Content, StoreModel
+from tpc.coordinator.loop.state.rules import NO_EPOCH
 from tpc.sink import Verdict
-
-Content = tuple[int, ...]
-
-
-class Branch(NamedTuple):
-    """A prepared delta: its epoch, the term and attempt that made it, and the epoch on which it rests."""
-
-    epoch: int
-    term: int
-    attempt: int
-    rests_on: int
-
-    @property
-    def name(self) -> str:
-        """Its handle."""
-        return f"{self.epoch}.{self.term}.{self.attempt}"
 
 
 class Intent(NamedTuple):
@@ -39,37 +21,6 @@ class Intent(NamedTuple):
 
     epoch: int
     branch: Branch | None
-
-
-@dataclass(frozen=True)
-class StoreModel:
-    """What is durable of a state."""
-
-    applied: int = NO_EPOCH
-    content: Content = ()
-    marked: frozenset[Branch] = frozenset()
-    prepared: frozenset[Branch] = frozenset()
-    undo: tuple[tuple[int, Content], ...] = ()
-
-    def commit(self, branch: Branch, complete: int) -> tuple[Verdict, StoreModel]:
-        """One transaction; what it answers, and what it prunes, the rules say."""
-        marked, prepared = (frozenset(b.name for b in held) for held in (self.marked, self.prepared))
-        delta = Delta(branch.name, branch.epoch, branch.rests_on, branch.rests_on)
-        if answer := rules.outcome([delta], rules.Shown(self.applied, marked, prepared)):
-            return answer.verdict, self
-        undo = (*self.undo, (branch.epoch, self.content))
-        dropped = rules.undo_to_drop([epoch for epoch, _ in undo], complete)
-        return Verdict.COMMITTED, StoreModel(
-            branch.epoch,
-            (*self.content, branch.epoch),
-            frozenset(each for each in self.marked if each.epoch >= complete) | {branch},
-            self.prepared - {branch},
-            tuple(entry for entry in undo if entry[0] not in dropped),
-        )
-
-    def before(self, epoch: int) -> Content | None:
-        """The content before an epoch; None where it cannot be had any more."""
-        return self.content if self.applied < epoch else dict(self.undo).get(epoch)
 
 
 @dataclass(frozen=True)
@@ -83,7 +34,7 @@ class Leader:
     branch: Branch | None = None
     attempts: int = 0
     complete: int = NO_EPOCH
-    """What it knows to be complete: its next commit prunes what undoes that."""
+    """What it knows to be complete: it may compact that."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +44,7 @@ class StateWorld:
     log: tuple[Intent, ...] = ()
     completed: int = NO_EPOCH
     terms: int = 1
-    store: StoreModel = StoreModel()
+    store: StoreModel = EMPTY
     backup: StoreModel | None = None
     is_other_lost: bool = False
     """Whether the other sink has lost its branch of the pending epoch."""
@@ -135,9 +86,18 @@ def moves(world: StateWorld) -> Iterator[Move]:
         yield from _steps(world, world.leader)
     if world.late is not None:
         yield from _late_message(world, world.late)
+    yield from _compactions(world)
     if world.faults:
         once_less = replace(world, faults=world.faults - 1)
         yield from (Move(label, after, is_fault=True) for label, after in _faults(once_less))
+
+
+def _compactions(world: StateWorld) -> Iterator[Move]:
+    """Beside the epochs, by whoever leads or has led, up to what it knows to be complete."""
+    for who, known in (("the leader", world.leader), ("a coordinator taken for dead", world.late)):
+        store = world.store if known is None else world.store.compacted(known.complete)
+        if store != world.store:
+            yield Move(f"{who} compacts an epoch", replace(world, store=store))
 
 
 def _faults(world: StateWorld) -> Iterator[tuple[str, StateWorld]]:

@@ -2,8 +2,9 @@
 
     python -m tests.bench.state --keys 1000000 --changes 1000 --epochs 10000 --directory /where/the/disk/is
 
-An epoch decodes and changes its keys, cuts, prepares and commits; checkpoints of the store happen in it. Old garbage
-is looked for after it, and counted with it, as a service does (`Garbage`). Beside every epoch stand two appends of the
+An epoch decodes and changes its keys, cuts, prepares and commits; compaction and checkpoints of the store run beside
+it, in their thread, and no epoch waits for the next. Old garbage is looked for after it, and counted with it, as a
+service does (`Garbage`). Beside every epoch stand two appends of the
 delta's size to a plain file, each fsynced: the least that prepare and commit can cost on this disk at this load. Tells
 percentiles of both, the processor's time of the epoch's own thread, the time of a restart, and the load.
 """

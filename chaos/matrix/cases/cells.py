@@ -26,6 +26,7 @@ sink.commit          | Krftao | -self  | -exit  | krftao | krftao | krtAo  | Krf
 sink.committed       | kRftAo | -self  | -exit  | krFtao | krftao | -after | krfTao
 state.applied        | -loop  | -loop  | -loop  | -loop  | -loop  | -loop  | -loop
 state.pruned         | -loop  | -loop  | -loop  | -loop  | -loop  | -loop  | -loop
+state.compacted      | -loop  | -loop  | -loop  | -loop  | -loop  | -loop  | -loop
 epoch.committed      | #      | -self  | *      | *      | *      | -none  | *
 epoch.completed      | #      | -self  | *      | *      | *      | -none  | *
 log.put              | Icg    | -self  | -exit  | icg    | i      | -none  | icg
@@ -63,6 +64,7 @@ UNCOUNTED = frozenset(
         "epoch.planned",
         "epoch.committed",
         "epoch.completed",
+        "state.compacted",
         "recovery.swept",
         "recovery.reconcile",
         "recovery.reconciled",

@@ -42,6 +42,7 @@ state.applied        | Sd       | -one | -exit | sd     | s     | -none  | -file
 state.pruned         | sd       | -one | -exit | sD     | d     | -none  | -file
 epoch.committed      | *        | -one | -exit | *      | -hang | -none  | *
 epoch.completed      | *        | -one | -exit | *      | -hang | -none  | *
+state.compacted      | sd       | -one | -exit | sd     | -hang | -none  | -file
 log.put              | icg      | -one | -exit | i      | -log  | -none  | icg
 log.write            | -log     | -one | -exit | i      | -log  | -none  | -log
 log.fsync            | icg      | -one | -exit | icg    | -log  | -none  | i

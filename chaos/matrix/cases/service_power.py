@@ -30,8 +30,14 @@ from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER
 
 SUITE = "service-power"
-SINKS = {"sink.commit": "totals", "sink.committed": "totals", "state.applied": "totals", "state.pruned": "recent"}
-STEPS = (*BEFORE_THE_INTENT, *AFTER_THE_INTENT, "state.applied", "state.pruned")
+SINKS = {
+    "sink.commit": "totals",
+    "sink.committed": "totals",
+    "state.applied": "totals",
+    "state.pruned": "recent",
+    "state.compacted": "totals",
+}
+STEPS = (*BEFORE_THE_INTENT, *AFTER_THE_INTENT, "state.applied", "state.pruned", "state.compacted")
 ON_XFS = ("epoch.decided", "sink.committed", "state.applied", "epoch.completed")
 ON_THE_DISK = ("files", "totals")
 """Readers that would keep files of the disk open."""

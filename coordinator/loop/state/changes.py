@@ -1,13 +1,13 @@
-"""Changes of a state as Arrow rows: one for each key, NULL as value where the key is gone, and their durable bytes."""
+"""Changes of a state as Arrow rows: one for each key, NULL as value where the key is gone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import pyarrow
 
-from tpc.errors import CorruptionError, DataError
+from tpc.errors import DataError
 
 SCHEMA = pyarrow.schema(
     [
@@ -66,22 +66,3 @@ def _cast(array: pyarrow.Array, field: pyarrow.Field) -> pyarrow.Array:
         if not same:
             raise DataError(f"the column {field.name} of a state holds {array.type}", column=field.name)
     return array.cast(field.type)
-
-
-def to_bytes(batches: Sequence[pyarrow.RecordBatch]) -> bytes:
-    """The rows of these batches, as an Arrow stream."""
-    into = pyarrow.BufferOutputStream()
-    with pyarrow.ipc.new_stream(into, SCHEMA) as stream:
-        for batch in batches:
-            stream.write_batch(batch.replace_schema_metadata(None))
-    return bytes(into.getvalue())
-
-
-def from_bytes(data: bytes) -> Iterator[Change]:
-    """The inverse. Raises `CorruptionError`."""
-    try:
-        with pyarrow.ipc.open_stream(data) as stream:
-            columns = [column.to_pylist() for column in stream.read_all().columns]
-    except pyarrow.ArrowException as error:
-        raise CorruptionError(f"a delta of a state cannot be read: {error}") from error
-    return map(Change._make, zip(*columns, strict=True))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
 from tpc.coordinator.loop.state import changes, rules
-from tpc.coordinator.loop.state.checkpoints import Checkpoints
 from tpc.coordinator.loop.state.database import Database
-from tpc.coordinator.loop.state.store import applied, content_of
+from tpc.coordinator.loop.state.store import applied
+from tpc.coordinator.loop.state.upkeep import MOST_DELTAS, MOST_ROWS, Upkeep
+from tpc.coordinator.loop.state.writer import forget
 from tpc.errors import ConfigurationError, CorruptionError, TpcError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
@@ -20,8 +21,8 @@ from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Mar
 if TYPE_CHECKING:
     from tpc.coordinator.loop.state.sink import StateSink
 
-_ASKED_AT_ONCE = 500
-"""Keys in one question: a call for each would cost more than the answer."""
+_KEPT = "SELECT count(*), total(rows) FROM deltas WHERE owned = ? AND applied = 1"
+_IN_DOUBT = "SELECT handle FROM deltas WHERE applied = 0 ORDER BY handle"
 
 
 class StateCommitter(Committer):
@@ -32,9 +33,12 @@ class StateCommitter(Committer):
         self.pipeline = pipeline
         self.owned = f"{pipeline.prefix}{sink.name}"
         self.database = Database(sink.path, sink.timeout_s, sink.name)
-        self._checkpoints = Checkpoints(sink.path)
+        beside = Database(sink.path, sink.timeout_s, sink.name, is_durable=False)
+        self._upkeep = Upkeep(beside, self.owned)
         self._complete = rules.NO_EPOCH
-        """The newest epoch that is known to be complete: what undoes it goes with the next commit."""
+        """The newest epoch that is known to be complete."""
+        self._is_kept = False
+        """Whether anything was applied here, and so is kept apart until it is complete."""
 
     def check(self, context: CheckContext) -> None:
         """Make the store. Raises `ConfigurationError` when the directory above it is not there, or for other rows."""
@@ -80,62 +84,53 @@ class StateCommitter(Committer):
                 refused = rules.outcome([_delta(branch) for branch in branches], shown)
                 if refused is None:
                     self._apply(transaction, branches)
-            self._checkpoints.after_commit()
+                    kept = transaction.execute(_KEPT, [self.owned]).fetchone()
+            if refused is None:
+                self._is_kept = True
+                if kept[0] > MOST_DELTAS or kept[1] > MOST_ROWS:
+                    self._upkeep.catch_up()
             return refused or Outcome(Verdict.COMMITTED, "applied")
         except TpcError as error:
             return Outcome(Verdict.UNKNOWN, error.what, contradiction=isinstance(error, CorruptionError))
 
     def _shown(self, transaction: sqlite3.Connection, branches: Sequence[Committable]) -> rules.Shown:
-        def which(table: str) -> frozenset[str]:
-            question = f"SELECT 1 FROM {table} WHERE handle = ?"
+        def which(found: str) -> frozenset[str]:
+            question = f"SELECT 1 FROM {found} AND handle = ?"
             return frozenset(b.resource for b in branches if transaction.execute(question, [b.resource]).fetchone())
 
-        return rules.Shown(applied(transaction, self.owned), which("markers"), which("deltas"))
+        marked, prepared = which("markers WHERE true"), which("deltas WHERE applied = 0")
+        return rules.Shown(applied(transaction, self.owned), marked, prepared)
 
     def _apply(self, transaction: sqlite3.Connection, branches: Sequence[Committable]) -> None:
-        """Deltas, what undoes them, and markers: one transaction with everything that follows from it."""
-        content, epoch = content_of(transaction, self.owned, make=True), branches[0].handle.epoch
-        undo: dict[bytes, changes.Change] = {}
-        for branch in sorted(branches, key=lambda branch: branch.handle):
-            handle = branch.handle
-            held = transaction.execute("SELECT changes FROM deltas WHERE handle = ?", [branch.resource]).fetchone()
-            delta = list(changes.from_bytes(held[0]))
-            for before in _held(transaction, content, delta):
-                undo.setdefault(before.key, before)
-            put = [(content, *change) for change in delta if change.value is not None]
-            gone = [(content, change.key) for change in delta if change.value is None]
-            transaction.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", put)
-            transaction.executemany("DELETE FROM entries WHERE content = ? AND key = ?", gone)
-            marker = (branch.resource, self.owned, epoch, handle.generation)
+        """From now on the changes of these branches, which lie in the store already, are what it holds."""
+        epoch = branches[0].handle.epoch
+        for branch in branches:
+            transaction.execute("UPDATE deltas SET applied = 1 WHERE handle = ?", [branch.resource])
+            marker = (branch.resource, self.owned, epoch, branch.handle.generation)
             transaction.execute("INSERT INTO markers VALUES (?, ?, ?, ?)", marker)
-            transaction.execute("DELETE FROM deltas WHERE handle = ?", [branch.resource])
-        entry = (self.owned, epoch, changes.to_bytes([changes.to_batch(undo.values())]))
-        transaction.execute("INSERT INTO undo VALUES (?, ?, ?)", entry)
         failpoints.hit("state.applied", sink=self.sink.name, epoch=epoch)
         self._prune(transaction)
         failpoints.hit("state.pruned", sink=self.sink.name, epoch=epoch)
 
     def _prune(self, transaction: sqlite3.Connection) -> None:
-        kept = [row[0] for row in transaction.execute("SELECT epoch FROM undo WHERE owned = ?", [self.owned])]
-        for epoch in rules.undo_to_drop(kept, self._complete):
-            transaction.execute("DELETE FROM undo WHERE owned = ? AND epoch = ?", (self.owned, epoch))
         rows = transaction.execute("SELECT DISTINCT epoch FROM markers WHERE owned = ?", [self.owned]).fetchall()
         for epoch in rules.markers_to_drop([row[0] for row in rows], self._complete):
             transaction.execute("DELETE FROM markers WHERE owned = ? AND epoch = ?", (self.owned, epoch))
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
-        """The epoch need not be undone any more, nor older ones; they go with the next commit."""
+        """The epoch need not be undone any more, nor older ones: what they changed goes into the entries."""
         self.completed(epoch)
 
     def completed(self, epoch: int) -> None:
         """As `released`: a process that runs for one epoch only learns of no epoch of its own that is complete."""
         self._complete = max(self._complete, epoch)
+        if self._is_kept:
+            self._upkeep.completed(self._complete)
 
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
         """Remove what is prepared."""
         with self.database.transaction("aborting in") as transaction:
-            handles = [[branch.resource] for branch in branches]
-            transaction.executemany("DELETE FROM deltas WHERE handle = ?", handles)
+            forget(transaction, [branch.resource for branch in branches])
 
     def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
         """Remove what is prepared; what is applied stays."""
@@ -143,7 +138,7 @@ class StateCommitter(Committer):
         with self.database.transaction("giving up in") as transaction:
             for branch in committables:
                 found = transaction.execute("SELECT 1 FROM markers WHERE handle = ?", [branch.resource]).fetchone()
-                transaction.execute("DELETE FROM deltas WHERE handle = ?", [branch.resource])
+                forget(transaction, [branch.resource])
                 ends.append(GivenUp.COMMITTED if found else GivenUp.UNDONE)
         return ends
 
@@ -156,7 +151,7 @@ class StateCommitter(Committer):
         if not self.database.is_there():
             return []
         with self.database.reading("listing what is prepared in") as reading:
-            handles = [Handle.parse(row[0]) for row in reading.execute("SELECT handle FROM deltas ORDER BY handle")]
+            handles = [Handle.parse(row[0]) for row in reading.execute(_IN_DOUBT)]
             doubts = [InDoubt(str(h), h.pipeline, h.generation, h.sink, h.epoch) for h in handles]
             return [(doubt, _owner(reading, f"{doubt.pipeline.prefix}{doubt.sink}")) for doubt in doubts]
 
@@ -187,23 +182,12 @@ class StateCommitter(Committer):
 
     def close(self) -> None:
         """Let go of the file."""
-        self._checkpoints.close()
+        self._upkeep.close()
         self.database.close()
 
 
 def _delta(branch: Committable) -> rules.Delta:
     return rules.Delta(branch.resource, branch.handle.epoch, branch.data["after"], branch.data.get("rests_on"))
-
-
-def _held(transaction: sqlite3.Connection, content: int, delta: Sequence[changes.Change]) -> Iterator[changes.Change]:
-    """What the keys of a delta hold before it."""
-    for first in range(0, len(delta), _ASKED_AT_ONCE):
-        keys = [change.key for change in delta[first : first + _ASKED_AT_ONCE]]
-        places = ", ".join("?" * len(keys))
-        question = f"SELECT key, value, expires_ms FROM entries WHERE content = ? AND key IN ({places})"
-        held = {found[0]: found for found in transaction.execute(question, [content, *keys])}
-        for key in keys:
-            yield changes.Change._make(held.get(key, (key, None, None)))
 
 
 def _owner(connection: sqlite3.Connection, owned: str) -> Owner | None:

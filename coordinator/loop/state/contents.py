@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 
 from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.rules import NO_EPOCH
-from tpc.coordinator.loop.state.store import Store
+from tpc.coordinator.loop.state.store import Store, put
 
 
 class Contents(ABC):
@@ -74,30 +74,17 @@ class MemoryContents(Contents):
 
     def restore(self, before: int | None) -> None:
         """Read it whole."""
-        self.epoch, undo = (self.store.applied(), {}) if before is None else self.store.undo(before)
-        self._values, self._expires_ms = self.store.load()
-        self._put(undo)
+        self.epoch, self._values, self._expires_ms = self.store.load(before)
         self._expiring = [(at, key) for key, at in self._expires_ms.items()]
         heapq.heapify(self._expiring)
 
     def fold(self, epoch: int, changes: dict[bytes, Change], added: int) -> None:
         """What changed, and nothing else, is touched."""
         self.epoch = epoch
-        self._put(changes)
         for key, change in changes.items():
+            put(self._values, self._expires_ms, key, change)
             if change.expires_ms is not None:
                 heapq.heappush(self._expiring, (change.expires_ms, key))
-
-    def _put(self, changes: dict[bytes, Change]) -> None:
-        for key, change in changes.items():
-            if change.value is None:
-                self._values.pop(key, None)
-            else:
-                self._values[key] = change.value
-            if change.expires_ms is not None:
-                self._expires_ms[key] = change.expires_ms
-            elif self._expires_ms:
-                self._expires_ms.pop(key, None)
 
     def get(self, key: bytes) -> Change | None:
         """From memory."""
@@ -123,39 +110,47 @@ class MemoryContents(Contents):
 
 
 class DiskContents(Contents):
-    """Read from the store through a bounded cache. What the store has not applied yet lies over it."""
+    """Read from the store through a bounded cache. What is not in its entries yet lies over them."""
 
     def __init__(self, store: Store, cached_keys: int) -> None:
         super().__init__(store)
         self.cached_keys = cached_keys
-        self._over: dict[bytes, Change] = {}
+        self._over: dict[bytes, tuple[int, Change]] = {}
+        """Each with its epoch."""
+        self._epochs: deque[tuple[int, list[bytes]]] = deque()
+        """What each epoch has put over the entries."""
         self._cache: OrderedDict[bytes, Change | None] = OrderedDict()
         self._count = 0
 
     def restore(self, before: int | None) -> None:
-        """Nothing is read but the number of keys."""
-        self.epoch, self._over = (self.store.applied(), {}) if before is None else self.store.undo(before)
+        """Nothing is read but what lies over the entries, and their number."""
+        self.epoch, self._over, self._count = self.store.over(before)
         self._cache.clear()
-        self._count = self.store.count()
-        for key, change in self._over.items():
-            self._count += (change.value is not None) - (self.store.get(key) is not None)
+        of_epochs: dict[int, list[bytes]] = {}
+        for key, (epoch, _) in self._over.items():
+            of_epochs.setdefault(epoch, []).append(key)
+        self._epochs = deque(sorted(of_epochs.items()))
 
     def fold(self, epoch: int, changes: dict[bytes, Change], added: int) -> None:
-        """Over what the store shows, until it shows this epoch itself."""
+        """Over the entries, until they have it themselves."""
         self._count += added
-        if self._over and self.store.applied() >= self.epoch:
-            self._over.clear()
-        self._over.update(changes)
+        self._epochs.append((epoch, list(changes)))
         for key, change in changes.items():
+            self._over[key] = epoch, change
             self._remember(key, change if change.value is not None else None)
         self.epoch = epoch
-        if self.store.applied() >= epoch:
-            self._over.clear()
+        compacted = self.store.compacted()
+        while self._epochs and self._epochs[0][0] <= compacted:
+            of, keys = self._epochs.popleft()
+            for key in keys:
+                if key in self._over and self._over[key][0] == of:
+                    del self._over[key]
 
     def get(self, key: bytes) -> Change | None:
         """What lies over the store, the cache, the store."""
         if key in self._over:
-            return self._over[key] if self._over[key].value is not None else None
+            _, change = self._over[key]
+            return change if change.value is not None else None
         if key in self._cache:
             self._cache.move_to_end(key)
             return self._cache[key]
@@ -171,12 +166,12 @@ class DiskContents(Contents):
     def sorted_keys(self) -> Iterator[bytes]:
         """Merged from the store and what lies over it."""
         kept = (key for key in self.store.sorted_keys() if key not in self._over)
-        return heapq.merge(kept, sorted(key for key, change in self._over.items() if change.value is not None))
+        return heapq.merge(kept, sorted(key for key, (_, change) in self._over.items() if change.value is not None))
 
     def due(self, watermark_ms: int) -> list[bytes]:
         """By the store's index."""
         kept = [key for key in self.store.due(watermark_ms) if key not in self._over]
-        over = [change for change in self._over.values() if change.value is not None and change.expires_ms is not None]
+        over = [one for _, one in self._over.values() if one.value is not None and one.expires_ms is not None]
         return sorted([*kept, *(c.key for c in over if c.expires_ms is not None and c.expires_ms <= watermark_ms)])
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from tpc.errors import START_ANEW, StateLostError, TransientError
+from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TransientError
 from tpc.support.durable_files import in_words, remove, sync
 
 PAGE_BYTES = 1024
@@ -22,17 +22,30 @@ CHECKPOINT_PAGES = 64_000
 """A commit writes the write-ahead log back only when it has become so long; before that `checkpoints.py` does."""
 
 CACHE_KIB = 65_536
+FORMAT = 2
+"""Of the tables; stands in the file as SQLite's `user_version`."""
 TABLES = """
 CREATE TABLE identity (id INTEGER PRIMARY KEY, uuid TEXT NOT NULL);
 CREATE TABLE owners (owned TEXT PRIMARY KEY, generation INT NOT NULL, nonce TEXT NOT NULL, since REAL NOT NULL);
-CREATE TABLE deltas (handle TEXT PRIMARY KEY, changes BLOB NOT NULL);
+CREATE TABLE deltas (delta INTEGER PRIMARY KEY, handle TEXT UNIQUE NOT NULL, owned TEXT NOT NULL, epoch INT NOT NULL,
+    rows INT NOT NULL, applied INT NOT NULL);
+CREATE TABLE changes (delta INT, key BLOB, value BLOB, expires_ms INT, PRIMARY KEY (delta, key)) WITHOUT ROWID;
 CREATE TABLE markers (handle TEXT PRIMARY KEY, owned TEXT NOT NULL, epoch INT NOT NULL, generation INT NOT NULL);
-CREATE TABLE undo (owned TEXT, epoch INT, changes BLOB NOT NULL, PRIMARY KEY (owned, epoch));
 CREATE TABLE contents (content INTEGER PRIMARY KEY, owned TEXT UNIQUE NOT NULL);
 CREATE TABLE entries (content INT, key BLOB, value BLOB NOT NULL, expires_ms INT, PRIMARY KEY (content, key))
     WITHOUT ROWID;
 CREATE INDEX expiring ON entries (content, expires_ms) WHERE expires_ms IS NOT NULL;
+CREATE VIEW held AS
+    SELECT owned, key, value, expires_ms FROM (
+        SELECT *, row_number() OVER (PARTITION BY owned, key ORDER BY epoch DESC, handle DESC) AS place FROM (
+            SELECT owned, -1 AS epoch, '' AS handle, key, value, expires_ms FROM entries JOIN contents USING (content)
+            UNION ALL SELECT owned, epoch, handle, key, value, expires_ms FROM deltas JOIN changes USING (delta)
+            WHERE applied = 1))
+    WHERE place = 1 AND value IS NOT NULL;
 """
+"""`deltas` with their `changes`: one for each branch; `applied` is 0 as long as it is prepared and no more. Those that
+are applied lie over the `entries` of their content, the newer over the older, until they are compacted into them. What
+comes out is `held`, for people and tests: the library does not read it."""
 
 
 _DAMAGED = ("malformed", "not a database")
@@ -42,13 +55,15 @@ _DAMAGED = ("malformed", "not a database")
 class Database:
     """The file at `path`. Every method raises `TransientError` when the file is away or does not answer in time.
 
-    One that SQLite cannot read as its own is a `StateLostError`.
+    One that SQLite cannot read as its own is a `StateLostError`, one of another format a `ConfigurationError`.
     """
 
-    def __init__(self, path: Path, timeout_s: float, sink: str) -> None:
+    def __init__(self, path: Path, timeout_s: float, sink: str, *, is_durable: bool = True) -> None:
+        """Where not `is_durable`, a transaction may be lost when the power is, but no later one without it."""
         self.path = path
         self.timeout_s = timeout_s
         self.sink = sink
+        self._synchronous = "FULL" if is_durable else "NORMAL"
         self._open: tuple[sqlite3.Connection, int, int] | None = None
         """The connection, the file's number, the process."""
         self._of_parent: list[sqlite3.Connection] = []
@@ -79,6 +94,12 @@ class Database:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
 
+    @contextmanager
+    def autocommit(self, doing: str) -> Iterator[sqlite3.Connection]:
+        """Outside of any transaction: each statement is one."""
+        with self._asking(doing):
+            yield self._connection()
+
     def is_there(self) -> bool:
         """Whether the file has been made. Raises when its directory's directory is away."""
         with self._asking("looking for"):
@@ -99,6 +120,7 @@ class Database:
             new = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
             with closing(sqlite3.connect(new, isolation_level=None)) as connection:
                 connection.executescript(f"PRAGMA page_size = {PAGE_BYTES}; PRAGMA journal_mode = WAL; {TABLES}")
+                connection.execute(f"PRAGMA user_version = {FORMAT}")
                 connection.execute("INSERT INTO identity VALUES (1, ?)", [uuid.uuid4().hex])
             sync(new)
             with suppress(FileExistsError):  # somebody else was faster: theirs stands
@@ -125,10 +147,21 @@ class Database:
                 place, uri=True, timeout=self.timeout_s, isolation_level=None, check_same_thread=False
             )
             self._open = connection, number, process
-            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._check_format(connection)
         return self._open[0]
+
+    def _check_format(self, connection: sqlite3.Connection) -> None:
+        [found] = connection.execute("PRAGMA user_version").fetchone()
+        if found != FORMAT:
+            self.close()
+            raise ConfigurationError(
+                f"the store of the state, {self.path}, has the format {found}, and this version of tpc has {FORMAT}",
+                sink=self.sink,
+                remedy=f"nothing was written to it. Go on with the version of tpc that has made it, or {START_ANEW}.",
+            )
 
     @contextmanager
     def _asking(self, doing: str) -> Iterator[None]:

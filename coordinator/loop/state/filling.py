@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tpc.changelog import Content, Row
-from tpc.coordinator.loop.state import changes
 from tpc.coordinator.loop.state.changelog_rows import content_of
-from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.loop.state.store import content_of as number_of
+from tpc.coordinator.loop.state.store import kept_apart
 from tpc.handles import Handle, PipelineId
 
 
@@ -24,8 +23,8 @@ class StoreFilling:
         self._database = Database(sink.path, sink.timeout_s, sink.name)
         self._open: sqlite3.Connection | None = None
         self._content = -1
-        self._undo: dict[bytes, Change] | None = None
-        """What the keys held at the mark that have changed since."""
+        self._apart: int | None = None
+        """The delta of what is put since the mark."""
 
     @contextmanager
     def filled(self) -> Iterator[StoreFilling]:
@@ -34,6 +33,7 @@ class StoreFilling:
         try:
             with self._database.transaction("filling") as self._open:
                 yield self
+                self._put_together()
         finally:
             self._open = None
             self._database.close()
@@ -44,38 +44,56 @@ class StoreFilling:
         return self._open
 
     def clear(self) -> None:
-        """Nothing is held, shown or undone."""
+        """Nothing is held, shown or undone; what is prepared stays."""
         self._content = number_of(self._transaction, self._owned, make=True)
         self._transaction.execute("DELETE FROM entries WHERE content = ?", [self._content])
-        for table in ("markers", "undo"):
-            self._transaction.execute(f"DELETE FROM {table} WHERE owned = ?", [self._owned])
-        self._undo = None
+        self._transaction.execute("DELETE FROM markers WHERE owned = ?", [self._owned])
+        for _, delta in kept_apart(self._transaction, self._owned):
+            self._drop(delta)
+        self._apart = None
 
     def put(self, row: Row) -> None:
         """A key has this value, or is gone."""
-        if self._undo is not None and row.key not in self._undo:
-            question = "SELECT value, expires_ms FROM entries WHERE content = ? AND key = ?"
-            held = self._transaction.execute(question, (self._content, row.key)).fetchone()
-            self._undo[row.key] = Change(row.key, *(held or (None, None)))
-        if row.value is None:
+        if self._apart is not None:
+            self._transaction.execute("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?)", (self._apart, *row))
+        elif row.value is None:
             self._transaction.execute("DELETE FROM entries WHERE content = ? AND key = ?", (self._content, row.key))
         else:
             self._transaction.execute("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)", (self._content, *row))
 
     def mark(self) -> None:
         """See `Filling`."""
-        self._undo = {}
+        entry = "INSERT INTO deltas (handle, owned, epoch, rows, applied) VALUES ('', ?, -1, 0, 1)"
+        self._apart = self._transaction.execute(entry, [self._owned]).lastrowid
 
     def back(self) -> None:
         """See `Filling`."""
-        undo, self._undo = self._undo or {}, None
-        for before in undo.values():
-            self.put(Row(*before))
+        if self._apart is not None:
+            self._drop(self._apart)
+            self._apart = None
 
     def content(self) -> Content:
         """All of it, gone through."""
-        question = "SELECT key, value, expires_ms FROM entries WHERE content = ?"
-        return content_of(map(Row._make, self._transaction.execute(question, [self._content])))
+        columns = "SELECT key, value, expires_ms FROM"
+        apart = f"{columns} changes WHERE delta = :apart AND value IS NOT NULL"
+        below = f"{columns} entries WHERE content = :content"
+        not_over = "key NOT IN (SELECT key FROM changes WHERE delta = :apart)"
+        known = {"apart": self._apart, "content": self._content}
+        held = self._transaction.execute(f"{below} AND {not_over} UNION ALL {apart}", known)
+        return content_of(map(Row._make, held))
+
+    def _put_together(self) -> None:
+        """What is not kept apart by then is among the entries."""
+        apart, self._apart = self._apart, None
+        if apart is not None:
+            question = "SELECT key, value, expires_ms FROM changes WHERE delta = ?"
+            for row in self._transaction.execute(question, [apart]).fetchall():
+                self.put(Row._make(row))
+            self._drop(apart)
+
+    def _drop(self, delta: int) -> None:
+        for table in ("changes", "deltas"):
+            self._transaction.execute(f"DELETE FROM {table} WHERE delta = ?", [delta])
 
     def identify(self, identity: str) -> None:
         """The store is the one that the log knows under this name."""
@@ -86,7 +104,9 @@ class StoreFilling:
         marker = (str(handle), self._owned, handle.epoch, handle.generation)
         self._transaction.execute("INSERT OR REPLACE INTO markers VALUES (?, ?, ?, ?)", marker)
 
-    def keep_undo(self, epoch: int) -> None:
-        """What has been put since the mark was this epoch's."""
-        undo = changes.to_bytes([changes.to_batch((self._undo or {}).values())])
-        self._transaction.execute("INSERT INTO undo VALUES (?, ?, ?)", (self._owned, epoch, undo))
+    def keep_apart(self, handle: Handle) -> None:
+        """What has been put since the mark was the epoch of this branch, which can be taken back."""
+        rows = "(SELECT count(*) FROM changes WHERE changes.delta = deltas.delta)"
+        known = (str(handle), handle.epoch, self._apart)
+        self._transaction.execute(f"UPDATE deltas SET handle = ?, epoch = ?, rows = {rows} WHERE delta = ?", known)
+        self._apart = None

@@ -141,9 +141,10 @@ def _rebuild(history: History, logged: LoggedState, reader: ChangelogReader) -> 
         if epoch != NO_EPOCH:
             store.show(_handle(history, name, epoch))
         if is_pending and pending is not None:
-            store.show(pending.committables(name)[-1].handle)
+            handle = pending.committables(name)[-1].handle
+            store.show(handle)
             if reached is Reached.PENDING:
-                store.keep_undo(pending.epoch)
+                store.keep_apart(handle)
         keys = store.content().keys
     shown = pending.epoch if is_pending and pending is not None else epoch
     logger.warning("the state %s is there again: %d keys, at epoch %d", name, keys, shown)

@@ -1,7 +1,8 @@
 """What a state's store may do with the branches of an epoch: pure rules, which the store and the explorer both run.
 
 The store is at the last decided epoch that changed it, or, while that is being committed, at the one before: it applies
-an epoch that rests on what it holds, once, and no other. What undoes an epoch stays until the epoch is complete.
+an epoch that rests on what it holds, once, and no other. The changes of an epoch are kept apart until it is complete:
+to take it back is to leave them out. Those of complete epochs are compacted into the entries, the oldest first.
 """
 
 from __future__ import annotations
@@ -66,13 +67,13 @@ def _why_not(branch: Delta, applied: int) -> str:
     return ""
 
 
-def undo_to_drop(kept: Iterable[int], complete: int) -> list[int]:
-    """Of the epochs that can be undone those that need not be any more."""
-    return [epoch for epoch in kept if epoch <= complete]
+def to_compact(kept: Iterable[int], complete: int) -> list[int]:
+    """Of the epochs whose changes are kept apart those that nobody takes back any more, the oldest first."""
+    return sorted(epoch for epoch in set(kept) if epoch <= complete)
 
 
 def markers_to_drop(marked: Iterable[int], complete: int) -> list[int]:
-    """Of the epochs applied those that nobody asks for any more: all before the last one that need not be undone."""
+    """Of the epochs applied those that nobody asks for any more: all before the last one that is complete."""
     epochs = set(marked)
     last = max((epoch for epoch in epochs if epoch <= complete), default=NO_EPOCH)
     return sorted(epoch for epoch in epochs if epoch < last)
@@ -84,5 +85,5 @@ def epoch_before(epoch: int, marked: Iterable[int]) -> int:
 
 
 def not_undoable(epoch: int, marked: Iterable[int], kept: Iterable[int]) -> list[int]:
-    """Of `epoch` and those after it the applied ones that cannot be taken back."""
+    """Of `epoch` and those after it the applied ones whose changes are not kept apart: they cannot be taken back."""
     return sorted({applied for applied in marked if applied >= epoch} - set(kept))

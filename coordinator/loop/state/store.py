@@ -1,12 +1,15 @@
-"""What a state's store holds of one pipeline and incarnation: read only, at the newest applied epoch or before it."""
+"""What a state's store holds of one pipeline and incarnation: read only, at the newest applied epoch or before it.
+
+That is its entries, and over them the changes of those applied epochs that are kept apart.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from tpc.coordinator.loop.state import changes
+from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.rules import NO_EPOCH, epoch_before, not_undoable
 from tpc.errors import StateLostError
@@ -17,6 +20,27 @@ if TYPE_CHECKING:
 
 NO_CONTENT = -1
 _READ_AT_ONCE = 10_000
+
+
+class Loaded(NamedTuple):
+    """A content: at which epoch, its values, and when those keys expire that do."""
+
+    epoch: int
+    values: dict[bytes, bytes]
+    expires_ms: dict[bytes, int]
+
+    def put(self, over: Mapping[bytes, tuple[int, Change]]) -> None:
+        """What lies over it, each with its epoch."""
+        for key, (_, change) in over.items():
+            put(self.values, self.expires_ms, key, change)
+
+
+class Over(NamedTuple):
+    """What lies over the entries of a content, each with its epoch; how many keys there are in all."""
+
+    epoch: int
+    changes: dict[bytes, tuple[int, Change]]
+    keys: int
 
 
 class Store:
@@ -35,33 +59,70 @@ class Store:
         with self.database.reading("asking") as reading:
             return applied(reading, self.owned)
 
-    def load(self) -> tuple[dict[bytes, bytes], dict[bytes, int]]:
-        """Every key's value, in the order of the keys' bytes, and when those expire that do."""
+    def load(self, before: int | None) -> Loaded:
+        """All of it, as it is or as it was before an epoch.
+
+        Raises `StateLostError` when an epoch is complete and cannot be taken back any more.
+        """
         if not self.database.is_there():
-            return {}, {}
+            return Loaded(NO_EPOCH, {}, {})
         values = "SELECT key, value FROM entries WHERE content = ?"
         expiring = "SELECT key, expires_ms FROM entries WHERE content = ? AND expires_ms IS NOT NULL"
         with self.database.reading("loading") as reading:
+            epoch, over = self._over(reading, before)
             content = [content_of(reading, self.owned)]
-            return dict(reading.execute(values, content)), dict(reading.execute(expiring, content))
+            loaded = Loaded(epoch, dict(reading.execute(values, content)), dict(reading.execute(expiring, content)))
+        loaded.put(over)
+        return loaded
 
-    def get(self, key: bytes) -> changes.Change | None:
-        """One key."""
+    def over(self, before: int | None) -> Over:
+        """The same but for the entries, which `get`, `sorted_keys` and `due` read. Raises as `load` does."""
+        if not self.database.is_there():
+            return Over(NO_EPOCH, {}, 0)
+        counted = "SELECT count(*) FROM entries WHERE content = ?"
+        there = "SELECT count(*) FROM entries WHERE content = ? AND key = ?"
+        with self.database.reading("reading what is kept apart in") as reading:
+            epoch, over = self._over(reading, before)
+            content = content_of(reading, self.owned)
+            count = reading.execute(counted, [content]).fetchone()[0]
+            for key, (_, change) in over.items():
+                count += (change.value is not None) - reading.execute(there, (content, key)).fetchone()[0]
+        return Over(epoch, over, count)
+
+    def compacted(self) -> int:
+        """All epochs up to this one are in the entries, as far as they are applied."""
+        with self.database.reading("asking") as reading:
+            kept = kept_apart(reading, self.owned)
+            return kept[0][0] - 1 if kept else applied(reading, self.owned)
+
+    def _over(self, reading: sqlite3.Connection, before: int | None) -> tuple[int, dict[bytes, tuple[int, Change]]]:
+        """At which epoch the content is, and what lies over the entries, each with its epoch."""
+        rows = reading.execute("SELECT DISTINCT epoch FROM markers WHERE owned = ?", [self.owned]).fetchall()
+        marked, kept = [epoch for (epoch,) in rows], kept_apart(reading, self.owned)
+        if before is not None and (missing := not_undoable(before, marked, [epoch for epoch, _ in kept])):
+            raise StateLostError(
+                f"the state {self.name} is at epoch {max(marked)}, and epoch {missing[0]} cannot be "
+                "taken back any more",
+                epoch=before,
+                sink=self.name,
+                remedy="record a decision about the lost branch: `tpc resolve`.",
+            )
+        over: dict[bytes, tuple[int, Change]] = {}
+        for epoch, delta in kept:
+            if before is None or epoch < before:
+                question = "SELECT key, value, expires_ms FROM changes WHERE delta = ?"
+                over.update((row[0], (epoch, Change._make(row))) for row in reading.execute(question, [delta]))
+        return max(marked, default=NO_EPOCH) if before is None else epoch_before(before, marked), over
+
+    def get(self, key: bytes) -> Change | None:
+        """One key of the entries."""
         question = "SELECT key, value, expires_ms FROM entries WHERE content = ? AND key = ?"
         with self.database.reading("reading") as reading:
             found = reading.execute(question, (content_of(reading, self.owned), key)).fetchone()
-        return None if found is None else changes.Change._make(found)
-
-    def count(self) -> int:
-        """How many keys there are."""
-        if not self.database.is_there():
-            return 0
-        with self.database.reading("counting") as reading:
-            counted = "SELECT count(*) FROM entries WHERE content = ?"
-            return int(reading.execute(counted, [content_of(reading, self.owned)]).fetchone()[0])
+        return None if found is None else Change._make(found)
 
     def sorted_keys(self) -> Iterator[bytes]:
-        """Every key, in the order of their bytes, a part at a time."""
+        """Every key of the entries, in the order of their bytes, a part at a time."""
         question = "SELECT key FROM entries WHERE content = ? AND key > ? ORDER BY key LIMIT ?"
         last = b""
         while True:
@@ -74,37 +135,32 @@ class Store:
             last = found[-1]
 
     def due(self, watermark_ms: int) -> list[bytes]:
-        """The keys that have expired."""
+        """The keys of the entries that have expired."""
         question = "SELECT key FROM entries WHERE content = ? AND expires_ms <= ?"
         with self.database.reading("looking for what has expired in") as reading:
             return [row[0] for row in reading.execute(question, (content_of(reading, self.owned), watermark_ms))]
 
-    def undo(self, epoch: int) -> tuple[int, dict[bytes, changes.Change]]:
-        """What takes back this epoch and those after it, and the epoch at which the content then is.
-
-        Raises `StateLostError` when an epoch is complete and cannot be taken back any more.
-        """
-        with self.database.reading("reading what undoes an epoch of") as reading:
-            question = "SELECT epoch, changes FROM undo WHERE owned = ? AND epoch >= ? ORDER BY epoch DESC"
-            found = reading.execute(question, (self.owned, epoch)).fetchall()
-            rows = reading.execute("SELECT DISTINCT epoch FROM markers WHERE owned = ?", [self.owned]).fetchall()
-        marked = [one for (one,) in rows]
-        if missing := not_undoable(epoch, marked, [one for one, _ in found]):
-            raise StateLostError(
-                f"the state {self.name} is at epoch {max(marked)}, and epoch {missing[0]} cannot be "
-                "taken back any more",
-                epoch=epoch,
-                sink=self.name,
-                remedy="record a decision about the lost branch: `tpc resolve`.",
-            )
-        before: dict[bytes, changes.Change] = {}
-        for _, undo in found:
-            before.update((change.key, change) for change in changes.from_bytes(undo))
-        return epoch_before(epoch, marked), before
-
     def close(self) -> None:
         """Let go of the file."""
         self.database.close()
+
+
+def put(values: dict[bytes, bytes], expires_ms: dict[bytes, int], key: bytes, change: Change) -> None:
+    """A change of one key, into a content in memory."""
+    if change.value is None:
+        values.pop(key, None)
+    else:
+        values[key] = change.value
+    if change.expires_ms is not None:
+        expires_ms[key] = change.expires_ms
+    elif expires_ms:
+        expires_ms.pop(key, None)
+
+
+def kept_apart(connection: sqlite3.Connection, owned: str) -> list[tuple[int, int]]:
+    """The epochs of a content that are applied and not compacted, and their deltas, the oldest first."""
+    question = "SELECT epoch, delta FROM deltas WHERE owned = ? AND applied = 1 ORDER BY epoch, handle"
+    return connection.execute(question, [owned]).fetchall()
 
 
 def applied(connection: sqlite3.Connection, owned: str) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterable
+from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow
@@ -16,6 +20,16 @@ from tpc.sink import Committable, Writer
 
 if TYPE_CHECKING:
     from tpc.coordinator.loop.state.sink import StateSink
+
+
+def forget(transaction: sqlite3.Connection, handles: Iterable[str]) -> None:
+    """Remove what is prepared under these handles; what is applied stays."""
+    for handle in handles:
+        for (delta,) in transaction.execute(
+            "SELECT delta FROM deltas WHERE handle = ? AND applied = 0", [handle]
+        ).fetchall():
+            transaction.execute("DELETE FROM changes WHERE delta = ?", [delta])
+            transaction.execute("DELETE FROM deltas WHERE delta = ?", [delta])
 
 
 class StateWriter(Writer):
@@ -46,20 +60,29 @@ class StateWriter(Writer):
         """One durable insert. Raises `DataError` when a key stands there twice."""
         if not self._batches:
             return None
-        rows = sum(batch.num_rows for batch in self._batches)
-        if len({key for batch in self._batches for key in batch.column("key").to_pylist()}) < rows:
+        rows: list[tuple[bytes, bytes | None, int | None]] = []
+        for batch in self._batches:
+            rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        rows.sort(key=itemgetter(0))  # they are read in this order, and stored the faster for it
+        if any(one[0] == next_[0] for one, next_ in pairwise(rows)):
             raise DataError("a key of a state was changed twice in an epoch", sink=self.sink.name, column="key")
-        delta = changes.to_bytes(self._batches)
         database = self._database()
         try:
             with database.transaction("preparing in") as transaction:
-                transaction.execute("INSERT OR REPLACE INTO deltas VALUES (?, ?)", (str(self.handle), delta))
+                forget(transaction, [str(self.handle)])
+                owned = f"{self.handle.pipeline.prefix}{self.sink.name}"
+                entry = (str(self.handle), owned, self.handle.epoch, len(rows))
+                put = "INSERT INTO deltas (handle, owned, epoch, rows, applied) VALUES (?, ?, ?, ?, 0)"
+                delta = transaction.execute(put, entry).lastrowid
+                transaction.execute("DELETE FROM changes WHERE delta = ?", [delta])  # of one that somebody has removed
+                transaction.executemany(f"INSERT INTO changes VALUES ({delta}, ?, ?, ?)", rows)
                 failpoints.hit_branch("pass.flushed", self.handle)
         finally:
             database.close()
         known = {} if self._rests_on is None else {"rests_on": self._rests_on}
         data: JSONObject = {"after": self.after, **known}
-        return Committable(self.handle, str(self.handle), rows, len(delta), data)
+        size_bytes = sum(batch.nbytes for batch in self._batches)
+        return Committable(self.handle, str(self.handle), len(rows), size_bytes, data)
 
     def abort(self) -> None:
         """Remove the delta, if it is there."""
@@ -67,7 +90,7 @@ class StateWriter(Writer):
         database = self._database()
         try:
             with database.transaction("aborting in") as transaction:
-                transaction.execute("DELETE FROM deltas WHERE handle = ?", [str(self.handle)])
+                forget(transaction, [str(self.handle)])
         finally:
             database.close()
 

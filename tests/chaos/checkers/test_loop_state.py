@@ -51,17 +51,18 @@ def test_a_delta_that_nobody_has_applied_is_seen(epochs: Epochs) -> None:
     assert read(epochs).values == {"a": [1]}
 
 
-def test_what_undoes_an_epoch_is_seen_until_a_later_one_is_committed(epochs: Epochs) -> None:
+def test_an_epoch_can_be_undone_until_it_is_complete_and_compacted(epochs: Epochs) -> None:
     epochs.run(1, count, watermark_ms=2_000)
-    assert read(epochs).undoable == (0, 1)
-    epochs.complete(1)
     epochs.run(2, count, watermark_ms=3_000)
-    assert read(epochs).undoable == (2,)
+    assert read(epochs).undoable == (0, 1, 2)
+    epochs.complete(1)
+    epochs.compact()
+    assert read(epochs) == StoreContent({"a": ([3], 8_000)}, (), (2,), 2)
 
 
 def test_bytes_of_another_version_are_refused(epochs: Epochs) -> None:
     with closing(sqlite3.connect(epochs.sink.path, isolation_level=None)) as store:
-        store.execute("UPDATE entries SET value = x'02'")
+        store.execute("UPDATE changes SET value = x'02'")
     with pytest.raises(ValueError, match="another version"):
         read(epochs)
 

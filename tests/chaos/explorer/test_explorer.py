@@ -173,7 +173,7 @@ def test_the_search_through_a_state_sees_every_kind_of_end() -> None:
 
 
 BROKEN_RULES: Mapping[str, tuple[str, Callable[..., Any]]] = {
-    "undo": ("undo_to_drop", lambda kept, complete: list(kept)),
+    "undo": ("to_compact", lambda kept, complete: list(kept)),
     "live": ("outcome", lambda deltas, shown: Outcome(Verdict.UNKNOWN)),
     "content": ("outcome", lambda deltas, shown: None),
 }

@@ -85,7 +85,8 @@ class Program:
                     path.unlink()
             else:
                 with closing(sqlite3.connect(self.directory / "service" / "state" / f"{name}.db")) as store, store:
-                    assert store.execute("DELETE FROM deltas").rowcount == 1
+                    store.execute("DELETE FROM changes WHERE delta = (SELECT delta FROM deltas WHERE applied = 0)")
+                    assert store.execute("DELETE FROM deltas WHERE applied = 0").rowcount == 1
         raise Die(step)
 
     def shown(self) -> list[tuple[str, int, int]]:

@@ -113,13 +113,13 @@ def test_a_lost_branch_is_written_again_with_the_state_before_its_epoch(kind: An
     assert b'"repair"' in b"".join(log.read(slot) for slot in log.slots())
 
 
-def test_what_undoes_complete_epochs_does_not_pile_up_over_runs_of_one_epoch_each(tmp_path: Path) -> None:
+def test_what_is_kept_apart_does_not_pile_up_over_runs_of_one_epoch_each(tmp_path: Path) -> None:
     sums = Sums(tmp_path)
     for number in range(5):
         sums.values.append(number)
         sums.run()
     with closing(sqlite3.connect(tmp_path / "service" / "state" / "sums.db")) as store:
-        assert store.execute("SELECT epoch FROM undo").fetchall() == [(4,)]
+        assert store.execute("SELECT epoch FROM deltas").fetchall() == []
         assert store.execute("SELECT epoch FROM markers ORDER BY epoch").fetchall() == [(3,), (4,)]
 
 
@@ -183,5 +183,5 @@ def test_what_a_batch_or_a_cut_writes_lives_on_from_its_newest_event(tmp_path: P
     service.write("rows", {"n": int}).to(FileSink(tmp_path / "out", name="out"))
     service.run(every=2, until_end=True)
     with sqlite3.connect(tmp_path / "service" / "state" / "kept.db") as store:
-        expires = dict(store.execute("SELECT substr(key, 2), expires_ms FROM entries"))
+        expires = dict(store.execute("SELECT substr(key, 2), expires_ms FROM held"))
     assert expires == {b'"batch"': 1_012_000, b'"event"': 1_010_000, b'"cut"': 1_012_000}

@@ -52,6 +52,10 @@ class Epochs:
     def complete(self, epoch: int) -> None:
         self.committer.released([], epoch)
 
+    def compact(self) -> None:
+        """Wait until what is complete is among the entries."""
+        self.committer.close()
+
     def stored(self) -> dict[Any, Any]:
         """What another process would read now."""
         other = self.sink.state(PIPELINE)

@@ -29,6 +29,7 @@ def test_what_is_committed_comes_from_the_log_into_the_file_beside_the_epochs(tm
     assert len(epochs.stored()) == 6
     epochs.committer.close()
     epochs.run(3, lambda state: state.update({f"3-{n}": BIG for n in range(4)}))
+    epochs.complete(3)
     wait_until_larger_than(epochs.sink.path, 9_000_000)
     assert len(epochs.stored()) == 10
 

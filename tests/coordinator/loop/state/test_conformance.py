@@ -47,11 +47,11 @@ class TestStateSink(SinkConformance):
         return sorted(sink.directory.glob("*.db"))
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
-        question = "SELECT key, value, expires_ms FROM entries"
+        question = "SELECT key, value, expires_ms FROM held"
         return [dict(zip(SCHEMA.names, row, strict=True)) for path in self.stores(sink) for row in rows(path, question)]
 
     def leftovers(self, sink: Sink) -> list[Any]:
-        return [row for path in self.stores(sink) for row in rows(path, "SELECT handle FROM deltas")]
+        return [row for path in self.stores(sink) for row in rows(path, "SELECT handle FROM deltas WHERE applied = 0")]
 
     @contextmanager
     def outage(self, sink: Sink) -> Iterator[None]:

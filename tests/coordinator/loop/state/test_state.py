@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,7 @@ def test_the_state_before_an_epoch_can_be_read_until_it_is_complete(epochs: Epoc
     epochs.state.abandon()
     epochs.complete(1)
     epochs.run(2, lambda state: state.update({"d": 1}))
+    epochs.compact()
     with pytest.raises(StateLostError, match="cannot be taken back any more"):
         epochs.state.restore(before=1)
     epochs.state.restore(before=2)
@@ -287,6 +290,15 @@ def test_a_time_to_live_needs_the_events_time(tmp_path: Path) -> None:
     epochs.state["a"] = 1
     with pytest.raises(ConfigurationError, match="its events have no time"):
         epochs.state.changes()
+
+
+def test_a_store_of_another_format_is_refused_and_left_as_it_is(epochs: Epochs) -> None:
+    epochs.run(0, lambda state: state.update({"a": 1}))
+    epochs.close()
+    with closing(sqlite3.connect(epochs.sink.path, isolation_level=None)) as store:
+        store.execute("PRAGMA user_version = 1")
+    with pytest.raises(ConfigurationError, match="has the format 1, and this version of tpc has 2"):
+        epochs.state.restore()
 
 
 def test_two_incarnations_share_a_file_and_nothing_else(epochs: Epochs) -> None:

@@ -1,0 +1,54 @@
+"""Brings the changes of complete epochs into the entries of a store, a few keys at a time.
+
+A change that is compacted is no longer kept apart, in one transaction: at every moment entries and changes together are
+the same content. Nothing of it needs to be durable when it has ended: what the power takes is compacted again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from tpc import failpoints
+from tpc.coordinator.loop.state import rules
+from tpc.coordinator.loop.state.database import Database
+from tpc.coordinator.loop.state.store import content_of, kept_apart
+
+AT_ONCE = 250
+"""Keys in one transaction: an epoch that wants to write meanwhile waits for a millisecond or two."""
+
+
+def compact(database: Database, owned: str, complete: int) -> None:
+    """All changes of the epochs up to `complete`, the oldest first. Raises as `Database` does."""
+    with database.reading("looking for what is kept apart in") as reading:
+        due = _next(reading, owned, complete)
+    while due is not None:
+        with database.transaction("compacting") as transaction:
+            due = _next(transaction, owned, complete)
+            if due is not None:
+                epoch, delta = due
+                _compact_some(transaction, content_of(transaction, owned, make=True), delta)
+                failpoints.hit("state.compacted", sink=database.sink, epoch=epoch)
+
+
+def _next(connection: sqlite3.Connection, owned: str, complete: int) -> tuple[int, int] | None:
+    """The epoch that comes next, and its delta. Asked in every transaction: another process may compact as well."""
+    kept = kept_apart(connection, owned)
+    due = rules.to_compact([epoch for epoch, _ in kept], complete)
+    return next((each for each in kept if due and each[0] == due[0]), None)
+
+
+def _compact_some(transaction: sqlite3.Connection, content: int, delta: int) -> None:
+    """The next keys of a delta, which goes with its last. One statement for all of them.
+
+    Row by row, each would wait for the interpreter's lock, which a busy service gives away every 5 ms.
+    """
+    question = "SELECT key FROM changes WHERE delta = ? ORDER BY key LIMIT 1 OFFSET ?"
+    last = transaction.execute(question, (delta, AT_ONCE - 1)).fetchone()
+    some, which = ("delta = ? AND key <= ?", (delta, last[0])) if last else ("delta = ?", (delta,))
+    put = f"SELECT ?, key, value, expires_ms FROM changes WHERE {some} AND value IS NOT NULL"
+    gone = f"SELECT key FROM changes WHERE {some} AND value IS NULL"
+    transaction.execute(f"INSERT OR REPLACE INTO entries {put}", (content, *which))
+    transaction.execute(f"DELETE FROM entries WHERE content = ? AND key IN ({gone})", (content, *which))
+    transaction.execute(f"DELETE FROM changes WHERE {some}", which)
+    if last is None:
+        transaction.execute("DELETE FROM deltas WHERE delta = ?", (delta,))

@@ -1,0 +1,164 @@
+"""What an epoch has changed is kept apart until it is complete, then compacted: seen from outside, nothing happens."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.coordinator.loop.state.epochs import Epochs, Kind
+from tpc import failpoints
+from tpc.coordinator.loop.state import State, compaction, upkeep
+from tpc.coordinator.loop.state.committer import StateCommitter
+
+KEYS = 12
+
+
+@pytest.fixture(autouse=True)
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every epoch takes several transactions."""
+    monkeypatch.setattr(compaction, "AT_ONCE", 2)
+
+
+def random_work(state: State, plain: dict[int, list[int]], epoch: int) -> None:
+    """The same in both: keys come, change and go."""
+    draw = random.Random(epoch)
+    for key in draw.sample(range(KEYS), 5):
+        if draw.random() < 0.3:
+            state.pop(key, None)
+            plain.pop(key, None)
+        else:
+            state[key] = plain[key] = [epoch, key]
+
+
+def kept(epochs: Epochs) -> list[int]:
+    """The epochs whose changes are kept apart."""
+    with closing(sqlite3.connect(epochs.sink.path)) as store:
+        return [row[0] for row in store.execute("SELECT DISTINCT epoch FROM deltas ORDER BY epoch")]
+
+
+@pytest.mark.parametrize("kind", [dict, "disk"], ids=["memory", "disk"])
+def test_a_state_is_what_a_dict_is_whatever_is_compacted_meanwhile(tmp_path: Path, kind: Kind) -> None:
+    epochs = Epochs(tmp_path, kind, cached_keys=3)
+    plain: dict[int, list[int]] = {}
+    for epoch in range(60):
+        before = dict(plain)
+        epochs.run(epoch, partial(random_work, plain=plain, epoch=epoch))
+        assert epochs.stored() == plain
+        if epoch % 7 == 3:  # a branch of another sink is lost: the epoch is run again, and no sooner complete
+            plain = dict(before)
+            epochs.state.restore(before=epoch)
+            epochs.state.begin(epoch)
+            assert (dict(epochs.state), len(epochs.state)) == (before, len(before))
+            random_work(epochs.state, plain, epoch)
+            epochs.state.changes()
+        if epoch % 5 != 4:  # some are told of only by later ones
+            epochs.complete(epoch)
+        if epoch % 11 == 0:
+            epochs.compact()
+            epochs.state.restore()
+    epochs.state.begin(60)
+    assert (dict(epochs.state), len(epochs.state)) == (plain, len(plain))
+
+
+@pytest.mark.parametrize("transaction", range(3))
+def test_a_process_that_is_killed_while_it_compacts_changes_nothing(tmp_path: Path, transaction: int) -> None:
+    plain: dict[int, list[int]] = {}
+    child = os.fork()
+    if child == 0:
+        try:
+            _compact_and_die(tmp_path, transaction)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    epochs = Epochs(tmp_path)
+    for epoch in range(2):
+        random_work(epochs.state, plain, epoch)
+    epochs.state.abandon()
+    assert epochs.stored() == plain
+    assert kept(epochs) == [0, 1]
+    epochs.run(2, lambda state: random_work(state, plain, 2))
+    epochs.complete(1)
+    epochs.compact()
+    assert (epochs.stored(), kept(epochs)) == (plain, [2])
+
+
+def _compact_and_die(directory: Path, transaction: int) -> None:
+    epochs, hits = Epochs(directory), []
+    for epoch in range(2):
+        epochs.run(epoch, lambda state: random_work(state, {}, state.epoch))
+
+    def die(step: str, where: Mapping[str, Any]) -> None:
+        hits.append(where["epoch"])
+        if len(hits) > transaction:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    failpoints.install({"state.compacted": die})
+    epochs.complete(1)
+    epochs.compact()
+
+
+def test_one_that_was_taken_for_dead_compacts_no_more_than_it_knew_to_be_complete(tmp_path: Path) -> None:
+    first = Epochs(tmp_path)
+    first.run(0, lambda state: state.update(a=0))
+    second = Epochs(tmp_path)
+    second.run(1, lambda state: state.update(a=1, b=1))
+    second.complete(0)
+    first.complete(0)
+    for epochs in (first, second):
+        epochs.compact()
+    assert (kept(second), second.stored()) == ([1], {"a": 1, "b": 1})
+    second.state.restore(before=1)
+    second.state.begin(1)
+    assert dict(second.state) == {"a": 0}
+
+
+def test_what_is_applied_is_neither_in_doubt_nor_aborted(tmp_path: Path) -> None:
+    epochs = Epochs(tmp_path)
+    branch = epochs.run(0, lambda state: state.update(a=0))
+    assert branch is not None
+    assert epochs.committer.in_doubt() == []
+    epochs.committer.abort([branch])
+    epochs.sink.writer(branch.handle, epochs.state.changes().schema, epochs.committer.hint()).abort()
+    assert epochs.stored() == {"a": 0}
+
+
+def test_a_commit_compacts_itself_where_more_is_kept_apart_than_may_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = Epochs(tmp_path)
+    assert isinstance(epochs.committer, StateCommitter)
+    monkeypatch.setattr(epochs.committer._upkeep, "_run", lambda: None)  # a thread that does not come to it
+    for epoch in range(upkeep.MOST_DELTAS + 1):
+        epochs.run(epoch, lambda state: state.update({state.epoch: 1}))
+        epochs.complete(epoch)
+    last = upkeep.MOST_DELTAS
+    assert kept(epochs) == [last]
+    assert epochs.stored() == dict.fromkeys(range(last + 1), 1)
+
+
+def test_after_a_fork_the_child_compacts_by_a_thread_of_its_own(tmp_path: Path) -> None:
+    epochs = Epochs(tmp_path)
+    epochs.run(0, lambda state: state.update(a=0))
+    epochs.complete(0)
+    child = os.fork()
+    if child == 0:
+        try:
+            epochs.run(1, lambda state: state.update(b=1))
+            epochs.complete(1)
+            epochs.compact()
+            os._exit(0 if kept(epochs) == [] else 2)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert epochs.stored() == {"a": 0, "b": 1}
