@@ -68,10 +68,8 @@ def look_at_sources(history: History, spark: SparkLog, committed: int) -> Mendin
     mending = Mending()
     last = None if history.last_intent is None else history.manifests.get(history.last_intent)
     ends = () if last is None else last.barrier.end
-    for folder in spark.files.entries("sources"):
-        if not folder.is_folder or not folder.name.isdigit():
-            continue
-        index = int(folder.name)
+    there = {int(one.name) for one in spark.files.entries("sources") if one.is_folder and one.name.isdigit()}
+    for index in sorted(there | {index for index, end in enumerate(ends) if _file_offset(end) is not None}):
         end = ends[index] if index < len(ends) else ""
         decided_to = _file_offset(end)
         log = _read_log(spark.files, f"sources/{index}")

@@ -39,6 +39,7 @@ from tpc.errors import (
     HistoryMismatchError,
     ParkedError,
     RepairNeededError,
+    StateLostError,
     TransientError,
 )
 from tpc.events import Replayed
@@ -267,6 +268,16 @@ def test_spark_s_commits_without_intents_stop_the_start(job: Job) -> None:
     plain.trigger(availableNow=True).start().awaitTermination()
     with pytest.raises(HistoryMismatchError, match="Spark has committed batch 0"):
         job.start()
+
+
+def test_without_any_list_of_the_files_that_a_source_has_found_the_start_stops(job: Job) -> None:
+    job.feed.epochs(3)
+    job.run()
+    shutil.rmtree(job.checkpoint / "sources")
+    job.feed.epochs(1)
+    with pytest.raises(StateLostError, match="sources/0/0 is torn or gone"):
+        job.run()
+    assert job.spark_files("offsets") == [0, 1, 2]
 
 
 def test_from_state_of_an_earlier_epoch_put_in_place_the_decided_epochs_are_caught_up(job: Job) -> None:
