@@ -74,6 +74,9 @@ JAR_SETS: Mapping[str, Coordinates] = {
         transitive=True,
     ),
     "mongo": Coordinates((("de.bwaldvogel", "mongo-java-server-h2-backend", "1.47.0"),), transitive=True),
+    "spark-hadoop-cloud": Coordinates(  # the newest for Spark 4.0 that is published is 4.0.1
+        (("org.apache.spark", "spark-hadoop-cloud_2.13", "4.0.1"),), transitive=False
+    ),
     "spark-kafka": Coordinates(  # PySpark carries everything else that these depend on
         (
             ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0"),

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from tpc.chaos.servers.jars import Report, jar_set
 
+ABORTABLE_MANAGER = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+"""Spark's own checkpoint file manager for object stores, for `spark.sql.streaming.checkpointFileManagerClass`."""
 _BROUGHT_BY_SPARK = ("slf4j-api-",)
 
 
-def s3a_settings(address: str, key: str, secret: str, *, report: Report | None = None) -> dict[str, str]:
-    """Settings for a session whose JVM has not started. The first call on a machine fetches the jars."""
-    jars = [*jar_set("hadoop-aws", report=report), *jar_set("aws-sdk", report=report)]
+def s3a_settings(
+    address: str, key: str, secret: str, *, abortable_manager: bool = False, report: Report | None = None
+) -> dict[str, str]:
+    """Settings for a session whose JVM has not started. The first call on a machine fetches the jars.
+
+    `abortable_manager`: with the jar of `ABORTABLE_MANAGER`, which depends on nothing more.
+    """
+    sets = ("hadoop-aws", "aws-sdk", *(("spark-hadoop-cloud",) if abortable_manager else ()))
+    jars = [jar for name in sets for jar in jar_set(name, report=report)]
     needed = [str(jar) for jar in jars if not jar.name.startswith(_BROUGHT_BY_SPARK)]
     s3a = "spark.hadoop.fs.s3a"
     return {

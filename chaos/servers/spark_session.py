@@ -22,6 +22,7 @@ from tpc.support.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MANAGER_SETTING = "spark.sql.streaming.checkpointFileManagerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -81,7 +82,7 @@ def _settings(jars: list[Path], place: Path) -> dict[str, str]:
         # Only the maintenance makes snapshots: lives that are shorter than its interval (60 s) never have one, and each
         # start replays the changes of all batches so far (measured: recovery grew from 10 s to 17 s in 350 epochs).
         "spark.sql.streaming.stateStore.maintenanceInterval": "5s",
-        "spark.sql.streaming.checkpointFileManagerClass": checkpoint_manager(),
+        MANAGER_SETTING: checkpoint_manager(),
     }
 
 
@@ -95,13 +96,13 @@ def java_options(place: Path) -> str:
     )
 
 
-def checkpoint_manager() -> str:
+def checkpoint_manager(kind: str = "FileSystemBased") -> str:
     """The checkpoint file manager that forks no processes on a local disk: halves the fixed cost of a batch.
 
-    Its package changed in Spark 4.1. On a remote file system Spark's default is the right one.
+    Its package changed in Spark 4.1. On a remote file system Spark's default is the right one: `FileContextBased`.
     """
     import pyspark
 
     major, minor = (int(part) for part in pyspark.__version__.split(".")[:2])
     package = "streaming" if (major, minor) < (4, 1) else "streaming.checkpointing"
-    return f"org.apache.spark.sql.execution.{package}.FileSystemBasedCheckpointFileManager"
+    return f"org.apache.spark.sql.execution.{package}.{kind}CheckpointFileManager"

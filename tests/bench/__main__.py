@@ -11,6 +11,8 @@ from rich.console import Console
 
 from tests.bench.arena import Arena
 from tests.bench.branches import branches
+from tests.bench.checkpoints import checkpoints as measure_checkpoints
+from tests.bench.checkpoints import show_checkpoints
 from tests.bench.flink import Flink, FlinkNotInstalledError, flink
 from tests.bench.growth import draw as draw_growth
 from tests.bench.growth import grow
@@ -103,6 +105,22 @@ def loop(
         results = Results(directory / "loop.json", {**arena.equal_for_all(), "quick": quick})
         _services(arena, results, quick=quick)
     show(results, console)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+@app.command()
+def checkpoints(
+    directory: Directory = Path("tpc-bench"),
+    turns: Annotated[int, typer.Option(help="of each place, after one that warms up")] = ROUNDS,
+    epochs: Annotated[int, typer.Option(help="of a turn")] = 30,
+) -> None:
+    """What an epoch costs with its checkpoint on a disk, on S3 and on HDFS: the records are checkpoints.json."""
+    directory.mkdir(parents=True, exist_ok=True)
+    work = (directory / "work").resolve()
+    shutil.rmtree(work, ignore_errors=True)
+    results = Results(directory / "checkpoints.json", {"turns": turns, "epochs": epochs})
+    measure_checkpoints(work, results, turns=turns, epochs=epochs)
+    show_checkpoints(results, console)
     shutil.rmtree(work, ignore_errors=True)
 
 

@@ -93,7 +93,11 @@ class Place:
 
     def complaints(self) -> str:
         """The end of what the newest driver has said of its troubles."""
-        return (self.root / f"machine-{self._machines}" / "stderr").read_text()[-3000:]
+        return self.told()[-3000:]
+
+    def told(self) -> str:
+        """All that it has said of them. The noise of a session's end comes last."""
+        return (self.root / f"machine-{self._machines}" / "stderr").read_text()
 
     @property
     def log(self) -> Log:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +11,12 @@ import pytest
 
 from tests.clusters.kit_run import passed_in
 from tests.clusters.moving import EPOCH, RUN_TIMEOUT_S, Place
+from tests.clusters.places import hdfs_place
 from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
-from tests.support.hdfs_server import DataNode, NameNode
+from tests.support.hdfs_server import DataNode, NameNode, running_hdfs
 
 SUITE = "Checkpoints on HDFS"
-SETTINGS = {"spark.hadoop.dfs.replication": "1"}
 
 pytestmark = [pytest.mark.clusters]
 
@@ -26,23 +25,16 @@ Hdfs = tuple[NameNode, DataNode]
 
 @pytest.fixture(scope="module")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
-    names = NameNode(tmp_path_factory.mktemp("names"))
-    data = DataNode(tmp_path_factory.mktemp("data"), names)
     try:
-        names.start()
-        data.start()
-        yield names, data
+        with running_hdfs(tmp_path_factory.mktemp("hdfs")) as servers:
+            yield servers
     except CANNOT_BE_HAD as error:
         pytest.skip(f"no HDFS: {error}")
-    finally:
-        data.kill()
-        names.kill()
 
 
 @pytest.fixture
 def place(tmp_path: Path, hdfs: Hdfs) -> Place:
-    url = f"{hdfs[0].address}/{uuid.uuid4().hex}"
-    return Place(tmp_path, url, SETTINGS, log_url=f"sqlite:///{tmp_path / 'log.db'}")
+    return hdfs_place(tmp_path, hdfs[0])
 
 
 def test_the_files_of_a_checkpoint_keep_their_contract_on_hdfs(place: Place) -> None:

@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,12 +18,11 @@ import pytest
 from tests.clusters.kit_run import passed_in
 from tests.clusters.moving import EPOCH, GROUP, RUN_TIMEOUT_S, Place
 from tests.clusters.moving_driver import FENCED
+from tests.clusters.places import s3_place
 from tests.clusters.strike import Evidence
-from tests.conftest import CANNOT_BE_HAD
 from tests.support.other_users import DAEMON, NOBODY, can_be_another
 from tests.support.processes import DEADLINE_S, line, stands_still
-from tests.support.s3_server import BUCKET, S3Server
-from tpc.chaos.servers.s3a import s3a_settings
+from tests.support.s3_server import S3Server
 
 SUITE = "Checkpoints on S3"
 STEPS = ["planned", "collected", "prepared", "decided", "committed", "completed"]
@@ -51,13 +49,7 @@ def room(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def place(room: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Place:
-    for name, value in s3.environment().items():
-        monkeypatch.setenv(name, value)
-    try:
-        settings = s3a_settings(s3.address, "key-not-to-be-seen", "secret-not-to-be-seen")
-    except CANNOT_BE_HAD as error:
-        pytest.skip(f"no S3A: {error}")
-    return Place(room, f"s3a://{BUCKET}/{uuid.uuid4().hex}", settings, environment=s3.environment())
+    return s3_place(room, s3, monkeypatch)
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -140,3 +141,17 @@ class DataNode(HadoopServer):
             return False
         there = state["NumLiveDataNodes"] == 1 and state["CapacityTotal"] > 0  # it has told how much it can take
         return self._listens() and there and state["FSState"] == "Operational"
+
+
+@contextmanager
+def running_hdfs(directory: Path) -> Iterator[tuple[NameNode, DataNode]]:
+    """Both, running, with what they keep below `directory`; killed at the end."""
+    names = NameNode(directory / "names")
+    data = DataNode(directory / "data", names)
+    try:
+        names.start()
+        data.start()
+        yield names, data
+    finally:
+        data.kill()
+        names.kill()
