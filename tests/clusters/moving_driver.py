@@ -10,14 +10,20 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tpc
+from tests.clusters.spoiling import spoil
 from tpc import failpoints
 from tpc.chaos.servers.spark_session import spark_session
 from tpc.coordinator import SqlLog
+from tpc.coordinator.spark.spark_files import SparkFiles
 from tpc.errors import FencedError
 from tpc.sinks import FileSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 20
 """Of an epoch."""
@@ -49,19 +55,30 @@ def is_later_attempt() -> bool:
 
 
 def pipeline(given: Mapping[str, Any]) -> tpc.Pipeline:
-    """Numbers that come once each, also by the word of a state store, into files.
+    """Numbers into files."""
+    spark = spark_session(NAME, extra=given["settings"])
+    spoil(SparkFiles(given["checkpoint"], Path.cwd(), spark), given.get("spoil", ()))
+    log = SqlLog(given["log"], pipeline=NAME) if "log" in given else None
+    made = tpc.pipeline(NAME, checkpoint=given["checkpoint"], log=log)
+    numbers = _found(spark, given["feed"]) if given.get("feed") else _counted(spark)
+    made.write(numbers).to(FileSink(given["files"], format="parquet"), select=["value"])
+    return made
+
+
+def _counted(spark: SparkSession) -> DataFrame:
+    """Numbers that come once each, also by the word of a state store.
 
     Their time begins after 0, where the watermark does: what is no later than it is late.
     """
-    spark = spark_session(NAME, extra=given["settings"])
     source = spark.readStream.format("rate-micro-batch").options(
         rowsPerBatch=ROWS, numPartitions=2, startTimestamp=1000, advanceMillisPerBatch=1000
     )
-    numbers = source.load().withWatermark("timestamp", "1 hour").dropDuplicatesWithinWatermark(["value"])
-    log = SqlLog(given["log"], pipeline=NAME) if "log" in given else None
-    made = tpc.pipeline(NAME, checkpoint=given["checkpoint"], log=log)
-    made.write(numbers).to(FileSink(given["files"], format="parquet"), select=["value"])
-    return made
+    return source.load().withWatermark("timestamp", "1 hour").dropDuplicatesWithinWatermark(["value"])
+
+
+def _found(spark: SparkSession, feed: str) -> DataFrame:
+    """The numbers of the files in a folder, one file an epoch."""
+    return spark.readStream.schema("value long").option("maxFilesPerTrigger", 1).parquet(feed)
 
 
 def main() -> int:
