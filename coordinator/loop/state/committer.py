@@ -11,7 +11,7 @@ from tpc import failpoints
 from tpc.coordinator.loop.state import changes, rules
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.store import applied
-from tpc.coordinator.loop.state.upkeep import MOST_DELTAS, MOST_ROWS, Upkeep
+from tpc.coordinator.loop.state.upkeep import Upkeep
 from tpc.coordinator.loop.state.writer import forget
 from tpc.errors import ConfigurationError, CorruptionError, TpcError
 from tpc.handles import Handle, PipelineId
@@ -21,7 +21,6 @@ from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Mar
 if TYPE_CHECKING:
     from tpc.coordinator.loop.state.sink import StateSink
 
-_KEPT = "SELECT count(*), total(rows) FROM deltas WHERE owned = ? AND applied = 1"
 _IN_DOUBT = "SELECT handle FROM deltas WHERE applied = 0 ORDER BY handle"
 
 
@@ -33,8 +32,7 @@ class StateCommitter(Committer):
         self.pipeline = pipeline
         self.owned = f"{pipeline.prefix}{sink.name}"
         self.database = Database(sink.path, sink.timeout_s, sink.name)
-        beside = Database(sink.path, sink.timeout_s, sink.name, is_durable=False)
-        self._upkeep = Upkeep(beside, self.owned)
+        self._upkeep = Upkeep(sink.path, sink.timeout_s, sink.name, self.owned)
         self._complete = rules.NO_EPOCH
         """The newest epoch that is known to be complete."""
         self._is_kept = False
@@ -84,11 +82,9 @@ class StateCommitter(Committer):
                 refused = rules.outcome([_delta(branch) for branch in branches], shown)
                 if refused is None:
                     self._apply(transaction, branches)
-                    kept = transaction.execute(_KEPT, [self.owned]).fetchone()
             if refused is None:
                 self._is_kept = True
-                if kept[0] > MOST_DELTAS or kept[1] > MOST_ROWS:
-                    self._upkeep.catch_up()
+                self._upkeep.catch_up()
             return refused or Outcome(Verdict.COMMITTED, "applied")
         except TpcError as error:
             return Outcome(Verdict.UNKNOWN, error.what, contradiction=isinstance(error, CorruptionError))

@@ -7,31 +7,49 @@ the same content. Nothing of it needs to be durable when it has ended: what the 
 from __future__ import annotations
 
 import sqlite3
+from typing import NamedTuple
 
 from tpc import failpoints
 from tpc.coordinator.loop.state import rules
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.store import content_of, kept_apart
 
-AT_ONCE = 250
+AT_ONCE = 125
 """Keys in one transaction: an epoch that wants to write meanwhile waits for a millisecond or two."""
 
 
-def compact(database: Database, owned: str, complete: int) -> None:
-    """All changes of the epochs up to `complete`, the oldest first. Raises as `Database` does."""
+class Kept(NamedTuple):
+    """How much is kept apart: the deltas of applied epochs, and their rows."""
+
+    deltas: int
+    rows: int
+
+
+NOTHING = Kept(0, 0)
+
+
+def compact(database: Database, owned: str, complete: int, down_to: Kept = NOTHING) -> None:
+    """The changes of the epochs up to `complete`, the oldest first, until no more than `down_to` is kept apart.
+
+    Raises as `Database` does.
+    """
     with database.reading("looking for what is kept apart in") as reading:
-        due = _next(reading, owned, complete)
+        due = _next(reading, owned, complete, down_to)
     while due is not None:
         with database.transaction("compacting") as transaction:
-            due = _next(transaction, owned, complete)
+            due = _next(transaction, owned, complete, down_to)
             if due is not None:
                 epoch, delta = due
                 _compact_some(transaction, content_of(transaction, owned, make=True), delta)
                 failpoints.hit("state.compacted", sink=database.sink, epoch=epoch)
 
 
-def _next(connection: sqlite3.Connection, owned: str, complete: int) -> tuple[int, int] | None:
+def _next(connection: sqlite3.Connection, owned: str, complete: int, down_to: Kept) -> tuple[int, int] | None:
     """The epoch that comes next, and its delta. Asked in every transaction: another process may compact as well."""
+    question = "SELECT count(*), total(rows) FROM deltas WHERE owned = ? AND applied = 1"
+    deltas, rows = connection.execute(question, [owned]).fetchone()
+    if deltas <= down_to.deltas and rows <= down_to.rows:
+        return None
     kept = kept_apart(connection, owned)
     due = rules.to_compact([epoch for epoch, _ in kept], complete)
     return next((each for each in kept if due and each[0] == due[0]), None)
@@ -47,8 +65,11 @@ def _compact_some(transaction: sqlite3.Connection, content: int, delta: int) -> 
     some, which = ("delta = ? AND key <= ?", (delta, last[0])) if last else ("delta = ?", (delta,))
     put = f"SELECT ?, key, value, expires_ms FROM changes WHERE {some} AND value IS NOT NULL"
     gone = f"SELECT key FROM changes WHERE {some} AND value IS NULL"
-    transaction.execute(f"INSERT OR REPLACE INTO entries {put}", (content, *which))
+    over = "ON CONFLICT (content, key) DO UPDATE SET value = excluded.value, expires_ms = excluded.expires_ms"
+    transaction.execute(f"INSERT INTO entries {put} {over}", (content, *which))
     transaction.execute(f"DELETE FROM entries WHERE content = ? AND key IN ({gone})", (content, *which))
     transaction.execute(f"DELETE FROM changes WHERE {some}", which)
     if last is None:
         transaction.execute("DELETE FROM deltas WHERE delta = ?", (delta,))
+    else:
+        transaction.execute("UPDATE deltas SET rows = rows - ? WHERE delta = ?", (AT_ONCE, delta))

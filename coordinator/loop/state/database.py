@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from tpc.coordinator.loop.state.turns import turns_of
 from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TransientError
 from tpc.support.durable_files import in_words, remove, sync
 
@@ -58,12 +59,12 @@ class Database:
     One that SQLite cannot read as its own is a `StateLostError`, one of another format a `ConfigurationError`.
     """
 
-    def __init__(self, path: Path, timeout_s: float, sink: str, *, is_durable: bool = True) -> None:
-        """Where not `is_durable`, a transaction may be lost when the power is, but no later one without it."""
+    def __init__(self, path: Path, timeout_s: float, sink: str, *, is_upkeep: bool = False) -> None:
+        """With `is_upkeep` it lets epochs go first, and the power may take a transaction, with all later ones."""
         self.path = path
         self.timeout_s = timeout_s
         self.sink = sink
-        self._synchronous = "FULL" if is_durable else "NORMAL"
+        self._is_upkeep = is_upkeep
         self._open: tuple[sqlite3.Connection, int, int] | None = None
         """The connection, the file's number, the process."""
         self._of_parent: list[sqlite3.Connection] = []
@@ -71,7 +72,8 @@ class Database:
     @contextmanager
     def transaction(self, doing: str) -> Iterator[sqlite3.Connection]:
         """One transaction, alone with the file from its beginning; an error takes it back."""
-        with self._asking(doing):
+        turn = turns_of(self.path).taken(self.timeout_s, is_upkeep=self._is_upkeep)
+        with self._asking(doing), turn:
             connection = self._connection()
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -147,7 +149,7 @@ class Database:
                 place, uri=True, timeout=self.timeout_s, isolation_level=None, check_same_thread=False
             )
             self._open = connection, number, process
-            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._is_upkeep else 'FULL'}")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             self._check_format(connection)

@@ -6,6 +6,8 @@ import os
 import random
 import signal
 import sqlite3
+import threading
+import time
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
@@ -18,8 +20,10 @@ from tests.coordinator.loop.state.epochs import Epochs, Kind
 from tpc import failpoints
 from tpc.coordinator.loop.state import State, compaction, upkeep
 from tpc.coordinator.loop.state.committer import StateCommitter
+from tpc.coordinator.loop.state.turns import turns_of
 
 KEYS = 12
+DEADLINE_S = 30.0
 
 
 @pytest.fixture(autouse=True)
@@ -138,12 +142,17 @@ def test_a_commit_compacts_itself_where_more_is_kept_apart_than_may_be(
     epochs = Epochs(tmp_path)
     assert isinstance(epochs.committer, StateCommitter)
     monkeypatch.setattr(epochs.committer._upkeep, "_run", lambda: None)  # a thread that does not come to it
-    for epoch in range(upkeep.MOST_DELTAS + 1):
-        epochs.run(epoch, lambda state: state.update({state.epoch: 1}))
+    monkeypatch.setattr(upkeep, "MOST", compaction.Kept(deltas=4, rows=9))
+    for epoch in range(8):
+        epochs.run(epoch, lambda state: state.update({state.epoch: 1, -state.epoch - 1: 1}))
         epochs.complete(epoch)
-    last = upkeep.MOST_DELTAS
-    assert kept(epochs) == [last]
-    assert epochs.stored() == dict.fromkeys(range(last + 1), 1)
+        assert kept(epochs) == list(range(max(0, epoch - 3), epoch + 1))
+    epochs.run(8, lambda state: state.update(dict.fromkeys(range(100, 103), 1)))
+    assert kept(epochs) == [5, 6, 7, 8]  # 9 rows
+    epochs.complete(8)
+    epochs.run(9, lambda state: state.update(dict.fromkeys(range(200, 208), 1)))
+    assert kept(epochs) == [8, 9]  # one of its three is left, and 9 rows again
+    assert len(epochs.stored()) == 8 + 8 + 3 + 8
 
 
 def test_after_a_fork_the_child_compacts_by_a_thread_of_its_own(tmp_path: Path) -> None:
@@ -162,3 +171,35 @@ def test_after_a_fork_the_child_compacts_by_a_thread_of_its_own(tmp_path: Path) 
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert epochs.stored() == {"a": 0, "b": 1}
+
+
+def test_an_epoch_that_waits_for_the_file_comes_before_upkeep_that_asked_sooner(tmp_path: Path) -> None:
+    turns, came = turns_of(tmp_path / "a.db"), list[str]()
+
+    def take(who: str, *, is_upkeep: bool) -> None:
+        with turns.taken(DEADLINE_S, is_upkeep=is_upkeep):
+            came.append(who)
+
+    with turns.taken(DEADLINE_S, is_upkeep=True):
+        threads = []
+        for who in ("upkeep", "epoch"):
+            threads.append(threading.Thread(target=take, args=[who], kwargs={"is_upkeep": who == "upkeep"}))
+            threads[-1].start()
+        deadline = time.monotonic() + DEADLINE_S
+        while not turns._epochs:  # until the epoch waits
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert came == ["epoch", "upkeep"]
+
+
+def test_a_turn_that_nobody_gives_back_ends_the_wait_of_others(tmp_path: Path) -> None:
+    turns = turns_of(tmp_path / "a.db")
+    with (
+        turns.taken(DEADLINE_S, is_upkeep=False),
+        pytest.raises(TimeoutError, match="another thread"),
+        turns.taken(0.01, is_upkeep=True),
+    ):
+        pass
+    assert turns_of(tmp_path / "a.db") is turns
