@@ -3,10 +3,11 @@
     python -m tests.bench.state --keys 1000000 --changes 1000 --epochs 10000 --directory /where/the/disk/is
 
 An epoch decodes and changes its keys, cuts, prepares and commits; compaction and checkpoints of the store run beside
-it, in their thread, and no epoch waits for the next. Old garbage is looked for after it, and counted with it, as a
-service does (`Garbage`). Beside every epoch stand two appends of the
-delta's size to a plain file, each fsynced: the least that prepare and commit can cost on this disk at this load. Tells
-percentiles of both, the processor's time of the epoch's own thread, the time of a restart, and the load.
+it, in their thread. `--interval-ms` is what a service's `every` is: an epoch begins so long after the one before began,
+or when that has ended. Without it there is no pause, and upkeep has no time of its own. Old garbage is looked for after
+an epoch, and counted with it, as a service does (`Garbage`). Beside every epoch stand two appends of the delta's size
+to a plain file, each fsynced: the least that prepare and commit can cost on this disk at this load. Tells percentiles
+of both, the processor's time of the epoch's own thread, the time of a restart, and the load.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def percentiles(name: str, seconds: list[float]) -> dict[str, float]:
     }
 
 
-def measure(*, keys: int, changes: int, epochs: int, kind: str, directory: Path) -> dict[str, float]:
+def measure(
+    *, keys: int, changes: int, epochs: int, kind: str, directory: Path, interval_ms: float = 0.0
+) -> dict[str, float]:
     """Fill a state, run epochs, restart."""
     place = Path(tempfile.mkdtemp(prefix="tpc-bench-state-", dir=directory))
     holds: type[dict[object, object]] | Literal["disk"] = dict if kind == "memory" else "disk"
@@ -101,6 +104,7 @@ def measure(*, keys: int, changes: int, epochs: int, kind: str, directory: Path)
             worked.append(time.thread_time() - at)
             least.append(two_writes(place / "plain", size_bytes))
             (place / "plain").unlink()
+            time.sleep(max(0.0, started + interval_ms / 1e3 - time.perf_counter()))
         size_mb = sum(path.stat().st_size for path in sink.directory.iterdir()) / 1e6
         state.close()
         committer.close()
@@ -123,14 +127,21 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--epochs", type=int, default=1_000)
+    parser.add_argument("--interval-ms", type=float, default=0.0)
     parser.add_argument("--kind", choices=["memory", "disk"], default="memory")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()))
     given = parser.parse_args()
     found = measure(
-        keys=given.keys, changes=given.changes, epochs=given.epochs, kind=given.kind, directory=given.directory
+        keys=given.keys,
+        changes=given.changes,
+        epochs=given.epochs,
+        kind=given.kind,
+        directory=given.directory,
+        interval_ms=given.interval_ms,
     )
+    every = f"every {given.interval_ms:g} ms" if given.interval_ms else "without a pause"
     sys.stdout.write(
-        f"{given.keys:,} keys, {given.changes:,} changes an epoch, {given.epochs:,} epochs, {given.kind}\n"
+        f"{given.keys:,} keys, {given.changes:,} changes an epoch, {given.epochs:,} epochs {every}, {given.kind}\n"
     )
     for name, value in found.items():
         sys.stdout.write(f"{name}: {value:,.1f}\n")
