@@ -40,7 +40,7 @@ class Leader:
     lost: frozenset[Branch] = frozenset()
     attempts: int = 0
     complete: int = NO_EPOCH
-    """What its states know to be complete: their next commits prune what undoes that."""
+    """What its states know to be complete: their next commits compact that."""
 
     def asks(self) -> Asked | Reads | Refused:
         """What `Running` asks next."""

@@ -36,7 +36,7 @@ class StateCommitter(Committer):
         self._complete = rules.NO_EPOCH
         """The newest epoch that is known to be complete."""
         self._is_kept = False
-        """Whether anything was applied here, and so is kept apart until it is complete."""
+        """Whether anything is known to be applied, and so may be kept apart."""
 
     def check(self, context: CheckContext) -> None:
         """Make the store. Raises `ConfigurationError` when the directory above it is not there, or for other rows."""
@@ -82,7 +82,7 @@ class StateCommitter(Committer):
                 refused = rules.outcome([_delta(branch) for branch in branches], shown)
                 if refused is None:
                     self._apply(transaction, branches)
-            if refused is None:
+            if refused is None or refused.verdict is Verdict.ALREADY:
                 self._is_kept = True
                 self._upkeep.catch_up()
             return refused or Outcome(Verdict.COMMITTED, "applied")

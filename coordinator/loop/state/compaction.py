@@ -1,12 +1,14 @@
 """Brings the changes of complete epochs into the entries of a store, a few keys at a time.
 
 A change that is compacted is no longer kept apart, in one transaction: at every moment entries and changes together are
-the same content. Nothing of it needs to be durable when it has ended: what the power takes is compacted again.
+the same content. Each of these transactions is durable, as all are: were some not, an fsync that fails for an epoch's
+could leave a hole before it in the write-ahead log, which takes with it, when the power goes, what came after.
 """
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import NamedTuple
 
 from tpc import failpoints
@@ -14,8 +16,8 @@ from tpc.coordinator.loop.state import rules
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.store import content_of, kept_apart
 
-AT_ONCE = 125
-"""Keys in one transaction: an epoch that wants to write meanwhile waits for a millisecond or two."""
+AT_ONCE = 500
+"""Keys in one transaction: an epoch that wants to write meanwhile waits for some milliseconds. Each has an fsync."""
 
 
 class Kept(NamedTuple):
@@ -28,14 +30,20 @@ class Kept(NamedTuple):
 NOTHING = Kept(0, 0)
 
 
-def compact(database: Database, owned: str, complete: int, down_to: Kept = NOTHING) -> None:
+def compact(
+    database: Database,
+    owned: str,
+    complete: int,
+    down_to: Kept = NOTHING,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> None:
     """The changes of the epochs up to `complete`, the oldest first, until no more than `down_to` is kept apart.
 
-    Raises as `Database` does.
+    Raises as `Database` does. Ends sooner, between two transactions, when it `is_stopped`.
     """
     with database.reading("looking for what is kept apart in") as reading:
         due = _next(reading, owned, complete, down_to)
-    while due is not None:
+    while due is not None and not is_stopped():
         with database.transaction("compacting") as transaction:
             due = _next(transaction, owned, complete, down_to)
             if due is not None:

@@ -60,7 +60,7 @@ class Database:
     """
 
     def __init__(self, path: Path, timeout_s: float, sink: str, *, is_upkeep: bool = False) -> None:
-        """With `is_upkeep` it lets epochs go first, and the power may take a transaction, with all later ones."""
+        """With `is_upkeep` it lets epochs go first."""
         self.path = path
         self.timeout_s = timeout_s
         self.sink = sink
@@ -149,7 +149,7 @@ class Database:
                 place, uri=True, timeout=self.timeout_s, isolation_level=None, check_same_thread=False
             )
             self._open = connection, number, process
-            connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._is_upkeep else 'FULL'}")
+            connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             self._check_format(connection)

@@ -44,7 +44,7 @@ class StoreFilling:
         return self._open
 
     def clear(self) -> None:
-        """Nothing is held, shown or undone; what is prepared stays."""
+        """Nothing is held or shown; what is prepared stays."""
         self._content = number_of(self._transaction, self._owned, make=True)
         self._transaction.execute("DELETE FROM entries WHERE content = ?", [self._content])
         self._transaction.execute("DELETE FROM markers WHERE owned = ?", [self._owned])
@@ -65,6 +65,7 @@ class StoreFilling:
         """See `Filling`."""
         entry = "INSERT INTO deltas (handle, owned, epoch, rows, applied) VALUES ('', ?, -1, 0, 1)"
         self._apart = self._transaction.execute(entry, [self._owned]).lastrowid
+        self._transaction.execute("DELETE FROM changes WHERE delta = ?", [self._apart])  # of one that was removed
 
     def back(self) -> None:
         """See `Filling`."""

@@ -140,12 +140,12 @@ def _rebuild(history: History, logged: LoggedState, reader: ChangelogReader) -> 
         is_pending = reached is not Reached.COMPLETE and pending is not None and pending.waits_for(name)
         if epoch != NO_EPOCH:
             store.show(_handle(history, name, epoch))
+        keys = store.content().keys
         if is_pending and pending is not None:
             handle = pending.committables(name)[-1].handle
             store.show(handle)
             if reached is Reached.PENDING:
                 store.keep_apart(handle)
-        keys = store.content().keys
     shown = pending.epoch if is_pending and pending is not None else epoch
     logger.warning("the state %s is there again: %d keys, at epoch %d", name, keys, shown)
 

@@ -44,10 +44,11 @@ class Turns:
         return not self._is_taken and not (is_upkeep and self._epochs)
 
 
-_TURNS: dict[tuple[int, Path], Turns] = {}
+_TURNS: dict[Path, Turns] = {}
+os.register_at_fork(after_in_child=_TURNS.clear)  # a child inherits nobody's turn
 
 
 def turns_of(path: Path) -> Turns:
-    """Those of the file at `path` in this process: a child inherits nobody's turn."""
-    key = os.getpid(), path.absolute()
-    return _TURNS.get(key) or _TURNS.setdefault(key, Turns())
+    """Those of the file at `path` in this process."""
+    place = path.absolute()
+    return _TURNS.get(place) or _TURNS.setdefault(place, Turns())

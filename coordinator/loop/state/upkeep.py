@@ -27,58 +27,68 @@ class Upkeep:
     """Of the entries of `owned` in the store of a sink of that name."""
 
     def __init__(self, path: Path, timeout_s: float, sink: str, owned: str) -> None:
-        self._beside = Database(path, timeout_s, sink, is_upkeep=True)
+        self._place = path, timeout_s, sink
         self._within = Database(path, timeout_s, sink, is_upkeep=True)
         self._owned = owned
         self._complete = NO_EPOCH
-        self._begin()
-
-    def _begin(self) -> None:
-        self._process = os.getpid()
-        self._due = threading.Event()
-        self._ended = False
-        self._thread: threading.Thread | None = None
+        self._thread: _Thread | None = None
 
     def completed(self, epoch: int) -> None:
         """Epochs up to this one are complete: what they changed can go into the entries."""
         self._complete = epoch
-        self._after_a_fork()
-        if self._thread is None:
-            self._ended = False
-            name = f"upkeep of {self._beside.path.name}"
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._thread.start()
-        self._due.set()
+        thread = self._thread
+        if thread is None or thread.process != os.getpid() or not thread.is_alive():
+            thread = self._thread = _Thread(Database(*self._place, is_upkeep=True), self._owned)
+            thread.start()
+        thread.complete = epoch
+        thread.due.set()
 
     def catch_up(self) -> None:
         """Do now, in the caller's thread, what is too much to be left. Raises as `Database` does."""
-        self._after_a_fork()
         compact(self._within, self._owned, self._complete, MOST)
 
     def close(self) -> None:
-        """Finish what is due, end the thread, and let go of the file; the next epoch begins another."""
-        self._after_a_fork()
+        """Finish what is due, end the thread, and let go of the file; the next epoch begins another.
+
+        What takes longer than `_END_S` is left to the next process; the thread ends with its transaction then.
+        """
         thread, self._thread = self._thread, None
-        if thread is not None:
-            self._ended = True
-            self._due.set()
+        if thread is not None and thread.process == os.getpid():
+            thread.is_last = True
+            thread.due.set()
             thread.join(_END_S)
-        self._beside.close()
+            thread.is_stopped = True
         self._within.close()
 
-    def _after_a_fork(self) -> None:
-        """The child has no thread."""
-        if self._process != os.getpid():
-            self._begin()
 
-    def _run(self) -> None:
+class _Thread(threading.Thread):
+    """Who asks it for something sets `due` last."""
+
+    def __init__(self, database: Database, owned: str) -> None:
+        super().__init__(name=f"upkeep of {database.path.name}", daemon=True)
+        self.process = os.getpid()
+        """A child has the object, and no thread."""
+        self.due = threading.Event()
+        self.complete = NO_EPOCH
+        self.is_last = False
+        self.is_stopped = False
+        self._database = database
+        self._owned = owned
+
+    def run(self) -> None:
         is_last = False
-        while not is_last:
-            self._due.wait()
-            self._due.clear()
-            is_last = self._ended  # asked before: what was complete when it was set is still compacted
-            try:
-                compact(self._beside, self._owned, self._complete)
-                write_back(self._beside)
-            except TpcError as error:  # a commit that meets the same says so
-                logger.debug("%s is brought in order later: %s", self._beside.path, error.what)
+        try:
+            while not is_last:
+                self.due.wait()
+                self.due.clear()
+                is_last = self.is_last  # asked before: what was complete when it was set is still compacted
+                self._do()
+        finally:
+            self._database.close()
+
+    def _do(self) -> None:
+        try:
+            compact(self._database, self._owned, self.complete, is_stopped=lambda: self.is_stopped)
+            write_back(self._database)
+        except TpcError as error:  # a commit that meets the same says so
+            logger.debug("%s is brought in order later: %s", self._database.path, error.what)

@@ -20,6 +20,7 @@ from tests.coordinator.loop.state.epochs import Epochs, Kind
 from tpc import failpoints
 from tpc.coordinator.loop.state import State, compaction, upkeep
 from tpc.coordinator.loop.state.committer import StateCommitter
+from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.turns import turns_of
 
 KEYS = 12
@@ -141,7 +142,7 @@ def test_a_commit_compacts_itself_where_more_is_kept_apart_than_may_be(
 ) -> None:
     epochs = Epochs(tmp_path)
     assert isinstance(epochs.committer, StateCommitter)
-    monkeypatch.setattr(epochs.committer._upkeep, "_run", lambda: None)  # a thread that does not come to it
+    monkeypatch.setattr(upkeep._Thread, "_do", lambda self: None)  # it does not come to it
     monkeypatch.setattr(upkeep, "MOST", compaction.Kept(deltas=4, rows=9))
     for epoch in range(8):
         epochs.run(epoch, lambda state: state.update({state.epoch: 1, -state.epoch - 1: 1}))
@@ -181,12 +182,12 @@ def test_an_epoch_that_waits_for_the_file_comes_before_upkeep_that_asked_sooner(
             came.append(who)
 
     with turns.taken(DEADLINE_S, is_upkeep=True):
-        threads = []
-        for who in ("upkeep", "epoch"):
-            threads.append(threading.Thread(target=take, args=[who], kwargs={"is_upkeep": who == "upkeep"}))
-            threads[-1].start()
+        whos = ("upkeep", "epoch")
+        threads = [threading.Thread(target=take, args=[who], kwargs={"is_upkeep": who == "upkeep"}) for who in whos]
+        for thread in threads:
+            thread.start()
         deadline = time.monotonic() + DEADLINE_S
-        while not turns._epochs:  # until the epoch waits
+        while len(turns._changed._waiters) < len(threads):  # type: ignore[attr-defined]  # until both wait
             assert time.monotonic() < deadline
             time.sleep(0.001)
     for thread in threads:
@@ -203,3 +204,59 @@ def test_a_turn_that_nobody_gives_back_ends_the_wait_of_others(tmp_path: Path) -
     ):
         pass
     assert turns_of(tmp_path / "a.db") is turns
+
+
+def test_a_store_that_is_closed_while_it_compacts_waits_no_longer_than_it_may_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_END_S", 0.01)
+    epochs, plain, go_on, hits = Epochs(tmp_path), dict[int, list[int]](), threading.Event(), list[str]()
+
+    def wait(step: str, where: Mapping[str, Any]) -> None:
+        hits.append(step)
+        assert go_on.wait(DEADLINE_S)
+
+    failpoints.install({"state.compacted": wait})
+    try:
+        epochs.run(0, partial(random_work, plain=plain, epoch=0))
+        epochs.complete(0)
+        assert isinstance(epochs.committer, StateCommitter)
+        thread = epochs.committer._upkeep._thread
+        assert thread is not None
+        deadline = time.monotonic() + DEADLINE_S
+        while not hits:
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+        epochs.compact()
+        assert thread.is_alive()
+        go_on.set()
+        thread.join(DEADLINE_S)
+    finally:
+        failpoints.install({})
+    assert (thread.is_alive(), len(hits)) == (False, 1)  # it goes to no other transaction
+    assert epochs.stored() == plain
+    epochs.run(1, partial(random_work, plain=plain, epoch=1))
+    epochs.complete(1)
+    monkeypatch.setattr(upkeep, "_END_S", DEADLINE_S)
+    epochs.compact()
+    assert (kept(epochs), epochs.stored()) == ([], plain)
+
+
+def test_what_an_earlier_process_left_is_compacted_by_one_that_has_committed_nothing_new(tmp_path: Path) -> None:
+    first = Epochs(tmp_path)
+    branch = first.run(0, lambda state: state.update(a=0))
+    assert branch is not None
+    second = Epochs(tmp_path)
+    assert second.commit(branch)[0].settled  # it takes over, and finds it applied
+    second.complete(0)
+    second.compact()
+    assert kept(second) == []
+
+
+def test_every_transaction_is_durable_those_of_upkeep_too(tmp_path: Path) -> None:
+    epochs = Epochs(tmp_path)
+    for is_upkeep in (False, True):
+        database = Database(epochs.sink.path, DEADLINE_S, "waiting", is_upkeep=is_upkeep)
+        with database.autocommit("asking") as connection:
+            assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+        database.close()
