@@ -36,9 +36,7 @@ class StoreContent:
 def count_keys(path: Path, pipeline: str) -> int:
     """How many keys the file at `path` holds for a pipeline of this name, whatever they are. Raises `sqlite3.Error`."""
     with closing(_opened(path)) as connection:
-        [(count,)] = connection.execute(
-            "SELECT count(*) FROM entries JOIN contents USING (content) WHERE owned LIKE ?", [f"tpc~{pipeline}~%"]
-        )
+        [(count,)] = connection.execute("SELECT count(*) FROM held WHERE owned LIKE ?", [f"tpc~{pipeline}~%"])
         return int(count)
 
 
