@@ -90,6 +90,7 @@ def measure(
         filling = range(0, keys, FILLED_AT_ONCE)
         for epoch, first in enumerate(filling):
             run_epoch(sink, committer, state, epoch, list(range(first, min(keys, first + FILLED_AT_ONCE))))
+        committer.close()  # what has filled it is compacted by then
         draw = random.Random(1)
         taken: list[float] = []
         worked: list[float] = []

@@ -11,6 +11,7 @@ from tpc.coordinator.loop.state.database import Database
 
 WORTH_BYTES = 4_000_000
 """A page that several epochs have changed is written once."""
+_WRITE_BACK = "PRAGMA wal_checkpoint(PASSIVE)"
 
 
 def write_back(database: Database) -> None:
@@ -20,4 +21,8 @@ def write_back(database: Database) -> None:
         size_bytes = database.path.with_name(f"{database.path.name}-wal").stat().st_size
     if size_bytes >= WORTH_BYTES:
         with database.autocommit("writing back the log of") as connection:
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            connection.execute(_WRITE_BACK).fetchall()
+        # What has come meanwhile, with nobody writing: the log begins anew then. It would grow until a commit, which
+        # takes a second for it, finds it too long.
+        with database.alone("writing back the log of") as connection:
+            connection.execute(_WRITE_BACK).fetchall()

@@ -22,6 +22,9 @@ PAGE_BYTES = 1024
 CHECKPOINT_PAGES = 64_000
 """A commit writes the write-ahead log back only when it has become so long; before that `checkpoints.py` does."""
 
+LOG_BYTES = 2_000_000
+"""What a write-ahead log that begins anew keeps of its file: its size tells how much is to be written back."""
+
 CACHE_KIB = 65_536
 FORMAT = 2
 """Of the tables; stands in the file as SQLite's `user_version`."""
@@ -102,6 +105,12 @@ class Database:
         with self._asking(doing):
             yield self._connection()
 
+    @contextmanager
+    def alone(self, doing: str) -> Iterator[sqlite3.Connection]:
+        """The same, while no other thread of this process has a transaction."""
+        with self._asking(doing), turns_of(self.path).taken(self.timeout_s, is_upkeep=self._is_upkeep):
+            yield self._connection()
+
     def is_there(self) -> bool:
         """Whether the file has been made. Raises when its directory's directory is away."""
         with self._asking("looking for"):
@@ -151,6 +160,7 @@ class Database:
             self._open = connection, number, process
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             self._check_format(connection)
         return self._open[0]
