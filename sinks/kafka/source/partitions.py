@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TransientError
 from tpc.json import canonical, parse
 from tpc.sinks.kafka.librdkafka import lacks_right, reason_of
+from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
+_AGAIN_S = 0.1
 Partition: TypeAlias = "tuple[str, int]"
 Offsets: TypeAlias = "dict[Partition, int]"
 """Topic and partition -> the next offset to read."""
@@ -62,13 +65,20 @@ class Cluster:
         return found
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
-        """The first offset that is there, and that after the last."""
-        from confluent_kafka import KafkaException, TopicPartition
+        """The first offset that is there, and that after the last.
 
-        try:
-            bounds = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=self._timeout_s)
-        except KafkaException as error:
-            raise _refused(error, f"the offsets of {in_words(partition)} cannot be asked for") from error
+        The client denies a partition that it has just described as long as it has heard of no leader: asked again.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+        deadline, bounds = Deadline(self._timeout_s), None
+        while bounds is None and not deadline.passed:
+            try:
+                bounds = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=deadline.remaining_s)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION or deadline.remaining_s <= _AGAIN_S:
+                    raise _refused(error, f"the offsets of {in_words(partition)} cannot be asked for") from error
+                time.sleep(_AGAIN_S)
         if bounds is None:
             raise TransientError(f"the offsets of {in_words(partition)} were not told within {self._timeout_s:g} s")
         low, high = bounds
