@@ -179,13 +179,17 @@ class FourSystemsJob:
             tallies[row["carrier"]] = (n + 1, delay + row["delay"])
         return tallies
 
+    def ongoing(self) -> list[str]:
+        """The transactions of this pipeline that are open in Kafka."""
+        return self.systems.kafka.ongoing(f"tpc~{self.name}~")
+
     def in_doubt(self) -> list[str]:
         """What any system still holds that nobody has decided."""
         systems = self.systems
         outbox = [str(document["_id"]) for document in systems.mongo.db["tpc_outbox"].find({}, {"_id": 1})]
         staging = self.files / "_tpc" / "staging"
         staged = [path.name for path in staging.glob("*")] if staging.exists() else []
-        return [*systems.kafka.ongoing(f"tpc~{self.name}~"), *systems.postgres.in_doubt(), *outbox, *staged]
+        return [*self.ongoing(), *systems.postgres.in_doubt(), *outbox, *staged]
 
     def group_offsets(self) -> int:
         """How many messages lag tools see as consumed."""

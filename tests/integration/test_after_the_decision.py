@@ -23,22 +23,27 @@ from tpc.errors import ParkedError, RepairNeededError
 from tpc.handles import PipelineId
 from tpc.history import Action, Resolution
 from tpc.sinks import PostgresSink
+from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+from tpc.support.deadlines import until
 
 
 class Expire:
-    """Has the broker abort every transaction of the decided epoch, as its timeout would, before a commit is sent."""
+    """Waits at a step until the broker has aborted every transaction of the sink, as it does at their timeout."""
 
-    def __init__(self, timeout_s: float) -> None:
-        self.timeout_s = timeout_s
+    def __init__(self, job: FourSystemsJob) -> None:
+        self.job = job
 
     def __call__(self, step: str, where: Mapping[str, Any]) -> None:
+        assert self._open(), "a transaction is open before the broker ends it"
+        assert until(lambda: not self._open(), 60.0, pause_s=0.5, pause_max_s=0.5), "the broker ends it"
 
-        time.sleep(self.timeout_s)
+    def _open(self) -> list[TransactionalId]:
+        return TransactionalId.for_sink(self.job.ongoing(), self.job.name, "kafka")
 
 
 def kafka_with_short_timeout(systems: Systems) -> FourSystemsJob:
     job = FourSystemsJob(systems, stateful=True)
-    job.kafka_settings = {"transaction_timeout_s": 4.0, "timeout_s": 3.0}
+    job.kafka_settings = {"transaction_timeout_s": 12.0, "timeout_s": 10.0}
     job.feed()
     job.run()
     job.feed()
@@ -47,7 +52,7 @@ def kafka_with_short_timeout(systems: Systems) -> FourSystemsJob:
 
 def test_a_transaction_that_the_broker_timed_out_at_run_time_is_repaired_by_the_replay(systems: Systems) -> None:
     job = kafka_with_short_timeout(systems)
-    error = job.run_with({"epoch.decided": Expire(8.0)}, RepairNeededError)
+    error = job.run_with({"epoch.decided": Expire(job)}, RepairNeededError)
     assert error.sink == "kafka"
     assert sum(job.in_postgres().values()) == 40, "the other sinks have committed the epoch"
     assert sum(job.in_kafka().values()) == 20, "Kafka has lost it"
@@ -58,7 +63,7 @@ def test_a_transaction_that_the_broker_timed_out_at_run_time_is_repaired_by_the_
 def test_a_transaction_that_the_broker_timed_out_while_the_pipeline_was_down_is_repaired(systems: Systems) -> None:
     job = kafka_with_short_timeout(systems)
     job.run_with({"epoch.decided": die}, Dead)
-    Expire(8.0)("down", {})
+    Expire(job)("down", {})
     job.run()
     job.check()
 
