@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
@@ -203,12 +203,16 @@ class Coordinator:
 
     # Spark's log -----------------------------------------------------------------------------------------------
 
-    def reconcile(self, run_one_batch: Callable[[], None]) -> None:
-        """Bring Spark's log up to the intent log; `run_one_batch` runs the query for exactly one batch."""
+    def reconcile(self, run_one_batch: Callable[[], None], folders: Sequence[int] = ()) -> None:
+        """Bring Spark's log up to the intent log; `run_one_batch` runs the query for exactly one batch.
+
+        `folders` is what `source_folders` tells of the query.
+        """
         failpoints.hit("recovery.reconcile", generation=self.engine.state.generation)
         with self._fenced_first():
             self.journal.require_leading()
-            reconcile(self.journal.history, self.spark_log, run_one_batch, self.journal.require_leading)
+            still_leading = self.journal.require_leading
+            reconcile(self.journal.history, self.spark_log, run_one_batch, still_leading, folders)
         failpoints.hit("recovery.reconciled", generation=self.engine.state.generation)
 
     def barrier(self, epoch: int, running: RunningPlan, *, stateful: bool) -> Barrier:

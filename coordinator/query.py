@@ -25,6 +25,7 @@ from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.plan_checks import reads_table
 from tpc.coordinator.spark.running_plan import running_plan
 from tpc.coordinator.spark.settings import available_now_for_tables, explicit_settings, stateful_settings
+from tpc.coordinator.spark.source_folders import source_folders
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions, tell_passed_over
 from tpc.coordinator.stop_word import StopWord
 from tpc.errors import TpcError
@@ -80,7 +81,7 @@ class PipelineQuery(QueryFacts):
         query_id = coordinator.engine.claim["query_id"]
         self._batch_metrics = BatchMetrics(self._session, query_id, stateful=self._stateful)
         with parallelism_to_repair(coordinator.engine.state, self._session) as is_another:
-            coordinator.reconcile(self._run_one_batch)
+            coordinator.reconcile(self._run_one_batch, source_folders(self._plan.frame))
             if is_another and coordinator.engine.state.lost:
                 self._run_one_batch()
         if self._stateful:

@@ -9,7 +9,7 @@ pipeline before anything is touched.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tpc.coordinator.spark.late_plans import late_plans
 from tpc.coordinator.spark.query_log import NO_QUERY, SparkLog, is_whole_plan
@@ -27,6 +27,7 @@ def reconcile(
     spark: SparkLog,
     run_one_batch: Callable[[], None],
     still_leading: Callable[[], None] = lambda: None,
+    folders: Sequence[int] = (),
 ) -> None:
     """Bring Spark's log up to the intent log, before the query starts.
 
@@ -34,7 +35,8 @@ def reconcile(
     commits. `run_one_batch` starts the query for exactly one batch and waits for it. `still_leading` raises when the
     log has gone on without this coordinator; it is asked before each of Spark's files is moved, since they are the new
     one's then. Nothing fences these files: a process that stands still between the two may move one nevertheless, and
-    the next start writes it back. Raises `HistoryMismatchError`; `StateLostError` where state that decided epochs rest
+    the next start writes it back. `folders` is what `source_folders` tells of the query; none: each line of its plans
+    is a source's of its own. Raises `HistoryMismatchError`; `StateLostError` where state that decided epochs rest
     on cannot be made again.
     """
     check_identity(history, spark)
@@ -46,7 +48,7 @@ def reconcile(
     late = late_plans(history, spark, torn)
     state = StateFiles(spark)
     committed = usable_commit(history, spark, commits, state, late)
-    sources = look_at_sources(history, spark, committed)
+    sources = look_at_sources(history, spark, committed, folders)
     torn += _plans_of_lost_sources(history, spark, sources, torn)
     _mend_files(spark, state, sources, still_leading)
     _mend_plans(history, spark, torn, still_leading)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.query_log import SparkLog, source_offsets
+from tpc.coordinator.spark.source_folders import by_folder
 from tpc.coordinator.spark.whole_files import is_whole
 from tpc.errors import StateLostError
 from tpc.history import History
@@ -32,10 +34,13 @@ class Mending:
     """By file source, the newest of its lists that is left."""
     begins_anew: bool = False
     """Whether a source has lost where it began, and nothing is decided."""
+    folders: Sequence[int] = ()
+    """See `source_folders`."""
 
     def is_torn_plan(self, text: str) -> bool:
         """Whether an undecided plan names a list of files that is not there, or begins where nobody knows."""
-        named = ((index, _file_offset(offset)) for index, offset in enumerate(source_offsets(text)))
+        offsets = by_folder(source_offsets(text), self.folders)
+        named = ((index, _file_offset(offset)) for index, offset in offsets.items())
         return self.begins_anew or any(k is not None and k > self.known_to.get(index, -1) for index, k in named)
 
 
@@ -60,18 +65,17 @@ class _FileLog:
         return f"{self.folder}/{k}.compact" if k in self.compact_names else f"{self.folder}/{k}"
 
 
-def look_at_sources(history: History, spark: SparkLog, committed: int) -> Mending:
+def look_at_sources(history: History, spark: SparkLog, committed: int, folders: Sequence[int]) -> Mending:
     """What is torn in the sources' logs. Raises `StateLostError` where decided epochs rest on it; changes nothing.
 
-    `committed` is the commit that Spark goes on from.
+    `committed` is the commit that Spark goes on from, `folders` what `source_folders` tells of the query.
     """
-    mending = Mending()
+    mending = Mending(folders=folders)
     last = None if history.last_intent is None else history.manifests.get(history.last_intent)
-    ends = () if last is None else last.barrier.end
+    ends = by_folder(() if last is None else last.barrier.end, folders)
     there = {int(one.name) for one in spark.files.entries("sources") if one.is_folder and one.name.isdigit()}
-    for index in sorted(there | {index for index, end in enumerate(ends) if _file_offset(end) is not None}):
-        end = ends[index] if index < len(ends) else ""
-        decided_to = _file_offset(end)
+    for index in sorted(there | {index for index, end in ends.items() if _file_offset(end) is not None}):
+        decided_to = _file_offset(ends.get(index, ""))
         log = _read_log(spark.files, f"sources/{index}")
         if decided_to is not None or log.lists:
             _look_at_files(log, index, -1 if decided_to is None else decided_to, mending)

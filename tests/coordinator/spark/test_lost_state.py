@@ -196,6 +196,19 @@ def test_before_anything_is_decided_every_torn_file_goes_and_all_is_planned_anew
     assert checkpoint.spark.batches("offsets") == []
 
 
+def test_a_torn_list_is_judged_by_the_line_of_its_own_source_where_another_one_is_read_twice(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path)
+    ends = (offset(2), offset(2), offset(LAST))
+    checkpoint.made = [replace(one, barrier=replace(one.barrier, end=ends)) for one in checkpoint.made]
+    of_another = tmp_path / "sources" / "1"
+    (tmp_path / "sources" / "0").rename(of_another)
+    for k in range(3):
+        write(checkpoint.list(k), checkpoint.state.list_text(k, k).encode())
+    empty(of_another / str(LAST))
+    with pytest.raises(StateLostError, match=f"sources/1/{LAST} is torn or gone"):
+        reconcile(checkpoint.history_of(checkpoint.made), checkpoint.spark, checkpoint.run_one_batch, folders=(0, 0, 1))
+
+
 @pytest.mark.parametrize("needed", [False, True])
 def test_where_a_source_began_matters_only_to_run_its_first_batch(tmp_path: Path, needed: bool) -> None:
     checkpoint = Checkpoint(tmp_path)
