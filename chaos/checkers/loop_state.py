@@ -46,7 +46,7 @@ def read_store(path: Path, pipeline: str) -> StoreContent:
         connection.execute("BEGIN")
         mine = f"tpc~{pipeline}~%"
         entries = connection.execute("SELECT key, value, expires_ms FROM held WHERE owned LIKE ?", [mine])
-        kept = "SELECT DISTINCT epoch FROM deltas WHERE owned LIKE ? AND applied = 1 ORDER BY epoch"
+        kept = "SELECT DISTINCT epoch FROM deltas WHERE owned LIKE ? AND applied > 0 ORDER BY epoch"
         return StoreContent(
             {_plain(key): (_plain(value), expires_ms) for key, value, expires_ms in entries},
             tuple(row[0] for row in connection.execute(_PREPARED, [mine])),

@@ -1,6 +1,10 @@
 """Writes a store's write-ahead log back into its file: only the place of what is durable already changes.
 
-Where nobody does it, SQLite does the same within a commit, once the log is long (`Database`).
+Always with nobody writing, and never twice over the same log. SQLite before 3.51.3 can take a log that was begun anew
+for one that is written back already, when a writer begins it anew while a checkpoint of a log that was whole before
+looks at it ("the WAL-reset bug"; with a checkpoint that was made to pause there, a committed epoch was gone and the
+file malformed in three runs of three). Where nobody writes back, SQLite does it within a commit, once the log is long
+(`Database`).
 """
 
 from __future__ import annotations
@@ -9,20 +13,36 @@ from contextlib import suppress
 
 from tpc.coordinator.loop.state.database import Database
 
-WORTH_BYTES = 4_000_000
-"""A page that several epochs have changed is written once."""
-_WRITE_BACK = "PRAGMA wal_checkpoint(PASSIVE)"
+WORTH_BYTES = 1_000_000
+"""A page that several epochs have changed is written once; and an epoch that comes meanwhile waits for all of it."""
 
 
-def write_back(database: Database) -> None:
-    """If it is worth its while. Raises as `Database` does."""
-    size_bytes = 0
-    with suppress(OSError):  # another process has just done it, and was the last
-        size_bytes = database.path.with_name(f"{database.path.name}-wal").stat().st_size
-    if size_bytes >= WORTH_BYTES:
-        with database.autocommit("writing back the log of") as connection:
-            connection.execute(_WRITE_BACK).fetchall()
-        # What has come meanwhile, with nobody writing: the log begins anew then. It would grow until a commit, which
-        # takes a second for it, finds it too long.
-        with database.alone("writing back the log of") as connection:
-            connection.execute(_WRITE_BACK).fetchall()
+class WriteBack:
+    """Of one store. Other threads of the process are kept out by its turn, other processes by SQLite's lock."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._log = database.path.with_name(f"{database.path.name}-wal")
+        self._whole: tuple[int, int] | None = None
+        """How the log was, its size and its time of change, when all of it had been written back."""
+
+    def if_worth_it(self) -> None:
+        """Write it back, if there is enough that was not. Raises as `Database` does."""
+        found = self._found()
+        if found[0] < WORTH_BYTES or found == self._whole:
+            return
+        with self._database.alone("writing back the log of") as connection:
+            connection.execute("PRAGMA busy_timeout = 0")  # who reads is not waited for: epochs would wait as well
+            try:
+                # FULL takes the writers' lock, which keeps other processes' commits out. Until they are busy no more
+                # it would do without.
+                [(is_busy, in_log, written)] = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {round(self._database.timeout_s * 1000)}")
+            self._whole = self._found() if not is_busy and in_log == written else None
+
+    def _found(self) -> tuple[int, int]:
+        with suppress(OSError):  # another process has just written it back, and was the last
+            status = self._log.stat()
+            return status.st_size, status.st_mtime_ns
+        return 0, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Sequence
 from itertools import groupby
@@ -20,6 +21,8 @@ from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Mar
 
 if TYPE_CHECKING:
     from tpc.coordinator.loop.state.sink import StateSink
+
+logger = logging.getLogger(__name__)
 
 _IN_DOUBT = "SELECT handle FROM deltas WHERE applied = 0 ORDER BY handle"
 
@@ -82,12 +85,24 @@ class StateCommitter(Committer):
                 refused = rules.outcome([_delta(branch) for branch in branches], shown)
                 if refused is None:
                     self._apply(transaction, branches)
-            if refused is None or refused.verdict is Verdict.ALREADY:
-                self._is_kept = True
-                self._upkeep.catch_up()
-            return refused or Outcome(Verdict.COMMITTED, "applied")
         except TpcError as error:
             return Outcome(Verdict.UNKNOWN, error.what, contradiction=isinstance(error, CorruptionError))
+        if refused is None or refused.verdict is Verdict.ALREADY:
+            self._is_kept = True
+            self._catch_up()
+        return refused or Outcome(Verdict.COMMITTED, "applied")
+
+    def _catch_up(self) -> None:
+        """What is applied is applied, whatever becomes of this."""
+        try:
+            self._upkeep.catch_up()
+        except TpcError as error:
+            logger.warning(
+                "%s is committed, and too much of it waits to be brought in order, which fails: %s. Nothing is lost; "
+                "starts take longer the more there is. The next epoch tries it again.",
+                self.database.path,
+                error.what,
+            )
 
     def _shown(self, transaction: sqlite3.Connection, branches: Sequence[Committable]) -> rules.Shown:
         def which(found: str) -> frozenset[str]:

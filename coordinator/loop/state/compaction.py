@@ -54,13 +54,13 @@ def compact(
 
 def _next(connection: sqlite3.Connection, owned: str, complete: int, down_to: Kept) -> tuple[int, int] | None:
     """The epoch that comes next, and its delta. Asked in every transaction: another process may compact as well."""
-    question = "SELECT count(*), total(rows) FROM deltas WHERE owned = ? AND applied = 1"
+    question = "SELECT count(*), total(rows) FROM deltas WHERE owned = ? AND applied > 0"
     deltas, rows = connection.execute(question, [owned]).fetchone()
     if deltas <= down_to.deltas and rows <= down_to.rows:
         return None
     kept = kept_apart(connection, owned)
-    due = rules.to_compact([epoch for epoch, _ in kept], complete)
-    return next((each for each in kept if due and each[0] == due[0]), None)
+    due = rules.to_compact([each.epoch for each in kept], complete)
+    return next(((each.epoch, each.delta) for each in kept if due and each.epoch == due[0]), None)
 
 
 def _compact_some(transaction: sqlite3.Connection, content: int, delta: int) -> None:
@@ -80,4 +80,4 @@ def _compact_some(transaction: sqlite3.Connection, content: int, delta: int) -> 
     if last is None:
         transaction.execute("DELETE FROM deltas WHERE delta = ?", (delta,))
     else:
-        transaction.execute("UPDATE deltas SET rows = rows - ? WHERE delta = ?", (AT_ONCE, delta))
+        transaction.execute("UPDATE deltas SET rows = rows - ?, applied = 2 WHERE delta = ?", (AT_ONCE, delta))

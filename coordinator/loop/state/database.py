@@ -44,12 +44,13 @@ CREATE VIEW held AS
         SELECT *, row_number() OVER (PARTITION BY owned, key ORDER BY epoch DESC, handle DESC) AS place FROM (
             SELECT owned, -1 AS epoch, '' AS handle, key, value, expires_ms FROM entries JOIN contents USING (content)
             UNION ALL SELECT owned, epoch, handle, key, value, expires_ms FROM deltas JOIN changes USING (delta)
-            WHERE applied = 1))
+            WHERE applied > 0))
     WHERE place = 1 AND value IS NOT NULL;
 """
-"""`deltas` with their `changes`: one for each branch; `applied` is 0 as long as it is prepared and no more. Those that
-are applied lie over the `entries` of their content, the newer over the older, until they are compacted into them. What
-comes out is `held`, for people and tests: the library does not read it."""
+"""`deltas` with their `changes`: one for each branch; `applied` is 0 as long as it is prepared and no more, 1 when it
+is applied, 2 when some of it is compacted, so that it cannot be taken back any more. Those that are applied lie over
+the `entries` of their content, the newer over the older, until they are compacted into them. What comes out is `held`,
+for people and tests: the library does not read it."""
 
 
 _DAMAGED = ("malformed", "not a database")
@@ -100,14 +101,8 @@ class Database:
                     connection.execute("ROLLBACK")
 
     @contextmanager
-    def autocommit(self, doing: str) -> Iterator[sqlite3.Connection]:
-        """Outside of any transaction: each statement is one."""
-        with self._asking(doing):
-            yield self._connection()
-
-    @contextmanager
     def alone(self, doing: str) -> Iterator[sqlite3.Connection]:
-        """The same, while no other thread of this process has a transaction."""
+        """Outside of any transaction, while no other thread of this process has one: each statement is one."""
         with self._asking(doing), turns_of(self.path).taken(self.timeout_s, is_upkeep=self._is_upkeep):
             yield self._connection()
 
@@ -157,18 +152,21 @@ class Database:
             connection = sqlite3.connect(
                 place, uri=True, timeout=self.timeout_s, isolation_level=None, check_same_thread=False
             )
+            try:
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+                connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+                connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+                self._check_format(connection)
+            except BaseException:
+                connection.close()  # one that is half set up would be used as it is
+                raise
             self._open = connection, number, process
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-            connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
-            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            self._check_format(connection)
         return self._open[0]
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
         [found] = connection.execute("PRAGMA user_version").fetchone()
         if found != FORMAT:
-            self.close()
             raise ConfigurationError(
                 f"the store of the state, {self.path}, has the format {found}, and this version of tpc has {FORMAT}",
                 sink=self.sink,
@@ -192,9 +190,9 @@ class Database:
         return StateLostError(
             f"the file of the state, {self.path}, is damaged: SQLite says: {error}",
             sink=self.sink,
-            remedy="nothing was written to it. Stop the service and move the file aside, with those beside it that end "
-            "in -wal and -shm. A state with a changelog is made again by the next start; without one, put the folder "
-            f"back from a backup that is as new as the log; else {START_ANEW}.",
+            remedy="nothing more is written to it. Stop the service and move the file aside, with those beside it that "
+            "end in -wal and -shm. A state with a changelog is made again by the next start; without one, put the "
+            f"folder back from a backup that is as new as the log; else {START_ANEW}.",
         )
 
 

@@ -48,7 +48,7 @@ class StoreFilling:
         self._content = number_of(self._transaction, self._owned, make=True)
         self._transaction.execute("DELETE FROM entries WHERE content = ?", [self._content])
         self._transaction.execute("DELETE FROM markers WHERE owned = ?", [self._owned])
-        for _, delta in kept_apart(self._transaction, self._owned):
+        for _, delta, _ in kept_apart(self._transaction, self._owned):
             self._drop(delta)
         self._apart = None
 

@@ -214,6 +214,8 @@ class State(MutableMapping[Any, Any]):
         return map(decode, sorted(held + live))
 
     def __len__(self) -> int:
+        if self._cut is not None:  # the store, which may have compacted the epoch, could no longer tell
+            return len(self._contents) + self._added
         changed = sum(
             (touched.value is not _GONE) - (self._contents.get(key) is not None)
             for key, touched in self._touched.items()

@@ -93,13 +93,14 @@ class Store:
         """All epochs up to this one are in the entries, as far as they are applied."""
         with self.database.reading("asking") as reading:
             kept = kept_apart(reading, self.owned)
-            return kept[0][0] - 1 if kept else applied(reading, self.owned)
+            return kept[0].epoch - 1 if kept else applied(reading, self.owned)
 
     def _over(self, reading: sqlite3.Connection, before: int | None) -> tuple[int, dict[bytes, tuple[int, Change]]]:
         """At which epoch the content is, and what lies over the entries, each with its epoch."""
         rows = reading.execute("SELECT DISTINCT epoch FROM markers WHERE owned = ?", [self.owned]).fetchall()
         marked, kept = [epoch for (epoch,) in rows], kept_apart(reading, self.owned)
-        if before is not None and (missing := not_undoable(before, marked, [epoch for epoch, _ in kept])):
+        whole = [one.epoch for one in kept if one.is_whole]
+        if before is not None and (missing := not_undoable(before, marked, whole)):
             raise StateLostError(
                 f"the state {self.name} is at epoch {max(marked)}, and epoch {missing[0]} cannot be "
                 "taken back any more",
@@ -108,7 +109,7 @@ class Store:
                 remedy="record a decision about the lost branch: `tpc resolve`.",
             )
         over: dict[bytes, tuple[int, Change]] = {}
-        for epoch, delta in kept:
+        for epoch, delta, _ in kept:
             if before is None or epoch < before:
                 question = "SELECT key, value, expires_ms FROM changes WHERE delta = ?"
                 over.update((row[0], (epoch, Change._make(row))) for row in reading.execute(question, [delta]))
@@ -157,10 +158,18 @@ def put(values: dict[bytes, bytes], expires_ms: dict[bytes, int], key: bytes, ch
         expires_ms.pop(key, None)
 
 
-def kept_apart(connection: sqlite3.Connection, owned: str) -> list[tuple[int, int]]:
-    """The epochs of a content that are applied and not compacted, and their deltas, the oldest first."""
-    question = "SELECT epoch, delta FROM deltas WHERE owned = ? AND applied = 1 ORDER BY epoch, handle"
-    return connection.execute(question, [owned]).fetchall()
+class KeptApart(NamedTuple):
+    """An epoch that is applied and not compacted, and its delta; of one that is not whole some is in the entries."""
+
+    epoch: int
+    delta: int
+    is_whole: bool
+
+
+def kept_apart(connection: sqlite3.Connection, owned: str) -> list[KeptApart]:
+    """What of a content is kept apart, the oldest first."""
+    question = "SELECT epoch, delta, applied = 1 FROM deltas WHERE owned = ? AND applied > 0 ORDER BY epoch, handle"
+    return [KeptApart._make(row) for row in connection.execute(question, [owned])]
 
 
 def applied(connection: sqlite3.Connection, owned: str) -> int:

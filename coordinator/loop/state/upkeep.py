@@ -10,7 +10,7 @@ import os
 import threading
 from pathlib import Path
 
-from tpc.coordinator.loop.state.checkpoints import write_back
+from tpc.coordinator.loop.state.checkpoints import WriteBack
 from tpc.coordinator.loop.state.compaction import Kept, compact
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.rules import NO_EPOCH
@@ -35,6 +35,8 @@ class Upkeep:
 
     def completed(self, epoch: int) -> None:
         """Epochs up to this one are complete: what they changed can go into the entries."""
+        if epoch <= self._complete:
+            return
         self._complete = epoch
         thread = self._thread
         if thread is None or thread.process != os.getpid() or not thread.is_alive():
@@ -74,6 +76,8 @@ class _Thread(threading.Thread):
         self.is_stopped = False
         self._database = database
         self._owned = owned
+        self._write_back = WriteBack(database)
+        self._has_failed = False
 
     def run(self) -> None:
         is_last = False
@@ -89,6 +93,9 @@ class _Thread(threading.Thread):
     def _do(self) -> None:
         try:
             compact(self._database, self._owned, self.complete, is_stopped=lambda: self.is_stopped)
-            write_back(self._database)
-        except TpcError as error:  # a commit that meets the same says so
-            logger.debug("%s is brought in order later: %s", self._database.path, error.what)
+            self._write_back.if_worth_it()
+            self._has_failed = False
+        except TpcError as error:  # what was committed stays so
+            level = logging.DEBUG if self._has_failed else logging.WARNING
+            logger.log(level, "%s is brought in order later: %s", self._database.path, error.what)
+            self._has_failed = True

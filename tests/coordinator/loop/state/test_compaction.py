@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.loop.state.epochs import Epochs, Kind
+from tests.coordinator.loop.state.epochs import PIPELINE, Epochs, Kind
 from tpc import failpoints
 from tpc.coordinator.loop.state import State, compaction, upkeep
 from tpc.coordinator.loop.state.committer import StateCommitter
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.turns import turns_of
+from tpc.errors import ConfigurationError, StateLostError, TransientError
 
 KEYS = 12
 DEADLINE_S = 30.0
@@ -42,6 +43,10 @@ def random_work(state: State, plain: dict[int, list[int]], epoch: int) -> None:
             plain.pop(key, None)
         else:
             state[key] = plain[key] = [epoch, key]
+
+
+def locked(_: Database, __: sqlite3.Connection) -> None:
+    raise sqlite3.OperationalError("locked")
 
 
 def kept(epochs: Epochs) -> list[int]:
@@ -257,6 +262,72 @@ def test_every_transaction_is_durable_those_of_upkeep_too(tmp_path: Path) -> Non
     epochs = Epochs(tmp_path)
     for is_upkeep in (False, True):
         database = Database(epochs.sink.path, DEADLINE_S, "waiting", is_upkeep=is_upkeep)
-        with database.autocommit("asking") as connection:
+        with database.alone("asking") as connection:
             assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
         database.close()
+
+
+@pytest.mark.parametrize("kind", [dict, "disk"], ids=["memory", "disk"])
+def test_an_epoch_that_is_half_compacted_is_not_taken_back_to_a_mix_of_two_moments(tmp_path: Path, kind: Kind) -> None:
+    epochs = Epochs(tmp_path, kind)
+    epochs.run(0, lambda state: state.update(a=0, b=0, c=0))
+    epochs.complete(0)
+    epochs.compact()
+    epochs.run(1, lambda state: state.update(a=1, b=1, c=1))
+    database = Database(epochs.sink.path, DEADLINE_S, "waiting")
+    stops = iter([False, True])
+    owned = f"{PIPELINE.prefix}{epochs.sink.name}"
+    compaction.compact(database, owned, 1, is_stopped=lambda: next(stops))
+    database.close()
+    assert kept(epochs) == [1]
+    assert epochs.stored() == dict.fromkeys("abc", 1)
+    with pytest.raises(StateLostError, match="epoch 1 cannot be taken back any more"):
+        epochs.state.restore(before=1)
+
+
+def test_an_epoch_that_is_applied_is_committed_whatever_becomes_of_what_is_brought_in_order_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise TransientError("the disk is full")
+
+    epochs = Epochs(tmp_path)
+    monkeypatch.setattr(upkeep, "compact", full)
+    for epoch in range(3):
+        branch = epochs.run(epoch, lambda state: state.update(a=state.epoch))
+        assert branch is not None
+        epochs.complete(epoch)
+    assert "is committed, and too much of it waits" in caplog.text
+    assert "the disk is full" in caplog.text
+    assert epochs.stored() == {"a": 2}
+    epochs.close()
+
+
+@pytest.mark.parametrize("kind", [dict, "disk"], ids=["memory", "disk"])
+def test_the_number_of_keys_stays_right_between_two_epochs_while_the_first_is_compacted(
+    tmp_path: Path, kind: Kind
+) -> None:
+    epochs = Epochs(tmp_path, kind)
+    epochs.run(0, lambda state: state.update(a=0, b=0))
+    assert len(epochs.state) == 2
+    epochs.complete(0)
+    epochs.compact()
+    assert len(epochs.state) == 2
+
+
+def test_a_connection_that_could_not_be_set_up_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs = Epochs(tmp_path)
+    database = Database(epochs.sink.path, DEADLINE_S, "waiting")
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "_check_format", locked)
+        with pytest.raises(TransientError, match="locked"), database.alone("asking"):
+            pass
+    with database.alone("asking") as connection:
+        assert connection.execute("PRAGMA journal_size_limit").fetchone() == (2_000_000,)
+    with monkeypatch.context() as patch:
+        patch.setattr("tpc.coordinator.loop.state.database.FORMAT", 99)
+        other = Database(epochs.sink.path, DEADLINE_S, "waiting")
+        for _ in range(2):  # the second is refused as the first
+            with pytest.raises(ConfigurationError, match="has the format 2"), other.alone("asking"):
+                pass
+    database.close()
