@@ -124,10 +124,14 @@ class NextInLine:
     def _check_place(self) -> None:
         """Who leads by the log must be one that gives its signs here, or lives on this machine.
 
-        By its boot: in containers the machine has another host name at each start.
+        By its boot: in containers the machine has another host name at each start. But two containers of one machine
+        may have a directory each; in one where nobody has ever begun, nobody can be seen to have ended.
         """
         term, sign = _newest_term(self._log), read_sign(self._directory)
-        if term is None or term.get("boot") == since_boot.which() or term["host"] == socket.gethostname():
+        if term is None or term["host"] == socket.gethostname():
+            return
+        has_begun_here = sign is not None or holder_of(self._directory) is not None
+        if term.get("boot") == since_boot.which() and has_begun_here:
             return
         if sign is None or (sign.host, sign.process) != (term["host"], term["process"]):
             raise ConfigurationError(

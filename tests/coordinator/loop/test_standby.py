@@ -237,7 +237,22 @@ def test_a_standby_in_a_container_of_another_host_name_is_not_taken_for_another_
     journal.open()
     body = generation_body(1, host="a container that is gone", process=7, boot=since_boot.which())
     journal.append(RecordKind.GENERATION, body)
+    (tmp_path / "tpc").mkdir()
+    with CheckpointLock(tmp_path / "tpc"):
+        pass  # that process was here
     assert NextInLine(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
+
+
+def test_a_standby_whose_directory_nobody_has_begun_in_does_not_take_over_from_another_container(
+    tmp_path: Path,
+) -> None:
+    """Two containers of one machine, a directory each, one log: who leads is not seen from here."""
+    journal = Journal(LocalLog(tmp_path / "log"))
+    journal.open()
+    body = generation_body(1, host="another container", process=7, boot=since_boot.which())
+    journal.append(RecordKind.GENERATION, body)
+    with pytest.raises(ConfigurationError, match="process 7 on another container, which gives no sign of life"):
+        NextInLine(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
 
 
 def test_who_has_just_begun_is_not_taken_for_the_one_before_it_that_had_its_number(tmp_path: Path) -> None:
