@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 NOTES = "TPC_NOTES"
 """Names the directory of this machine for the notes on checkpoints that are elsewhere."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_PASSWORD = re.compile(r"://[^/]*:[^/@]*@")
+_PASSWORD = re.compile(r"://[^/:@]*:(?!\d+(/|$))[^@]*@")
+"""Also one that holds a slash, as keys of stores do; `host:8020/a@b` has a port, and none."""
 
 
 def is_elsewhere(place: str) -> bool:

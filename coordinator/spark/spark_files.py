@@ -132,7 +132,7 @@ class SparkFiles(CheckpointFiles):
         """The result of a call. Raises `TransientError` for what the file system says, or when it says nothing."""
         from py4j.protocol import Py4JError
 
-        _ = self._manager  # a session that is not there is no trouble of the file system
+        _ = self._session  # one that is not there is no trouble of the file system
         try:
             return self._thread.ask(call, TIMEOUT_S)
         except TimeoutError as error:

@@ -51,7 +51,9 @@ def connections_lacking(
                 f"{limit.tasks} tasks at a time{limit.where} x {sinks} sinks on this cluster x"
                 f" {connections_of_task(brokers)}{', and the driver,' if driver else ''} need {needed} connections to a"
                 f" broker; there are fewer by {limit.name}: {limit.bound}",
-                ("" if limit.tasks == 1 else _FEWER_TASKS) + f"set {limit.name} = {needed} on the brokers.",
+                ("" if limit.tasks == 1 else _FEWER_TASKS)
+                + f"set {limit.name} on the brokers to {needed} and what others have there (Spark's own Kafka source,"
+                " the other brokers, other programs).",
             )
     return None
 

@@ -79,7 +79,8 @@ def connections_lacking(connection: BoundedConnection, sink: PostgresSink, conte
             if tasks == 1
             else "run fewer tasks at a time (spark.cores.max, spark.executor.instances; or master local[N]), "
         )
-        + "raise the limit, or put a pooler (PgBouncer) before the server.",
+        + f"raise the limit to {needed} and what others have there (max_connections in postgresql.conf and a restart;"
+        " ALTER ROLE or ALTER DATABASE ... CONNECTION LIMIT), or put a pooler (PgBouncer) before the server.",
     )
 
 

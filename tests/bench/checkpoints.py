@@ -33,7 +33,7 @@ SKIPPED = 5
 """Epochs at the begin of each turn."""
 WARM_UP_TURNS = 1
 KEPT_BATCHES = 20
-"""By Spark and in the log: few, so that what becomes old is deleted in every epoch that counts."""
+"""By Spark: few, so that what becomes old is deleted in every epoch that counts. The log is cut once for 201 epochs."""
 LIMIT_S = 3600.0
 LOCAL, S3, S3_ABORTABLE, HDFS, HDFS_ASKING = "local", "s3a", "s3a-abortable", "hdfs", "hdfs-asking"
 ASKS_AGAIN = {"dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10"}

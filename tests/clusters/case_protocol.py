@@ -1,9 +1,10 @@
 """How a case of `make clusters` is run: set up again where it could not be, its record sent with its last report.
 
-A plugin for the processes that run the cases. A case is a test. Those with evidence of a strike are faults; the others
-(rights, refusals) are counted apart. A case whose setting-up fails, or a server of which does not do what it is told,
-is set up again, twice at most: a server that does not start in time on a busy machine says nothing about the library.
-On servers that outlive the case, each setting-up has names of its own (`conftest.Start`).
+A plugin for the processes that run the cases. A case is a test. Those with evidence of a strike are faults, and those
+that were to have it and did not pass; the others (rights, refusals, spoiled files) are counted apart. A case whose
+setting-up fails, or a server of which does not do what it is told, is set up again, twice at most: a server that does
+not start in time on a busy machine says nothing about the library. On servers that outlive the case, each setting-up
+has names of its own (`conftest.Start`).
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _record(
         "name": item.nodeid.partition("::")[2],
         "file": item.nodeid.partition("::")[0],
         **_suite(item),
-        "kind": FAULTS if evidence is not None else OTHERS,
+        "kind": FAULTS if evidence is not None and (evidence.fault or outcome != PASSED) else OTHERS,
         "outcome": outcome,
         "reason": _reason(reports) if outcome != PASSED else "",
         "seconds": round(seconds, 2),

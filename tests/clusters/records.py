@@ -48,10 +48,10 @@ class Recorder:
     def verdict(self) -> int:
         """What the run's process ends with: 0, all that could be run have passed; 1, one has failed, or the run was cut
         short; 2, nothing could be run."""
-        if not self.cases:
-            return 2
-        failed = any(case["outcome"] == FAILED for case in self.cases)
-        return int(failed or len(self.cases) < self.planned)
+        outcomes = {case["outcome"] for case in self.cases}
+        if outcomes and (FAILED in outcomes or len(self.cases) < self.planned):
+            return 1
+        return 2 if outcomes <= {SKIPPED} else 0
 
     def write(self) -> None:
         """Put the file in place at once."""

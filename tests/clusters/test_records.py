@@ -174,6 +174,11 @@ def test_a_run_that_is_cut_short_does_not_pass(tmp_path: Path, last: str, ends_w
     assert lines_of(record["cases"], record["planned"])[0] == said
 
 
+def test_a_run_of_which_nothing_could_be_run_does_not_pass(tmp_path: Path) -> None:
+    code, record = run(tmp_path, "import pytest\n\n\ndef test_first():\n    pytest.skip('no broker')\n")
+    assert (code, [case["outcome"] for case in record["cases"]]) == (2, ["skipped"])
+
+
 @pytest.mark.slow
 def test_a_worker_that_dies_does_not_let_the_run_pass(tmp_path: Path) -> None:
     code, record = run(tmp_path, "def test_first(): ...\n\n\ndef test_last():\n    import os; os._exit(0)\n", workers=1)

@@ -82,10 +82,16 @@ def test_two_starts_on_one_machine_are_noticed_by_the_checkpoint_s_name() -> Non
         CheckpointLock(files.notes, of=str(files)).acquire()
 
 
-def test_a_password_in_the_url_is_refused_and_not_shown() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        files_at("s3a://key:hunter2@bucket/c", explicit_log=False)
-    assert "hunter2" not in str(caught.value)
+@pytest.mark.parametrize("password", ["hunter2", "hun/ter2", "7hunter2/"])
+def test_a_password_in_the_url_is_refused_and_not_shown(password: str) -> None:
+    with pytest.raises(ConfigurationError, match="holds a password") as caught:
+        files_at(f"s3a://key:{password}@bucket/c", explicit_log=False)
+    assert "hun" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["hdfs://host:8020/a@b/c", "abfss://box@account.dfs.core.windows.net/c", "hdfs://h:1"])
+def test_a_port_and_a_user_are_no_password(url: str) -> None:
+    assert str(files_at(url, explicit_log=True)) == url
 
 
 @pytest.mark.parametrize("url", ["s3a://b/c", "s3://b/c", "gs://b/c", "abfss://box@account.dfs.core.windows.net/c"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "fuse.s3fs", "9p", "ceph", "glusterfs", "lustre"})
+_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "9p", "afs", "beegfs", "ceph", "glusterfs", "gpfs", "lustre")
+_PROGRAMS = ("ceph", "ceph-fuse", "gcsfuse", "glusterfs", "goofys", "juicefs", "mount-s3", "rclone", "s3fs", "sshfs")
+REMOTE = frozenset({*_NETWORK, *(f"fuse.{name}" for name in _PROGRAMS)})
 """Kinds of other machines, whose links, locks and fsync cannot be relied on."""
 
 
