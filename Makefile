@@ -10,6 +10,9 @@ BIN := $(VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 # Processes that run the tests, each with servers and a Spark session of its own: much of a run is waiting.
 WORKERS ?= 2
+# Of the long files whose matter has a command of its own, or seldom moves, `make test` runs those of today
+# (`tests/support/drawn_by_day.py`); `make test DAY=` runs all.
+DAY ?= --by-day
 
 .PHONY: demo programs test quick lint architecture prove chaos clusters bench clients compat clean
 
@@ -22,7 +25,7 @@ programs: $(VENV)/.demo
 # Whole files, the longest first (`tests/support/longest_files.py`), with the longest told at the end. What has a command of
 # its own is here in part: two programs and a quarter of the core of the matrix a day, the core of the clusters.
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(DAY) $(ARGS)
 
 # What needs no server, no Spark and little computing; the tests are dealt out one by one, since they share nothing. Of the
 # deaths at every step of a file those around the decision.

@@ -1,0 +1,78 @@
+"""Long files of which `make test` runs a third a day: those whose matter has a command of its own, or seldom moves.
+
+Every file is run on one day of three; `make test DAY=` runs all of them, and so does pytest by itself. What is left to
+another day is told at the end of the run, by name. The kits of the sinks, the demo, the matrix's core, recovery and
+integration are no part of this: they run every day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+import pytest
+
+from tests.support.longest_files import file_of
+
+OPTION = "--by-day"
+DAYS = 3
+FILES = (
+    "tests/chaos/explorer/test_explorer.py",  # make prove
+    "tests/chaos/matrix/test_special_cases.py",  # make chaos
+    "tests/chaos/prove/test_trial.py",  # make prove
+    "tests/chaos/servers/test_server.py",
+    "tests/chaos/simulator/test_simulation.py",  # make prove
+    "tests/chaos/simulator/test_state_machine.py",  # make prove
+    "tests/chaos/user/test_command.py",
+    "tests/coordinator/log/test_conformance_object.py",
+    "tests/coordinator/log/test_conformance_sql.py",
+    "tests/coordinator/loop/changelog/test_epochs.py",
+    "tests/coordinator/loop/changelog/test_lost_disk.py",
+    "tests/coordinator/loop/test_effects.py",
+    "tests/coordinator/loop/test_kept.py",
+    "tests/coordinator/loop/test_shards.py",
+    "tests/coordinator/savepoints/test_elsewhere.py",
+    "tests/coordinator/savepoints/test_fork.py",
+    "tests/coordinator/savepoints/test_move.py",
+    "tests/coordinator/test_late_plans.py",
+    "tests/coordinator/ui/test_in_a_browser.py",
+    "tests/docs/test_pairing.py",
+    "tests/sinks/kafka/test_offsets_conformance.py",
+    "tests/sinks/kafka/test_outage.py",
+    "tests/test_packaging.py",
+)
+
+
+def left_out(day: date) -> list[str]:
+    """The files that another day runs."""
+    return [file for number, file in enumerate(FILES) if (day.toordinal() + number) % DAYS]
+
+
+def summary(day: date) -> Iterator[str]:
+    """What is told at the end of a run of that day."""
+    others = left_out(day)
+    yield f"{len(others)} of the {len(FILES)} files that are drawn by the day; `make test DAY=` runs them too:"
+    yield from (f"  {file}" for file in others)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option that `make test` gives."""
+    parser.addoption(OPTION, action="store_true", help=f"of the long files run today's, one in {DAYS}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is another day's."""
+    if not config.getoption(OPTION):
+        return
+    others = set(left_out(date.today()))
+    gone = [item for item in items if file_of(item.nodeid) in others]
+    config.hook.pytest_deselected(items=gone)
+    items[:] = [item for item in items if file_of(item.nodeid) not in others]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Tell what was left out."""
+    if config.getoption(OPTION):
+        terminalreporter.section("left to another day")
+        for line in summary(date.today()):
+            terminalreporter.line(line)
