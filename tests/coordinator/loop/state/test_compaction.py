@@ -307,7 +307,7 @@ def test_an_epoch_that_is_applied_is_committed_whatever_becomes_of_what_is_broug
 def test_the_number_of_keys_stays_right_between_two_epochs_while_the_first_is_compacted(
     tmp_path: Path, kind: Kind
 ) -> None:
-    epochs = Epochs(tmp_path, kind)
+    epochs = Epochs(tmp_path, kind, cached_keys=1)
     epochs.run(0, lambda state: state.update(a=0, b=0))
     assert len(epochs.state) == 2
     epochs.complete(0)
