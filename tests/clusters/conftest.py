@@ -12,6 +12,7 @@ from tests.clusters import ALL
 from tests.clusters.pipeline import ClusterPipeline
 from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
+from tests.support.s3_server import S3Server
 from tpc.chaos.servers.kafka_cluster import KafkaCluster
 from tpc.chaos.servers.postgres_pair import PostgresPair
 from tpc.handles import MAX_NAME_LENGTH
@@ -68,6 +69,13 @@ def evidence(request: pytest.FixtureRequest) -> Evidence:
     """What the case writes down; a plugin of `make clusters` takes it from the test."""
     made = request.node.stash[EVIDENCE] = Evidence()
     return made
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    """A server that speaks S3, in this process."""
+    with S3Server().running() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

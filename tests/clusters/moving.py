@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.clusters.moving_driver import NAME, ROWS
+from tests.clusters.moving_driver import FENCED, NAME, ROWS
 from tests.clusters.strike import Evidence
 from tests.support.other_users import as_user
-from tests.support.processes import REPOSITORY
+from tests.support.processes import DEADLINE_S, REPOSITORY, line, stands_still
 from tpc.chaos.checkers.compare import multisets_equal, nothing_left
 from tpc.chaos.checkers.files_content import read_parquet, unpublished
 from tpc.chaos.checkers.left import unfinished_epochs
@@ -25,6 +26,8 @@ from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.sql import SqlLog
 
 EPOCH, LAST = 2, 4
+STEPS = ("planned", "collected", "prepared", "decided", "committed", "completed")
+"""Of an epoch."""
 AFTER_THE_FIRST_PREPARE = ("collected", "prepared", "decided", "committed")
 RUN_TIMEOUT_S = 300.0
 GROUP = 61000
@@ -90,6 +93,34 @@ class Place:
         driver = self.machine(user=user, umask=umask)
         driver.communicate(timeout=RUN_TIMEOUT_S)
         assert driver.returncode == 0, self.complaints()
+
+    def loses_its_driver(self, evidence: Evidence, step: str) -> None:
+        """A driver is killed at `step`, and another one goes on."""
+        driver = self.machine(step=f"epoch.{step}", epoch=EPOCH, signal="SIGKILL")
+        said, _ = driver.communicate(timeout=RUN_TIMEOUT_S)
+        assert (driver.returncode, said.split()) == (-signal.SIGKILL, [f"epoch.{step}"]), self.complaints()
+        self.struck(evidence, step, "the driver is killed")
+        self.runs_to_its_end()
+        self.judge(evidence)
+
+    def forgets_its_driver(self, evidence: Evidence, step: str) -> None:
+        """A driver stands still at `step`, is replaced, and wakes up: it ends fenced, and changes nothing."""
+        forgotten = self.machine(step=f"epoch.{step}", epoch=EPOCH, signal="SIGSTOP")
+        try:
+            assert line(forgotten) == f"epoch.{step}"
+            stands_still(forgotten)
+            os.killpg(forgotten.pid, signal.SIGSTOP)  # its JVM too
+            self.struck(evidence, step, "the driver stands still, is replaced, and wakes up")
+            self.runs_to_its_end()
+            before = (self.log.slots(), sorted(self.files.rglob("*")))
+            os.killpg(forgotten.pid, signal.SIGCONT)
+            said, _ = forgotten.communicate(timeout=RUN_TIMEOUT_S)
+            assert (forgotten.returncode, said[:7]) == (FENCED, "fenced:")
+        finally:
+            os.killpg(forgotten.pid, signal.SIGKILL)
+            forgotten.wait(DEADLINE_S)
+        assert (self.log.slots(), sorted(self.files.rglob("*"))) == before
+        self.judge(evidence)
 
     def complaints(self) -> str:
         """The end of what the newest driver has said of its troubles."""

@@ -7,7 +7,6 @@ given the answer all the same, for one file of epoch 2 of the stateful query.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import obstore
@@ -26,12 +25,6 @@ CHANGELOG = f"state/0/0/{EPOCH + 1}_"
 """Which the epoch makes."""
 
 pytestmark = [pytest.mark.clusters]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with S3Server().running() as server:
-        yield server
 
 
 @pytest.fixture

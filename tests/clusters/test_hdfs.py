@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.kit_run import passed_in
-from tests.clusters.moving import EPOCH, RUN_TIMEOUT_S, Place
+from tests.clusters.moving import EPOCH, RUN_TIMEOUT_S, STEPS, Place
 from tests.clusters.places import hdfs_place
 from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
 from tests.support.hdfs_server import DataNode, NameNode, running_hdfs
 
 SUITE = "Checkpoints on HDFS"
+KILLED_WITH_ALL = ("prepared", "decided")
+"""At these steps HDFS dies too."""
 
 pytestmark = [pytest.mark.clusters]
 
@@ -42,7 +44,19 @@ def test_the_files_of_a_checkpoint_keep_their_contract_on_hdfs(place: Place) -> 
     assert passed_in("tests/coordinator/spark/test_checkpoint_files.py", environment=named) > 8
 
 
+@pytest.mark.parametrize("step", [step for step in STEPS if step not in KILLED_WITH_ALL])
+def test_a_driver_that_was_killed_is_gone_on_from_on_another_machine(
+    place: Place, evidence: Evidence, step: str
+) -> None:
+    place.loses_its_driver(evidence, step)
+
+
 @pytest.mark.parametrize("step", ["prepared", "decided"])
+def test_a_forgotten_driver_that_wakes_up_changes_nothing(place: Place, evidence: Evidence, step: str) -> None:
+    place.forgets_its_driver(evidence, step)
+
+
+@pytest.mark.parametrize("step", KILLED_WITH_ALL)
 def test_a_driver_that_was_killed_with_all_of_hdfs_is_gone_on_from_on_another_machine(
     place: Place, hdfs: Hdfs, evidence: Evidence, step: str
 ) -> None:

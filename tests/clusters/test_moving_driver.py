@@ -16,24 +16,15 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.kit_run import passed_in
-from tests.clusters.moving import EPOCH, GROUP, RUN_TIMEOUT_S, Place
-from tests.clusters.moving_driver import FENCED
+from tests.clusters.moving import EPOCH, GROUP, RUN_TIMEOUT_S, STEPS, Place
 from tests.clusters.places import s3_place
 from tests.clusters.strike import Evidence
 from tests.support.other_users import DAEMON, NOBODY, can_be_another
-from tests.support.processes import DEADLINE_S, line, stands_still
 from tests.support.s3_server import S3Server
 
 SUITE = "Checkpoints on S3"
-STEPS = ["planned", "collected", "prepared", "decided", "committed", "completed"]
 
 pytestmark = [pytest.mark.clusters]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with S3Server().running() as server:
-        yield server
 
 
 @pytest.fixture
@@ -56,12 +47,7 @@ def place(room: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Place:
 def test_a_driver_that_was_killed_is_gone_on_from_on_another_machine(
     place: Place, evidence: Evidence, step: str
 ) -> None:
-    driver = place.machine(step=f"epoch.{step}", epoch=EPOCH, signal="SIGKILL")
-    said, _ = driver.communicate(timeout=RUN_TIMEOUT_S)
-    assert (driver.returncode, said.split()) == (-signal.SIGKILL, [f"epoch.{step}"]), place.complaints()
-    place.struck(evidence, step, "the driver is killed")
-    place.runs_to_its_end()
-    place.judge(evidence)
+    place.loses_its_driver(evidence, step)
 
 
 @pytest.mark.parametrize("step", ["prepared", "decided"])
@@ -103,22 +89,7 @@ def _is_killed_as_daemon(place: Place, evidence: Evidence, step: str, *, umask: 
 
 @pytest.mark.parametrize("step", ["prepared", "decided", "completed"])
 def test_a_forgotten_driver_that_wakes_up_changes_nothing(place: Place, evidence: Evidence, step: str) -> None:
-    forgotten = place.machine(step=f"epoch.{step}", epoch=EPOCH, signal="SIGSTOP")
-    try:
-        assert line(forgotten) == f"epoch.{step}"
-        stands_still(forgotten)
-        os.killpg(forgotten.pid, signal.SIGSTOP)  # its JVM too
-        place.struck(evidence, step, "the driver stands still, is replaced, and wakes up")
-        place.runs_to_its_end()
-        before = (place.log.slots(), sorted(place.files.rglob("*")))
-        os.killpg(forgotten.pid, signal.SIGCONT)
-        said, _ = forgotten.communicate(timeout=RUN_TIMEOUT_S)
-        assert (forgotten.returncode, said[:7]) == (FENCED, "fenced:")
-    finally:
-        os.killpg(forgotten.pid, signal.SIGKILL)
-        forgotten.wait(DEADLINE_S)
-    assert (place.log.slots(), sorted(place.files.rglob("*"))) == before
-    place.judge(evidence)
+    place.forgets_its_driver(evidence, step)
 
 
 def test_the_files_of_a_checkpoint_keep_their_contract_on_s3(place: Place) -> None:

@@ -15,17 +15,10 @@ from tests.clusters.places import hdfs_place, s3_place
 from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
 from tests.support.hdfs_server import NameNode, running_hdfs
-from tests.support.s3_server import S3Server
 
 SUITE = "Checkpoints that were changed"
 
 pytestmark = [pytest.mark.clusters]
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with S3Server().running() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,6 @@ pytestmark = [pytest.mark.clusters, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with S3Server().running() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
     try:
         made = StandaloneCluster(tmp_path_factory.mktemp("s3-cluster") / "cluster", TWO_HOSTS)
