@@ -9,6 +9,7 @@ from typing import Any
 
 from tpc.chaos.explorer.changelog_search import ChangelogScope
 from tpc.chaos.explorer.loop_search import LoopScope
+from tpc.chaos.explorer.moving_search import MovingScope
 from tpc.chaos.explorer.search import Exploration, Search
 from tpc.chaos.explorer.stateful_search import StateScope
 
@@ -46,7 +47,10 @@ LOOP_ON_DISK = LoopScope(loop_faults=1, on_disk=True)
 CHANGELOG = ChangelogScope(changelog_faults=2)
 """A state's changelog: its branches, its compaction, and a disk that is lost at every moment."""
 
-AnyScope = Scope | StateScope | LoopScope | ChangelogScope
+MOVING = MovingScope(moving_faults=3)
+"""The checkpoint of a driver that moves: a forgotten one writes Spark's files late."""
+
+AnyScope = Scope | StateScope | LoopScope | ChangelogScope | MovingScope
 
 WHOLE: tuple[AnyScope, ...] = (
     Scope(faults=2, rivals=1),
@@ -57,6 +61,7 @@ WHOLE: tuple[AnyScope, ...] = (
     LOOP,
     LOOP_ON_DISK,
     CHANGELOG,
+    MOVING,
 )
 """Two faults and a zombie; renewed terms apart, since they double every state; what is given up, what the log loses."""
 
@@ -69,6 +74,7 @@ QUICK = (
     replace(LOOP, loop_faults=1),
     LOOP_ON_DISK,
     CHANGELOG,
+    MOVING,
 )
 """Seconds instead of minutes; what only two faults beside a rival can show is left out."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tpc.chaos.explorer.whole import CHANGELOG, GIVE_UPS, LOG_LOSSES, LOOP, STATES, Scope
+from tpc.chaos.explorer.whole import CHANGELOG, GIVE_UPS, LOG_LOSSES, LOOP, MOVING, STATES, Scope
 
 SMALL = (
     STATES,
     CHANGELOG,
+    MOVING,
     replace(LOOP, loop_faults=1),
     Scope(faults=1, rivals=0, renewals=1),
     Scope(faults=2, rivals=0),
@@ -60,6 +61,8 @@ _EXPLORED_LOOP = (
     *(f"coordinator/loop/state/{name}.py" for name in _EXPLORED_STATE),
 )
 """What runs in the explorer of a loop's process; its store is modelled over the rules."""
+_EXPLORED_PLANS = tuple(f"coordinator/spark/{name}.py" for name in ("late_plans", "reconcile"))
+"""What runs in the explorer of a driver that moves."""
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
 _KAFKA_EVIDENCE = ("sinks/kafka/driver/commit_evidence.py",)
@@ -81,7 +84,7 @@ CHECKS = (
     Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
-    Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP), _SAVEPOINTS),
+    Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), _SAVEPOINTS),
     Check("state kit", 420.0, ("coordinator/loop/state/",), tests="tests/coordinator/loop/state/test_conformance.py"),
     _sink_kit("files", 240.0, *_SHARED),
     Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE, *_SAVEPOINTS, *_LOOP)),
