@@ -24,6 +24,7 @@ from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.sql import SqlLog
+from tpc.errors import LocalServerError, TransientError
 
 EPOCH, LAST = 2, 4
 STEPS = ("planned", "collected", "prepared", "decided", "committed", "completed")
@@ -110,6 +111,7 @@ class Place:
             assert line(forgotten) == f"epoch.{step}"
             stands_still(forgotten)
             os.killpg(forgotten.pid, signal.SIGSTOP)  # its JVM too
+            self._is_let_in()
             self.struck(evidence, step, "the driver stands still, is replaced, and wakes up")
             self.runs_to_its_end()
             before = (self.log.slots(), sorted(self.files.rglob("*")))
@@ -121,6 +123,13 @@ class Place:
             forgotten.wait(DEADLINE_S)
         assert (self.log.slots(), sorted(self.files.rglob("*"))) == before
         self.judge(evidence)
+
+    def _is_let_in(self) -> None:
+        """Raises `LocalServerError` where the log is a file that who stands still has locked: set up again, then."""
+        try:
+            self.log.slots()
+        except TransientError as error:
+            raise LocalServerError(f"the driver stands still within a transaction of the log: {error.what}") from error
 
     def complaints(self) -> str:
         """The end of what the newest driver has said of its troubles."""
