@@ -34,8 +34,8 @@ class WriteBack:
         with self._database.alone("writing back the log of") as connection:
             connection.execute("PRAGMA busy_timeout = 0")  # who reads is not waited for: epochs would wait as well
             try:
-                # FULL takes the writers' lock, which keeps other processes' commits out. Until they are busy no more
-                # it would do without.
+                # FULL takes the writers' lock, which keeps other processes' commits out. While one of them commits,
+                # SQLite does without the lock.
                 [(is_busy, in_log, written)] = connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
             finally:
                 connection.execute(f"PRAGMA busy_timeout = {round(self._database.timeout_s * 1000)}")
