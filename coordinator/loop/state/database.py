@@ -53,6 +53,10 @@ the `entries` of their content, the newer over the older, until they are compact
 for people and tests: the library does not read it."""
 
 
+_END_WHO_HOLDS_IT = (
+    "see which process has the file open (fuser {}): one that stands still within a transaction holds it until it is "
+    "woken up or killed. Then restart."
+)
 _DAMAGED = ("malformed", "not a database")
 """What SQLite says of SQLITE_CORRUPT and SQLITE_NOTADB."""
 
@@ -182,9 +186,9 @@ class Database:
         except sqlite3.Error as error:
             if _is_damaged(error):
                 raise self._damaged(error) from error
-            raise TransientError(
-                f"{doing} the state {self.path} failed: SQLite says: {error}", sink=self.sink
-            ) from error
+            remedy = _END_WHO_HOLDS_IT.format(self.path) if "locked" in str(error) else ""
+            what = f"{doing} the state {self.path} failed: SQLite says: {error}"
+            raise TransientError(what, sink=self.sink, remedy=remedy) from error
 
     def _damaged(self, error: sqlite3.Error) -> StateLostError:
         return StateLostError(

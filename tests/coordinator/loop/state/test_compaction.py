@@ -331,3 +331,14 @@ def test_a_connection_that_could_not_be_set_up_is_not_used(tmp_path: Path, monke
             with pytest.raises(ConfigurationError, match="has the format 2"), other.alone("asking"):
                 pass
     database.close()
+
+
+def test_a_file_that_somebody_holds_is_said_to_be_and_what_to_do(tmp_path: Path) -> None:
+    epochs = Epochs(tmp_path)
+    database = Database(epochs.sink.path, 0.1, "waiting")
+    with closing(sqlite3.connect(epochs.sink.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(TransientError, match="database is locked") as caught, database.transaction("committing to"):
+            pass
+    assert f"fuser {epochs.sink.path}" in caught.value.remedy
+    database.close()
