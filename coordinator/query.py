@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.epochs import epoch_rows, spark_seconds
 from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
@@ -242,10 +241,3 @@ class PipelineQuery(QueryFacts):
     def exception(self) -> BaseException | None:
         """What ended the query; None while it runs or when it ended well."""
         return self._failure if self._ended.is_set() else None
-
-    def history(self) -> list[dict[str, Any]]:
-        """One dict per epoch that the log still holds, oldest first (`coordinator.epochs`), and failed ones.
-
-        `spark_seconds` of an epoch are the durations that Spark tells of it (`commitOffsets`: its own commit).
-        """
-        return epoch_rows(self._coordinator.journal.history, spark_seconds(self._query)) + self._failed_epochs

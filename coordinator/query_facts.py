@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tpc.coordinator.epochs import epoch_rows, spark_seconds
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -15,6 +17,7 @@ class QueryFacts:
 
     _coordinator: Coordinator
     _query: StreamingQuery | None = None
+    _failed_epochs: list[dict[str, Any]]
 
     @property
     def _running(self) -> StreamingQuery:
@@ -50,3 +53,10 @@ class QueryFacts:
     def recentProgress(self) -> Any:  # noqa: N802  PySpark's name
         """Spark's progress of the last batches."""
         return self._running.recentProgress
+
+    def history(self) -> list[dict[str, Any]]:
+        """One dict per epoch that the log still holds, oldest first (`coordinator.epochs`), and failed ones.
+
+        `spark_seconds` of an epoch are the durations that Spark tells of it (`commitOffsets`: its own commit).
+        """
+        return epoch_rows(self._coordinator.journal.history, spark_seconds(self._query)) + self._failed_epochs

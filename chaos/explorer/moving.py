@@ -12,14 +12,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from tpc.chaos.explorer.branches import PIPELINE
 from tpc.chaos.explorer.invariants import Violation
+from tpc.chaos.explorer.moving_files import QUERY, ExploredSparkLog, File
 from tpc.coordinator.spark.late_plans import check_batch
-from tpc.coordinator.spark.local_files import LocalFiles
-from tpc.coordinator.spark.query_log import SparkLog, source_offsets
+from tpc.coordinator.spark.query_log import source_offsets
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.coordinator.spark.running_plan import RunningPlan
 from tpc.errors import TpcError
@@ -29,16 +28,7 @@ from tpc.manifest import Barrier, Manifest
 ROWS = 3
 """How many the source will have."""
 ROWS_AT_ONCE = 2
-QUERY = "q"
 _COMMIT = "v1\n{}"
-
-
-class File(NamedTuple):
-    """One of Spark's files: `offsets` or `commits`, of a batch."""
-
-    kind: str
-    batch: int
-    text: str
 
 
 class Decided(NamedTuple):
@@ -90,42 +80,6 @@ class Move(NamedTuple):
     label: str
     world: MovingWorld
     is_fault: bool = False
-
-
-class ExploredSparkLog(SparkLog):
-    """The files of a world, in memory."""
-
-    def __init__(self, files: frozenset[File]) -> None:
-        super().__init__(LocalFiles(Path("/explored")))
-        self.texts = {(kind, batch): text for kind, batch, text in files}
-
-    def query_id(self) -> str | None:
-        """See `SparkLog.query_id`."""
-        return QUERY
-
-    def batches(self, kind: str) -> list[int]:
-        """See `SparkLog.batches`."""
-        return sorted(batch for of_kind, batch in self.texts if of_kind == kind)
-
-    def read(self, kind: str, batch: int) -> str | None:
-        """See `SparkLog.read`."""
-        return self.texts.get((kind, batch))
-
-    def agrees_with_checksum(self, kind: str, batch: int) -> bool:
-        """See `SparkLog.agrees_with_checksum`: there are no checksum files here."""
-        return True
-
-    def restore(self, kind: str, batch: int, text: str) -> None:
-        """See `SparkLog.restore`."""
-        self.texts[kind, batch] = text
-
-    def move_aside(self, kind: str, batch: int) -> None:
-        """See `SparkLog.move_aside`."""
-        del self.texts[kind, batch]
-
-    def files_now(self) -> frozenset[File]:
-        """All of them."""
-        return frozenset(File(kind, batch, text) for (kind, batch), text in self.texts.items())
 
 
 def plan_of(made_at_ms: int, end: int) -> str:

@@ -1,8 +1,8 @@
 """Long files of which `make test` runs a third a day: those whose matter has a command of its own, or seldom moves.
 
 Every file is run on one day of three; `make test DAY=` runs all of them, and so does pytest by itself. What is left to
-another day is told at the end of the run, by name. The kits of the sinks, the demo, the matrix's core, recovery and
-integration are no part of this: they run every day.
+another day is told at the end of the run, by name. One kit of a sink on a server is run every day, and so are the demo,
+the matrix's core, recovery and integration.
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ FILES = (
     "tests/coordinator/savepoints/test_move.py",
     "tests/coordinator/test_late_plans.py",
     "tests/coordinator/ui/test_in_a_browser.py",
+    "tests/docs/test_classified_tickets.py",
+    "tests/docs/test_delta_sink.py",
     "tests/docs/test_pairing.py",
+    "tests/docs/test_sqlite_sink.py",
+    "tests/sinks/kafka/test_capacity.py",
+    "tests/sinks/kafka/test_conformance.py",  # make prove, as the next three
+    "tests/sinks/mongo/test_conformance.py",
+    "tests/sinks/postgres/test_conformance.py",
     "tests/sinks/kafka/test_offsets_conformance.py",
     "tests/sinks/kafka/test_outage.py",
     "tests/test_packaging.py",

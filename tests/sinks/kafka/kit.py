@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar
@@ -72,11 +73,27 @@ class KafkaKit(SinkConformance):
             # list no transactions until they are loaded anew, and write the markers of those that have ended again.
             monkeypatch.setattr(self, "settle_s", DEADLINE_S)
         eventually(self.is_there, f"topic {self.topic} is known")
-        # A new or woken broker first loads its coordinators, which may take longer than a call has in an outage.
         if server not in self.loaded:
-            waiting = {"bootstrap.servers": server.bootstrap, "transactional.id": "kit-waits"}
-            Producer(waiting, logger=SILENT).init_transactions(DEADLINE_S)
+            self._await_coordinators(server)
             self.loaded.append(server)
+
+    def _await_coordinators(self, server: KafkaServer) -> None:
+        """A new or woken broker first loads its coordinators, which may take longer than a call has in an outage.
+
+        On a machine that is short of everything a broker may never come to it: it is started once more, since without
+        them no test of the class says anything.
+        """
+        waiting = {"bootstrap.servers": server.bootstrap, "transactional.id": "kit-waits"}
+        try:
+            Producer(waiting, logger=SILENT).init_transactions(DEADLINE_S)
+        except KafkaException as error:
+            log = server.log_path.read_text(errors="replace")[-2000:]
+            what = f"the broker's coordinators are not loaded ({error}): it is started again. Its log ends:\n{log}"
+            warnings.warn(what, stacklevel=2)
+            server.kill()
+            server.start()
+            eventually(self.is_there, f"topic {self.topic} is known")
+            Producer(waiting, logger=SILENT).init_transactions(DEADLINE_S)
 
     @property
     def client(self) -> dict[str, str | Env]:

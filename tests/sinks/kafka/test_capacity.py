@@ -66,7 +66,7 @@ def test_a_broker_that_lets_fewer_in_than_the_tasks_of_a_machine_need_is_refused
         "2 tasks at a time on one machine x 1 sinks on this cluster x 6, and the driver, need 14 connections to a"
         " broker; there are fewer by max.connections.per.ip: 13"
     )
-    assert "set max.connections.per.ip = 14 on the brokers" in refused.value.remedy
+    assert "set max.connections.per.ip on the brokers to 14 and what others have there" in refused.value.remedy
     assert refused.value.sink == "kafka-t"
     branches.committer.close()
 
