@@ -15,28 +15,25 @@ from contextlib import contextmanager
 from tpc import failpoints
 from tpc.belonging import (
     check_bound_sinks,
-    check_damage,
-    check_moved_sinks,
     check_owners,
     check_pipeline,
     check_removed_sinks,
-    check_unknown_to_sinks,
     joins_again,
 )
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.clock import Clock, SystemClock
 from tpc.coordinator.engine import Engine, EngineSettings
-from tpc.coordinator.forks import check_fork
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.observing import Observing
 from tpc.coordinator.parked import ParkedNote
 from tpc.coordinator.participants import Participants
+from tpc.coordinator.shown_at_claim import check_shown
 from tpc.coordinator.sign_of_life import this_process
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.late_plans import check_batch
 from tpc.coordinator.spark.query_log import SparkLog
-from tpc.coordinator.spark.reconcile import check_begun_with, check_identity, reconcile
+from tpc.coordinator.spark.reconcile import check_identity, reconcile
 from tpc.coordinator.spark.running_plan import RunningPlan
 from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError, TpcError, TransientError
 from tpc.handles import PipelineId
@@ -44,6 +41,7 @@ from tpc.history import History
 from tpc.manifest import Barrier
 from tpc.schemas import Columns, check_schemas
 from tpc.sink import CheckContext, Sink
+from tpc.support.deposed import end_deposed
 
 logger = logging.getLogger(__name__)
 
@@ -85,9 +83,13 @@ class Coordinator:
         self.engine.observe = self.observing = observing
 
     def lock(self, *, takeover: bool = False) -> None:
-        """Take the checkpoint's advisory lock."""
+        """Take the checkpoint's advisory lock, with `takeover` past another process, which may be ended for it."""
         with self.engine.stating():
             self._lock.acquire(takeover=takeover)
+            if takeover:
+                sinks = self.participants.sinks.values()
+                of_sinks = [path for sink in sinks for path in sink.locked_files()]
+                end_deposed(self._lock.path, [*self.journal.log.locked_files(), *of_sinks])
 
     def hold(self) -> None:
         """Between epochs, when no record is put: raises `FencedError` when somebody has taken over."""
@@ -187,19 +189,7 @@ class Coordinator:
         return joins_again(history, identities)
 
     def _check_sinks(self, history: History, identities: Mapping[str, str]) -> None:
-        """What the sinks show must be what the log says; where markers expire, a missing one proves nothing."""
-        participants = self.participants
-        markers = participants.newest_markers(history)
-        if history.damaged:
-            where = self.journal.log.where(history.damaged[0].slot)
-            check_damage(history, markers, participants.owners(), where)
-        if history.pipeline is None:
-            check_unknown_to_sinks(self.pipeline, markers, participants.owners(), participants.in_doubt())
-            check_begun_with(history, self.spark_log)
-            return
-        check_fork(history, participants.sinks, identities)
-        check_moved_sinks(history, markers, identities)
-        participants.shown.check(history, markers)
+        check_shown(history, self.participants, identities, self.journal.log, self.spark_log)
 
     # Spark's log -----------------------------------------------------------------------------------------------
 

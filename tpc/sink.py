@@ -31,6 +31,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -235,6 +236,13 @@ class Sink(ABC):
     def executor_needs(self) -> ExecutorNeeds:
         """What its writers need where they run."""
         return ExecutorNeeds()
+
+    def locked_files(self) -> Sequence[Path]:
+        """Files of this machine in which its committer takes locks, as SQLite does.
+
+        A takeover ends the process that it goes past, if that one is stopped with one of them locked for writing.
+        """
+        return ()
 
 
 class Writer(ABC):

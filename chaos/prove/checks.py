@@ -65,6 +65,10 @@ _EXPLORED_PLANS = tuple(f"coordinator/spark/{name}.py" for name in ("late_plans"
 """What runs in the explorer of a driver that moves."""
 _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merge", "settings", "sink"))
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
+_JOURNAL = ("coordinator/log/journal.py",)
+"""Seldom does a simulated log come to all that a forgotten process may find in its own."""
+_TAKEOVER = ("tpc/support/deposed.py",)
+"""Processes of the simulator hold no files."""
 _KAFKA_EVIDENCE = ("sinks/kafka/driver/commit_evidence.py",)
 """It takes a cluster whose brokers go to need it: the kit's has one, which stays."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
@@ -82,12 +86,14 @@ def _sink_kit(system: str, deadline_s: float, *also: str, not_at: tuple[str, ...
 CHECKS = (
     Check("durability kit", 120.0, _LINEAGE, tests="tests/coordinator/spark/test_lineage.py"),
     Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
+    Check("takeover kit", 120.0, _TAKEOVER, tests="tests/tpc_support/test_deposed.py"),
+    Check("journal kit", 120.0, _JOURNAL, tests="tests/coordinator/log/test_journal.py"),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
-    Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), _SAVEPOINTS),
+    Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), (*_SAVEPOINTS, *_TAKEOVER)),
     Check("state kit", 420.0, ("coordinator/loop/state/",), tests="tests/coordinator/loop/state/test_conformance.py"),
     _sink_kit("files", 240.0, *_SHARED),
-    Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE, *_SAVEPOINTS, *_LOOP)),
+    Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE, *_SAVEPOINTS, *_LOOP, *_TAKEOVER)),
     Check("sql log kit", 240.0, _SQL_LOG, tests=_LOGS.format("sql")),
     Check("object log kit", 240.0, _OBJECT_LOG, tests=_LOGS.format("object")),
     _sink_kit("postgres", 420.0),

@@ -108,7 +108,7 @@ def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
     results: list[tuple[str, Found]] = []
     try:
         with copied(mutant) as copy:
-            for check in checks_of(mutant.files):
+            for check in _expected_first(checks_of(mutant.files), mutant.expected):
                 results.append((check.name, _judged(copy, check, controls, mutant.expected)))
                 if results[-1][1]["outcome"] == VIOLATED:
                     break
@@ -128,6 +128,10 @@ def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
         [(check, result["outcome"]) for check, result in results],
         round(time.monotonic() - started, 1),
     )
+
+
+def _expected_first(checks: list[Check], expected: Catch | None) -> list[Check]:
+    return sorted(checks, key=lambda check: expected is None or check.name != expected.check)
 
 
 def _telling(results: list[tuple[str, Found]]) -> tuple[str, Found]:

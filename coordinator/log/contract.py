@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 
 from tpc.errors import LogGoneError, PutUnknownError, TransientError
 
@@ -59,6 +60,10 @@ class Log(ABC):
     @abstractmethod
     def describe(self) -> str:
         """Where the log is, for people, without credentials."""
+
+    def locked_files(self) -> Sequence[Path]:
+        """Files of this machine in which it takes locks; see `Sink.locked_files`."""
+        return ()
 
     def require_lasting(self) -> None:
         """Raises `ConfigurationError` when the place is gone with its process. Asked when a pipeline starts."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.log import sql_connection
@@ -170,6 +171,10 @@ class SqlLog(Log):
                 some = ascending[first : first + DELETE_AT_ONCE]
                 connection.execute(delete(table).where(table.c.pipeline == self.pipeline, table.c.slot.in_(some)))
             connection.commit()
+
+    def locked_files(self) -> Sequence[Path]:
+        """Of SQLite, its file."""
+        return sql_connection.local_files(self._setting)
 
     def describe(self) -> str:
         """See `Log.describe`."""

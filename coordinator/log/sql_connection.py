@@ -66,6 +66,12 @@ def is_there(url: URL) -> bool:
     return not is_file or Path(str(url.database)).exists()
 
 
+def local_files(setting: str | Elsewhere) -> list[Path]:
+    """The file of SQLite; of PostgreSQL none."""
+    url = parsed(setting)
+    return [Path(str(url.database))] if url.get_backend_name() == "sqlite" else []
+
+
 def make_engine(setting: str | Elsewhere, timeout_s: float) -> Engine:
     """An engine that connects when it is used. Raises `ConfigurationError`."""
     url = parsed(setting)

@@ -76,6 +76,12 @@ class EffectSink(StagedSink):
 
         return EffectWriter(self, handle, hint)
 
+    def locked_files(self) -> Sequence[Path]:
+        """The outbox."""
+        from tpc.sinks.effects.database import Database
+
+        return (Database(self.path, self.timeout_s).path,)
+
     def committer(self, pipeline: PipelineId) -> Committer:
         """The driver's half, which carries effects out once a coordinator leads with it."""
         from tpc.sinks.effects.committer import EffectCommitter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,15 @@ from tpc.coordinator import waiting
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.sql import SqlLog
+from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.running_plan import RunningPlan
 from tpc.errors import FencedError, HistoryMismatchError
 from tpc.records import Record, RecordKind, digest
 from tpc.sink import Marker, Owner
+from tpc.sinks.effects.sink import EffectSink
+from tpc.sinks.files.sink import FileSink
 
 
 class Job:
@@ -255,3 +259,27 @@ def test_a_sink_that_owes_an_answer_is_named_while_it_is_waited_for(
     finally:
         waiting.logger.removeHandler(handler)
     assert "waiting for sink b (memory" in caplog.text
+
+
+def test_a_takeover_ends_who_has_the_log_a_state_or_an_outbox_locked_and_a_start_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def noted(lock: Path, files: Iterable[Path]) -> None:
+        assert lock.name == "lock"
+        asked.append([str(path.relative_to(tmp_path)) for path in files])
+
+    monkeypatch.setattr("tpc.coordinator.coordinator.end_deposed", noted)
+    (tmp_path / "outbox").mkdir()
+    sinks = [
+        StateSink("totals", tmp_path / "state"),
+        EffectSink("mail", tmp_path / "outbox", call=print, key=["id"], guarantee="at-most-once"),
+        FileSink(tmp_path / "files"),
+    ]
+    log = SqlLog(f"sqlite:///{tmp_path}/log.db", pipeline="job")
+    for takeover in (False, True):
+        coordinator = Coordinator(JOB, sinks, log, LocalFiles(tmp_path / "checkpoint"), EngineSettings())
+        coordinator.lock(takeover=takeover)
+        coordinator.close()
+    assert asked == [["log.db", "state/totals.db", "outbox/_tpc/effects.db"]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tpc.chaos.faults.fault import REPLY_LOST, ZOMBIE
+from tpc.chaos.faults.fault import REPLY_LOST
 from tpc.chaos.matrix.cases.cells import MISSING, NO_ROWS, NO_SERVER, UNCOUNTED
 from tpc.chaos.matrix.cases.tables import Cell, CellTable
 from tpc.chaos.matrix.service_pipeline import STATES
@@ -30,7 +30,7 @@ TABLE = """
 pass.open            | kto      | -one | -exit | rs     | -hang | -none  | k-z
 pass.write           | ra       | -one | -exit | kd     | -hang | -none  | d-z
 pass.prepare         | kto      | -one | s-e   | rad    | -hang | -none  | ko-z
-pass.flushed         | krtaSdo  | -one | -exit | fkso   | k     | krtao  | o-z
+pass.flushed         | krtaSdo  | -one | -exit | fkso   | k     | krtao  | sdo-z
 pass.prepared        | fkrtasdo | -one | -exit | kras   | s     | -after | kRso
 epoch.planned        | *        | -one | -exit | *      | -hang | -none  | *
 epoch.collected      | *        | -one | -exit | *      | -hang | -none  | *
@@ -38,11 +38,11 @@ epoch.prepared       | #        | -one | *     | *      | *     | -none  | *
 epoch.decided        | *        | -one | -exit | *      | *     | -none  | #
 sink.commit          | fkrtaSdo | -one | -exit | fkrtsd | ks    | krtAo  | fkrasd
 sink.committed       | fkrtasdo | -one | -exit | krsd   | d     | -after | krs
-state.applied        | Sd       | -one | -exit | sd     | s     | -none  | -file
-state.pruned         | sd       | -one | -exit | sD     | d     | -none  | -file
+state.applied        | Sd       | -one | -exit | sd     | s     | -none  | Sd
+state.pruned         | sd       | -one | -exit | sD     | d     | -none  | sd
 epoch.committed      | *        | -one | -exit | *      | -hang | -none  | *
 epoch.completed      | *        | -one | -exit | *      | -hang | -none  | *
-state.compacted      | sd       | -one | -exit | sd     | -hang | -none  | -file
+state.compacted      | sd       | -one | -exit | sd     | -hang | -none  | sd
 log.put              | icg      | -one | -exit | i      | -log  | -none  | icg
 log.write            | -log     | -one | -exit | i      | -log  | -none  | -log
 log.fsync            | icg      | -one | -exit | icg    | -log  | -none  | i
@@ -66,7 +66,6 @@ REASONS: Mapping[str, str] = {
     "none": "nobody has been asked anything at this step, so that no answer can be lost",
     "after": "the answer is in at this step; it is lost at the step before",
     "lost": "an error here is a lost answer: see there",
-    "file": "a process that is stopped inside a transaction of the store has the file to itself: its successor waits",
     "log": "the log and its code are those of a query of Spark: tried there",
     "z": "stopped here it holds locks that are no branch's yet, or it is as at another step of this column",
 }
@@ -80,8 +79,6 @@ def _reason(step: str, fault: str, sink: str, key: str, tried: set[str]) -> str:
         return NO_ROWS
     if fault == REPLY_LOST and sink in ("files", *STATES) and not key:
         return NO_SERVER
-    if fault == ZOMBIE and step == "pass.flushed" and sink in STATES:
-        return REASONS["file"]
     return REASONS[key] if key else MISSING
 
 

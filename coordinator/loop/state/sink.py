@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -90,6 +90,10 @@ class StateSink(Sink):
                 remedy="call tpc.make_transactional once for each service and name.",
             )
         return KeptObject(made, Store(self, pipeline))
+
+    def locked_files(self) -> Sequence[Path]:
+        """The store."""
+        return (self.path,)
 
     def describe(self) -> Mapping[str, str]:
         """Where it is."""

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.prove.patches import patch
+from tests.coordinator.log import test_journal
 from tests.coordinator.savepoints import test_folder
 from tests.coordinator.spark import test_lineage
 from tests.sinks.kafka import test_completeness
+from tests.tpc_support import test_deposed
 from tpc.chaos.explorer.invariants import INVARIANTS
 from tpc.chaos.prove.checks import CHECKS, checks_of
 from tpc.chaos.prove.copies import CHECKOUT, MUTANTS, apply_patch, copied
@@ -26,6 +28,8 @@ NAMED = {
     "simulator": {invariant.value for invariant in Invariant},
     "log kit": {name for name in dir(LogConformance) if name.startswith("test_")},
     "savepoint kit": {name for name in dir(test_folder) if name.startswith("test_")},
+    "journal kit": {name for name in dir(test_journal) if name.startswith("test_")},
+    "takeover kit": {name for name in dir(test_deposed) if name.startswith("test_")},
     "kafka evidence kit": {name for name in dir(test_completeness) if name.startswith("test_")},
     "durability kit": {name for name in dir(test_lineage) if name.startswith("test_")},
 }

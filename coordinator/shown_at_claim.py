@@ -1,0 +1,29 @@
+"""What the sinks and Spark's files show at a start must be what the log says: looked at right before the claim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tpc.belonging import check_damage, check_moved_sinks, check_unknown_to_sinks
+from tpc.coordinator.forks import check_fork
+from tpc.coordinator.log.contract import Log
+from tpc.coordinator.participants import Participants
+from tpc.coordinator.spark.query_log import SparkLog
+from tpc.coordinator.spark.reconcile import check_begun_with
+from tpc.history import History
+
+
+def check_shown(
+    history: History, participants: Participants, identities: Mapping[str, str], log: Log, spark_log: SparkLog
+) -> None:
+    """Raises `HistoryMismatchError` and its like. Where markers expire, a missing one proves nothing."""
+    markers = participants.newest_markers(history)
+    if history.damaged:
+        check_damage(history, markers, participants.owners(), log.where(history.damaged[0].slot))
+    if history.pipeline is None:
+        check_unknown_to_sinks(participants.pipeline, markers, participants.owners(), participants.in_doubt())
+        check_begun_with(history, spark_log)
+        return
+    check_fork(history, participants.sinks, identities)
+    check_moved_sinks(history, markers, identities)
+    participants.shown.check(history, markers)
