@@ -53,6 +53,8 @@ class CheckpointLock:
         self._of = of or str(directory.parent)
         self._word = directory / "takeover"
         self._descriptor: int | None = None
+        self.before: tuple[int, float] | None = None
+        """Which process had it before, by the lock's own word, and when that began."""
         self._found: _Takeover | None = None
         """The newest takeover when the lock was taken."""
 
@@ -85,6 +87,7 @@ class CheckpointLock:
             if not is_free:
                 holder = os.read(descriptor, 64).decode(errors="replace").partition("\n")[0].strip()
                 raise CheckpointInUseError(f"{self._where()} is in use by process {holder}")
+        self.before = holder_of(self.path.parent)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n{since_boot.process_began()}\n".encode(), 0)
 
@@ -98,11 +101,15 @@ class CheckpointLock:
 
     def hold(self, taken_over: Callable[[], None]) -> None:
         """Call `taken_over` when somebody has taken over since. A lock gone past is held once it is free."""
+        self.retake()
+        if self._read_word() not in (None, self._found):
+            taken_over()
+
+    def retake(self) -> None:
+        """Hold the lock that was gone past, if it is free by now: a start that does not take over meets it then."""
         if self._descriptor is not None:
             with suppress(BlockingIOError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if self._read_word() not in (None, self._found):
-            taken_over()
 
     def _require_younger(self, takeover: _Takeover | None) -> None:
         """A process that began before a takeover was taken over, unless it is the one that did it."""

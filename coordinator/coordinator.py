@@ -89,7 +89,8 @@ class Coordinator:
             if takeover:
                 sinks = self.participants.sinks.values()
                 of_sinks = [path for sink in sinks for path in sink.locked_files()]
-                end_deposed(self._lock.path, [*self.journal.log.locked_files(), *of_sinks])
+                end_deposed(self._lock.path, self._lock.before, [*self.journal.log.locked_files(), *of_sinks])
+                self._lock.retake()  # before a supervisor starts anew whom that has ended
 
     def hold(self) -> None:
         """Between epochs, when no record is put: raises `FencedError` when somebody has taken over."""

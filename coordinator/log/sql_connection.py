@@ -62,14 +62,17 @@ def shown(setting: str | Elsewhere) -> str:
 
 def is_there(url: URL) -> bool:
     """False for an SQLite file that has not been made: reading would make an empty one."""
-    is_file = url.get_backend_name() == "sqlite" and not str(url.database).startswith("file:")
-    return not is_file or Path(str(url.database)).exists()
+    return not _is_file(url) or Path(str(url.database)).exists()
+
+
+def _is_file(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and not str(url.database).startswith("file:")
 
 
 def local_files(setting: str | Elsewhere) -> list[Path]:
-    """The file of SQLite; of PostgreSQL none."""
+    """The file of SQLite, unless it is named by a URI; of PostgreSQL none."""
     url = parsed(setting)
-    return [Path(str(url.database))] if url.get_backend_name() == "sqlite" else []
+    return [Path(str(url.database))] if _is_file(url) else []
 
 
 def make_engine(setting: str | Elsewhere, timeout_s: float) -> Engine:

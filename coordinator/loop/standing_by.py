@@ -22,7 +22,7 @@ from tpc.coordinator.checkpoint_lock import holder_of
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.loop.stopping import stopping
 from tpc.coordinator.sign_of_life import BEAT_S, Sign, read_sign
-from tpc.errors import ConfigurationError, CorruptionError
+from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.records import RecordKind, decode
 from tpc.support import since_boot
 from tpc.support.durable_files import make_directories
@@ -127,7 +127,14 @@ class NextInLine:
         By its boot: in containers the machine has another host name at each start. But two containers of one machine
         may have a directory each; in one where nobody has ever begun, nobody can be seen to have ended.
         """
-        term, sign = _newest_term(self._log), read_sign(self._directory)
+        try:
+            term, sign = _newest_term(self._log), read_sign(self._directory)
+        except TransientError as error:
+            if not self._log.locked_files():
+                raise
+            # Who has locked it is on this machine; where it stands still, the takeover ends it.
+            logger.warning("whether who leads is on this machine cannot be read from the log: %s", error.what)
+            return
         if term is None or term["host"] == socket.gethostname():
             return
         has_begun_here = sign is not None or holder_of(self._directory) is not None

@@ -128,3 +128,19 @@ def test_a_takeover_fences_neither_its_own_process_nor_anybody_after_a_boot(tmp_
     (tmp_path / "takeover").write_text(json.dumps({**word, "process": 0, "boot": "an earlier one"}))
     with CheckpointLock(tmp_path):
         pass
+
+
+def test_a_lock_that_was_gone_past_is_taken_once_its_holder_is_gone(tmp_path: Path) -> None:
+    """Else a supervisor that starts the holder anew would have it lead again."""
+    with python(HOLDER, tmp_path) as holder:
+        assert line(holder) == "held"
+        lock = CheckpointLock(tmp_path)
+        lock.acquire(takeover=True)
+        assert lock.before is not None
+        assert lock.before[0] == holder.pid
+        holder.kill()
+        holder.wait(10)
+        lock.retake()
+        with pytest.raises(CheckpointInUseError, match=f"in use by process {os.getpid()}"):
+            CheckpointLock(tmp_path).acquire()
+        lock.release()

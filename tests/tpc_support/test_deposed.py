@@ -6,13 +6,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from tests.support.processes import eventually
+from tpc.support import deposed
 from tpc.support.deposed import LOCKS, end_deposed
 
 pytestmark = pytest.mark.skipif(not LOCKS.exists(), reason="only Linux tells who holds a lock")
@@ -71,14 +75,17 @@ def can_write(database: Path) -> bool:
         return True
 
 
-@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+@pytest.mark.parametrize(
+    ("mode", "begin"), [("WAL", "BEGIN IMMEDIATE"), ("DELETE", "BEGIN IMMEDIATE"), ("DELETE", "BEGIN")]
+)
 def test_one_that_stands_still_within_a_transaction_is_ended(
-    hold: Hold, tmp_path: Path, mode: str, caplog: pytest.LogCaptureFixture
+    hold: Hold, tmp_path: Path, mode: str, begin: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process = hold(mode=mode)
+    """Without a write-ahead log also one that reads keeps writers out."""
+    process = hold(mode=mode, begin=begin)
     stop(process)
     assert not can_write(tmp_path / "state.db")
-    end_deposed(tmp_path / "lock", [tmp_path / "other.db", tmp_path / "state.db"])
+    end_deposed(tmp_path / "lock", None, [tmp_path / "other.db", tmp_path / "state.db"])
     assert can_write(tmp_path / "state.db")  # at once, though nobody has reaped the process
     assert process.wait(10) == -signal.SIGKILL
     [said] = [record.getMessage() for record in caplog.records]
@@ -87,7 +94,54 @@ def test_one_that_stands_still_within_a_transaction_is_ended(
 
 def test_one_that_runs_is_left_alone(hold: Hold, tmp_path: Path) -> None:
     process = hold()
-    end_deposed(tmp_path / "lock", [tmp_path / "state.db"])
+    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+    assert process.poll() is None
+
+
+def test_one_that_goes_on_meanwhile_is_left_alone(hold: Hold, tmp_path: Path) -> None:
+    process = hold()
+    stop(process)
+    goes_on = threading.Timer(deposed.LOOK_AGAIN_S / 4, process.send_signal, [signal.SIGCONT])
+    goes_on.start()
+    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+    goes_on.join()
+    assert process.poll() is None
+
+
+def test_one_that_had_gone_past_the_lock_itself_is_ended_and_not_the_one_that_holds_it(
+    hold: Hold, tmp_path: Path
+) -> None:
+    first, second = hold(database="of-nobody.db"), hold(lock="/dev/null")
+    for process in (first, second):
+        stop(process)
+    began = psutil.Process(second.pid).create_time() - psutil.boot_time()
+    end_deposed(tmp_path / "lock", (second.pid, began), [tmp_path / "state.db"])
+    assert second.wait(10) == -signal.SIGKILL
+    assert first.poll() is None
+
+
+def test_another_process_of_the_same_number_is_left_alone(hold: Hold, tmp_path: Path) -> None:
+    process = hold(lock="/dev/null")
+    stop(process)
+    began = psutil.Process(process.pid).create_time() - psutil.boot_time()
+    end_deposed(tmp_path / "lock", (process.pid, began - 60), [tmp_path / "state.db"])
+    assert process.poll() is None
+
+
+def test_one_that_has_a_file_of_the_same_number_locked_elsewhere_is_left_alone(
+    hold: Hold, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two file systems may number their files alike."""
+    process = hold()
+    stop(process)
+    honest = deposed._file
+
+    def on_another_device(path: Path) -> Any:
+        file = honest(path)
+        return file and file._replace(device=-1) if path.name.startswith("state.db") else file
+
+    monkeypatch.setattr(deposed, "_file", on_another_device)
+    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
 
 
@@ -95,21 +149,21 @@ def test_one_that_does_not_hold_the_checkpoint_is_left_alone(hold: Hold, tmp_pat
     process = hold(lock="/dev/null")
     stop(process)
     (tmp_path / "lock").touch()
-    end_deposed(tmp_path / "lock", [tmp_path / "state.db"])
+    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
 
 
 def test_one_that_has_another_file_locked_is_left_alone(hold: Hold, tmp_path: Path) -> None:
     process = hold(database="users.db")
     stop(process)
-    end_deposed(tmp_path / "lock", [tmp_path / "state.db"])
+    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
 
 
-def test_one_that_only_reads_is_left_alone(hold: Hold, tmp_path: Path) -> None:
+def test_one_that_only_reads_beside_a_write_ahead_log_is_left_alone(hold: Hold, tmp_path: Path) -> None:
     process = hold(begin="BEGIN")
     stop(process)
-    end_deposed(tmp_path / "lock", [tmp_path / "state.db"])
+    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
     assert can_write(tmp_path / "state.db")
 
@@ -120,13 +174,11 @@ def test_one_that_cannot_be_ended_is_named(
     process = hold()
     stop(process)
     monkeypatch.setattr("psutil.Process.kill", _is_another_users)
-    end_deposed(tmp_path / "lock", [tmp_path / "state.db"])
+    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
     assert f"process {process.pid}, which has {tmp_path / 'state.db'}" in caplog.text
     assert "cannot be ended" in caplog.text
 
 
 def _is_another_users(self: object) -> None:
-    import psutil
-
     raise psutil.AccessDenied(getattr(self, "pid", None))

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import psutil
 
+_TICK_S = 0.02
+"""Both times are told in hundredths, rounded."""
+
 
 def which() -> str:
     """Which boot of the machine this is; where the system has no name for it, its moment, which a clock may move."""
@@ -27,8 +30,17 @@ def process_began() -> float:
     return _began(os.getpid())
 
 
+def is_beginning_of(process: int, began: float) -> bool:
+    """Whether the process of that number is the one that began then. Raises `psutil.NoSuchProcess`."""
+    return abs(_beginning(process) - began) <= _TICK_S
+
+
 @lru_cache(maxsize=1)
 def _began(process: int) -> float:
+    return _beginning(process)
+
+
+def _beginning(process: int) -> float:
     return round(psutil.Process(process).create_time() - psutil.boot_time(), 2)
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 
 from tests.coordinator.loop.standby_program import KEYS
 from tests.core.builders import generation_body
+from tests.support.memory import MemoryLog
 from tpc.coordinator import operations
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.log.journal import Journal
@@ -25,7 +26,7 @@ from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.loop.standing_by import NextInLine
 from tpc.coordinator.sign_of_life import FILE_NAME, SignOfLife, read_sign, this_process
 from tpc.coordinator.spark.local_files import LocalFiles
-from tpc.errors import ConfigurationError
+from tpc.errors import ConfigurationError, TransientError
 from tpc.records import RecordKind
 from tpc.support import since_boot
 
@@ -291,3 +292,29 @@ def _beaten(path: Path, sign: dict[str, Any]) -> bool:
 def test_a_silence_shorter_than_signs_come_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="give at least 2 s"):
         NextInLine(tmp_path, LocalLog(tmp_path / "log"), 1.0)
+
+
+class LockedLog(MemoryLog):
+    """A file that a process which stands still within a commit has locked, also for who reads."""
+
+    def slots(self) -> list[int]:
+        raise TransientError("database is locked")
+
+    def locked_files(self) -> Sequence[Path]:
+        return [Path("/data/log.db")]
+
+
+class LostLog(LockedLog):
+    """One of another machine that does not answer."""
+
+    def locked_files(self) -> Sequence[Path]:
+        return ()
+
+
+def test_a_log_that_is_locked_on_this_machine_keeps_nobody_from_taking_over(tmp_path: Path) -> None:
+    notes = tmp_path / "tpc"
+    notes.mkdir()
+    with NextInLine(notes, LockedLog(), 2.0) as line:
+        assert line.wait()
+    with NextInLine(notes, LostLog(), 2.0) as line, pytest.raises(TransientError):
+        line.wait()
