@@ -221,17 +221,6 @@ class Bench:
         left = settled(lambda: list(self.kit.leftovers(self.sink)), nothing, self.kit.settle_s)
         require(not left, f"After {after} the system still holds {some(left)}.", clause, to_do)
 
-    def require_swept(self, *, after: str, clause: Clause, to_do: str) -> None:
-        """A sweep leaves nothing; while the system settles, sweeps, as a coordinator makes one after the other."""
-
-        def left_by_a_sweep() -> list[Any]:
-            self.sweep()
-            return list(self.kit.leftovers(self.sink))
-
-        nothing: list[Any] = []
-        left = settled(left_by_a_sweep, nothing, self.kit.settle_s)
-        require(not left, f"After {after} and a sweep the system still holds {some(left)}.", clause, to_do)
-
     # What may be missing --------------------------------------------------------------------------------------
 
     def outage(self) -> AbstractContextManager[None]:
