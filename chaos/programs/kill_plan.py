@@ -17,18 +17,22 @@ AFTER_INTENT = 2
 BEFORE = ("pass.open", "pass.write", "pass.flushed", "pass.prepared", "epoch.collected", "epoch.prepared")
 PREPARED = BEFORE[-3:]
 """At these something is prepared that is not decided: the next life has to take it back."""
-AFTER = ("log.stored", "epoch.decided", "sink.commit", "sink.committed", "epoch.committed")
+BETWEEN = "sink.committed"
+"""One sink has committed; others perhaps not."""
+AFTER = ("log.stored", "epoch.decided", "sink.commit", BETWEEN, "epoch.committed")
 """The steps before and after the intent of an epoch that has begun and is not complete. At `log.stored` it is durable,
 and its coordinator does not know yet."""
 
 
-def kill_plan(seed: int, epochs: int, *, quiet: int = 0) -> list[PlannedFault]:
+def kill_plan(program: str, seed: int, epochs: int, *, quiet: int = 0) -> list[PlannedFault]:
     """`KILLS` kills at random steps of as many different epochs of the first `epochs`, at least `AFTER_INTENT` of them
-    after the intent and one before it, when something is prepared. The same seed gives the same plan. The first `quiet`
-    epochs give no rows: not all steps are reached in them.
+    after the intent, one of these between two commits, and one before it, when something is prepared. The same seed
+    gives the same plan, to each program its own. The first `quiet` epochs give no rows: not all steps are reached in
+    them.
     """
-    rng = random.Random(seed)
-    steps = [*rng.sample(AFTER, AFTER_INTENT), rng.choice(PREPARED)]
+    rng = random.Random(f"{program}/{seed}")
+    others = [step for step in AFTER if step != BETWEEN]
+    steps = [BETWEEN, *rng.sample(others, AFTER_INTENT - 1), rng.choice(PREPARED)]
     steps += rng.sample([step for step in (*BEFORE, *AFTER) if step not in steps], KILLS - len(steps))
     rng.shuffle(steps)
     return [

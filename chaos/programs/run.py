@@ -59,7 +59,7 @@ def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Call
     )
     rounds = Rounds(processes, _environment(paths))
     with processes:
-        planned = iter(kill_plan(seed, program.epochs, quiet=program.quiet))
+        planned = iter(kill_plan(program.name, seed, program.epochs, quiet=program.quiet))
         rounds.disturbed(planned, Deadline(RUN_LIMIT_S), at_most=None, account=account_file)
     hits = hits_of.read(paths.steps / HITS_FILE)
     attempts = [attempt for attempt in rounds.attempts if attempt.lives]

@@ -5,33 +5,39 @@ from __future__ import annotations
 import pytest
 
 from tpc.chaos.faults.hits import StepHit
-from tpc.chaos.programs.kill_plan import AFTER, AFTER_INTENT, BEFORE, KILLS, PREPARED, check_kills, kill_plan
+from tpc.chaos.programs.catalogue import PROGRAMS
+from tpc.chaos.programs.kill_plan import AFTER, AFTER_INTENT, BEFORE, BETWEEN, KILLS, PREPARED, check_kills, kill_plan
 from tpc.chaos.user.attempts import Attempt, UserLife
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_every_kill_is_in_an_epoch_of_its_own_two_after_the_intent_and_one_with_branches_to_abort(seed: int) -> None:
-    plan = [planned.fault for planned in kill_plan(seed, epochs=10)]
+    plan = [planned.fault for planned in kill_plan("p", seed, epochs=10)]
     epochs = [fault.epoch for fault in plan if fault.epoch is not None]
     assert len(plan) == KILLS and epochs == sorted(set(epochs)) and set(epochs) <= set(range(10))
     assert sum(fault.step in AFTER for fault in plan) >= AFTER_INTENT
     assert any(fault.step in PREPARED for fault in plan)
+    assert any(fault.step == BETWEEN for fault in plan)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_epochs_without_rows_are_left_alone(seed: int) -> None:
-    assert min(planned.fault.epoch or 0 for planned in kill_plan(seed, epochs=8, quiet=2)) >= 2
+    assert min(planned.fault.epoch or 0 for planned in kill_plan("p", seed, epochs=8, quiet=2)) >= 2
 
 
 def test_the_same_seed_gives_the_same_plan_and_over_some_seeds_every_step_is_hit() -> None:
-    assert kill_plan(3, 10) == kill_plan(3, 10)
-    assert {planned.fault.step for seed in range(30) for planned in kill_plan(seed, 10)} == {*BEFORE, *AFTER}
+    assert kill_plan("p", 3, 10) == kill_plan("p", 3, 10)
+    assert {planned.fault.step for seed in range(30) for planned in kill_plan("p", seed, 10)} == {*BEFORE, *AFTER}
+
+
+def test_each_program_is_killed_at_steps_of_its_own() -> None:
+    assert len({tuple(kill.fault.step for kill in kill_plan(name, 1, 10)) for name in PROGRAMS}) > len(PROGRAMS) / 2
 
 
 def attempts() -> list[Attempt]:
     """Kills in the epochs 0 to 4, each a second after the epoch has begun."""
     life = UserLife(1, 1, 1, 0.0, 0, code=-9)
-    plan = kill_plan(1, KILLS)
+    plan = kill_plan("p", 1, KILLS)
     return [
         Attempt(n + 1, plan[n], [life], {"step": plan[n].fault.step, "epoch": n, "at": 10 * n + 1.0}) for n in range(5)
     ]
