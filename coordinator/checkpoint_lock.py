@@ -20,9 +20,6 @@ from tpc.errors import CheckpointInUseError, FencedError
 from tpc.support import since_boot
 from tpc.support.durable_files import make_directories
 
-_TICK_S = 0.02
-"""A process's beginning is told in hundredths, rounded down: within one of them nobody can say what was first."""
-
 
 @dataclass(frozen=True)
 class _Takeover:
@@ -116,7 +113,7 @@ class CheckpointLock:
         if takeover is None or takeover.boot != since_boot.which():
             return
         began = since_boot.process_began()
-        if began + _TICK_S < takeover.at and (os.getpid(), began) != (takeover.process, takeover.began):
+        if began + since_boot.TICK_S < takeover.at and (os.getpid(), began) != (takeover.process, takeover.began):
             raise self._fenced(takeover)
 
     def _fenced(self, takeover: _Takeover) -> FencedError:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-_TICK_S = 0.02
-"""Both times are told in hundredths, rounded."""
+TICK_S = 0.02
+"""A process's beginning is told in hundredths, rounded: within so much nobody can say what was first."""
 
 
 def which() -> str:
@@ -32,7 +32,7 @@ def process_began() -> float:
 
 def is_beginning_of(process: int, began: float) -> bool:
     """Whether the process of that number is the one that began then. Raises `psutil.NoSuchProcess`."""
-    return abs(_beginning(process) - began) <= _TICK_S
+    return abs(_beginning(process) - began) <= TICK_S
 
 
 @lru_cache(maxsize=1)
