@@ -48,7 +48,7 @@ def read_store(path: Path, pipeline: str) -> StoreContent:
         entries = connection.execute("SELECT key, value, expires_ms FROM held WHERE owned LIKE ?", [mine])
         kept = "SELECT DISTINCT epoch FROM deltas WHERE owned LIKE ? AND applied > 0 ORDER BY epoch"
         return StoreContent(
-            {_plain(key): (_plain(value), expires_ms) for key, value, expires_ms in entries},
+            {plain(key): (plain(value), expires_ms) for key, value, expires_ms in entries},
             tuple(row[0] for row in connection.execute(_PREPARED, [mine])),
             tuple(row[0] for row in connection.execute(kept, [mine])),
             max([-1, *(row[0] for row in connection.execute("SELECT epoch FROM markers WHERE owned LIKE ?", [mine]))]),
@@ -60,7 +60,7 @@ def _opened(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(place, uri=True, timeout=ANSWER_TIMEOUT_S, isolation_level=None)
 
 
-def _plain(data: bytes) -> Any:
+def plain(data: bytes) -> Any:
     """A key or a value. Raises `ValueError` for what is not written as JSON of this version."""
     if data[:1] != _VERSION:
         raise ValueError(f"a state holds bytes of another version: {data[:1]!r}")

@@ -10,9 +10,11 @@ from tpc.chaos.programs import (
     claim_check,
     classified_tickets,
     commands_to_events,
+    matched_payments,
     moving_average,
     pairing,
     payments,
+    resume_elsewhere,
     running_tally,
     sessions,
     shipments,
@@ -38,6 +40,8 @@ PROGRAMS = {
         shipments.PROGRAM,
         pairing.PROGRAM,
         pairing.LOOP,
+        matched_payments.PROGRAM,
+        resume_elsewhere.PROGRAM,
     )
 }
 
@@ -59,8 +63,8 @@ PROGRAMS_A_DAY = 2
 
 
 def of_the_day(day: date) -> list[Program]:
-    """Each day others, in turn, `PROGRAMS_A_DAY` different ones; those that take long with less input."""
+    """Each day others of Spark's, in turn, `PROGRAMS_A_DAY` different ones; those that take long with less input."""
     first = PROGRAMS_A_DAY * day.toordinal()
-    names = list(PROGRAMS)
+    names = [name for name, program in PROGRAMS.items() if not program.is_loop]
     drawn = [names[number % len(names)] for number in range(first, first + PROGRAMS_A_DAY)]
     return [SHORTER.get(name, PROGRAMS[name]) for name in drawn]

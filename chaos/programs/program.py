@@ -41,6 +41,11 @@ class Program:
     arrive: Callable[[int, Path], None] = lambda _life, _place: None
     readers: Mapping[str, Callable[[], Rows]] = field(default_factory=dict)
 
+    @property
+    def is_loop(self) -> bool:
+        """Whether it runs without Spark."""
+        return self.events_per_epoch is not None
+
 
 def check_examples(programs: Iterable[Program]) -> None:
     """Raises `ConfigurationError` where the programs are not (in an installed package), or others would be run."""

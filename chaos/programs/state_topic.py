@@ -60,7 +60,7 @@ def feed(_place: Path) -> None:
     """Topics, one of them compacted, table and clicks."""
     make_topics("clicks")
     make_topics("carts", config=SHORT_SEGMENTS)
-    make_tables("CREATE TABLE orders (cart text, number bigint, items text NOT NULL, PRIMARY KEY (cart, number))")
+    make_tables("CREATE TABLE checkouts (cart text, number bigint, items text NOT NULL, PRIMARY KEY (cart, number))")
     write_messages("clicks", clicks(), key="cart")
 
 
@@ -84,7 +84,7 @@ def fillings() -> pd.DataFrame:
 def expected() -> dict[str, Any]:
     """The orders. Their numbers are offsets, which are the broker's affair; those of a cart differ, says the key."""
     orders = fillings().query("ordered")
-    return {"postgres-orders": rows_of(orders, ["cart", "items"])}
+    return {"postgres-checkouts": rows_of(orders, ["cart", "items"])}
 
 
 def carts_left() -> Carts:

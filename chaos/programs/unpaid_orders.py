@@ -60,13 +60,13 @@ def _astray(rng: random.Random, sent: list[Event], time: str) -> list[Event]:
 
 def feed(_place: Path) -> None:
     """Topics, table and events."""
-    make_topics("orders", "paid", "reminders")
+    make_topics("placed", "paid", "reminders")
     make_tables(
         "CREATE TABLE settled (id bigint, number bigint, ordered_at timestamptz NOT NULL, "
         "paid_at timestamptz NOT NULL, cents bigint NOT NULL, PRIMARY KEY (id, number))"
     )
     orders, payments = events()
-    write_messages("orders", map(_as_text, orders), key="id")
+    write_messages("placed", map(_as_text, orders), key="id")
     write_messages("paid", map(_as_text, payments), key="order")
 
 

@@ -4,26 +4,49 @@ For whoever retires a pipeline or hands its topic over to another program. "Go o
 messages twice or leaves some out. The pipeline's log knows, to the offset, what was processed: this consumer begins
 there.
 
-    export TPC_KAFKA=HOST:PORT TPC_LOG=/data/orders
+    export TPC_KAFKA=HOST:PORT TPC_LOG=/data/bookings
     python docs/examples/resume_elsewhere.py
 
-`TPC_LOG` is the pipeline's checkpoint, or where else its log lies. End the pipeline first, and run `tpc recover`. It
-needs `pip install tpc` and no Java; it prints what it takes, until Ctrl-C. From its first message on it keeps its own
-offsets: one that it had not finished with when it died comes again.
+`TPC_LOG` is the pipeline's checkpoint, a service's directory, or where else its log lies. End the pipeline first, and
+run `tpc recover`. It needs `pip install tpc` and no Java; it prints what it takes, until Ctrl-C. From its first message
+on it keeps its own offsets: one that it had not finished with when it died comes again. `tpc example resume_elsewhere`
+starts servers and the service below, kills it five times, lets it end, writes more bookings, and kills the consumer.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 import tpc
+from tpc.sinks import KafkaSink, PostgresSink
+from tpc.sources import KafkaSource
 
+KAFKA, POSTGRES = tpc.env("TPC_KAFKA"), tpc.env("TPC_POSTGRES")
 TIMEOUT_S = 30.0
 COMES_UP = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def pipeline() -> tpc.Service:
+    """What is going to be retired, unstarted: takes bookings, messages such as {"id": 7, "cents": 250}."""
+    service = tpc.service("bookings", directory=Path(os.environ["TPC_CHAOS_DIR"]) / "service")
+    bookings = service.read(
+        KafkaSource("bookings", servers=KAFKA, decode=lambda message: json.loads(message.value() or b""))
+    )
+
+    @service.each(bookings)
+    def keep(booking: dict[str, Any], out: Any) -> None:
+        out.row("bookings", booking)
+
+    taken = service.write("bookings", {"id": int, "cents": int})
+    taken.to(PostgresSink("bookings", dsn=POSTGRES)).to(KafkaSink("bookings.taken", servers=KAFKA))
+    return service
 
 
 def consumer(servers: str, at: tpc.Positions) -> Consumer:

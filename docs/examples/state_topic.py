@@ -11,7 +11,7 @@ the topic and how far the input is read change in one decision; and `rebuild` ma
 
 Reads topic `clicks`, messages such as {"cart": "c1", "item": "i1", "quantity": 2} with the cart as their key; without
 an item it is the checkout. It ends when it has read what was there. The topics `clicks` and `carts` must be there, the
-second one with cleanup.policy=compact, and the table `orders` (cart text, number bigint, items text). `tpc example
+second one with cleanup.policy=compact, and the table `checkouts` (cart text, number bigint, items text). `tpc example
 state_topic` starts servers, makes all that, kills the program five times, compares and rebuilds.
 """
 
@@ -94,7 +94,7 @@ def pipeline() -> tpc.Pipeline:
             where="number IS NULL",
             select=[F.col("cart").alias("key"), F.col("items").alias("value")],
         )
-        .to(PostgresSink("orders", dsn=POSTGRES), where="number IS NOT NULL")
+        .to(PostgresSink("checkouts", dsn=POSTGRES), where="number IS NOT NULL")
     )
     return job.offsets_to(KafkaOffsetsSink("state-topic", servers=KAFKA))
 

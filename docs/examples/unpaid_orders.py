@@ -7,9 +7,9 @@ and reminders belong to one decision, and the history says after each epoch how 
     export TPC_KAFKA=HOST:PORT TPC_POSTGRES=DSN TPC_CHAOS_DIR=/data/unpaid-orders
     python docs/examples/unpaid_orders.py [history]
 
-Reads topic `orders`, messages such as {"id": 7, "ordered_at": "2026-01-01T00:00:00Z", "cents": 250}, and topic `paid`,
+Reads topic `placed`, messages such as {"id": 7, "ordered_at": "2026-01-01T00:00:00Z", "cents": 250}, and topic `paid`,
 such as {"number": 3, "order": 7, "paid_at": "2026-01-02T00:00:00Z"}, and ends when it has read what was there. Time is
-that of the events. The topics `orders`, `paid` and `reminders` must be there, and the table `settled` (id bigint,
+that of the events. The topics `placed`, `paid` and `reminders` must be there, and the table `settled` (id bigint,
 number bigint, ordered_at timestamptz, paid_at timestamptz, cents bigint). `tpc example unpaid_orders` starts servers,
 makes all that, lets 18 days pass, kills the program five times, and compares, with Spark's state in memory too.
 """
@@ -64,7 +64,7 @@ def joined(spark: SparkSession) -> DataFrame:
 
     An order can be forgotten three days after it, a payment at once: the condition says so by its bounds of time.
     """
-    orders = read(spark, "orders", ORDER).withWatermark("ordered_at", LATE)
+    orders = read(spark, "placed", ORDER).withWatermark("ordered_at", LATE)
     payments = read(spark, "paid", PAYMENT).withWatermark("paid_at", LATE)
     return orders.join(payments, F.expr(IN_TIME), "left_outer").select("id", "number", "ordered_at", "paid_at", "cents")
 

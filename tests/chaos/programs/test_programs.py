@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections import Counter
 from datetime import date, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
+from tests.chaos.programs.judged import run_and_judge
 from tests.docs.examples import ROOT, load
-from tests.support.kafka_topics import KafkaTopics
-from tests.support.mongo_database import MongoDatabase
-from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.programs import (
     average_over_time,
     classified_tickets,
     commands_to_events,
+    matched_payments,
     moving_average,
     pairing,
     payments,
+    resume_elsewhere,
     running_tally,
     sessions,
     state_topic,
@@ -29,9 +33,7 @@ from tpc.chaos.programs import (
 from tpc.chaos.programs.catalogue import PROGRAMS, PROGRAMS_A_DAY, chosen, of_the_day
 from tpc.chaos.programs.classifier import LOST, REFUSED, Classifier
 from tpc.chaos.programs.program import EXAMPLES, check_examples
-from tpc.chaos.programs.run import run_program
 from tpc.chaos.servers.class_archive import make_class_archive
-from tpc.chaos.user.directory import UserRunDirectory
 from tpc.errors import ConfigurationError
 
 TIME_LIMIT_S = 900
@@ -40,29 +42,11 @@ TIME_LIMIT_S = 900
 
 @pytest.mark.timeout(TIME_LIMIT_S)
 @pytest.mark.spark  # starts what it needs by itself
+@pytest.mark.usefixtures("servers")
 @pytest.mark.parametrize("number", range(PROGRAMS_A_DAY))
-def test_a_program_of_the_day_is_exactly_once_though_killed_five_times(
-    kafka: KafkaTopics,
-    postgres: PostgresDatabase,
-    mongo: MongoDatabase,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-) -> None:
+def test_a_program_of_the_day_is_exactly_once_though_killed_five_times(tmp_path: Path, number: int) -> None:
     make_class_archive()
-    for variable, address in (
-        ("TPC_KAFKA", kafka.bootstrap),
-        ("TPC_POSTGRES", postgres.dsn),
-        ("TPC_MONGO", mongo.uri),
-    ):
-        monkeypatch.setenv(variable, address)
-    today = date.today()
-    paths = UserRunDirectory(tmp_path / "run")
-    paths.claim()
-    said: list[str] = []
-    outcome = run_program(of_the_day(today)[number], paths, today.toordinal(), said.append)
-    assert [check for check in outcome.checks if not check.passed] == [], "\n".join(said)
-    assert outcome.not_compared == []
+    run_and_judge(of_the_day(date.today())[number], tmp_path)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -78,11 +62,41 @@ def test_a_program_stands_in_the_lists_for_newcomers(name: str, page: str) -> No
     assert f"examples/{name}.py)" in (ROOT / page).read_text()
 
 
-def test_every_program_has_its_days() -> None:
+def test_every_program_of_spark_s_has_its_days() -> None:
     days = [date(2026, 1, 1) + timedelta(days=n) for n in range(len(PROGRAMS))]
     drawn = [[program.name for program in of_the_day(day)] for day in days]
-    assert {name for names in drawn for name in names} == set(PROGRAMS)
+    assert {name for names in drawn for name in names} == {
+        name for name, program in PROGRAMS.items() if not program.is_loop
+    }
     assert all(len(set(names)) == PROGRAMS_A_DAY for names in drawn)
+
+
+def made_by(name: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The topics and tables that a program's `feed` makes; nothing is made or sent."""
+    module: Any = import_module(f"tpc.chaos.programs.{'pairing' if name == 'pairing_loop' else name}")
+    made: set[str] = set()
+    monkeypatch.setattr(module, "make_topics", lambda *topics, **_settings: made.update(f"topic {t}" for t in topics))
+    for other in {"write_messages", "_bank", "_service", "_follower"} & vars(module).keys():
+        monkeypatch.setattr(module, other, MagicMock())
+    if hasattr(module, "make_tables"):
+        tables = re.compile(r"CREATE TABLE (\w+)")
+        monkeypatch.setattr(
+            module, "make_tables", lambda *texts: made.update(f"table {t}" for t in tables.findall(" ".join(texts)))
+        )
+    PROGRAMS[name].feed(place)
+    return made
+
+
+def test_no_two_programs_make_the_same_topic_or_table_so_that_all_can_run_on_the_same_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", dict(os.environ))  # two of them put a server's address there
+    made: Counter[str] = Counter()
+    for name in PROGRAMS:
+        (tmp_path / name).mkdir()
+        made.update(made_by(name, tmp_path / name, monkeypatch))
+    assert len(made) > 30
+    assert [name for name, times in made.items() if times > 1] == []
 
 
 def test_an_unknown_program_is_refused_with_those_that_there_are() -> None:
@@ -181,7 +195,7 @@ def test_the_expected_carts_are_those_of_one_click_after_another() -> None:
             assert items[one["item"]] >= 0
             carts[one["cart"]] = {name: count for name, count in items.items() if count}
     assert state_topic.carts_left() == {cart: items for cart, items in carts.items() if items}
-    rows = state_topic.expected()["postgres-orders"]
+    rows = state_topic.expected()["postgres-checkouts"]
     ordered = sorted((cart, json.dumps(items, sort_keys=True)) for cart, items in orders)
     assert sorted((row["cart"], row["items"]) for row in rows) == ordered
     assert len(carts) > len(state_topic.carts_left()) > 30
@@ -208,6 +222,33 @@ def test_the_expected_pairs_are_those_of_one_event_after_another() -> None:
     assert sorted((row["time"].isoformat(), *kind) for row, kind in zip(rejected, kinds, strict=True)) == sorted(alone)
     late = len(rejected) - len(pairing.alone(pairing.outcomes()[0]))
     assert late > 10 and len(alone) > 100 and len(pairs) > 1000
+
+
+def test_the_expected_matches_are_those_of_one_event_after_another() -> None:
+    waiting: dict[int, dict[str, int]] = {}
+    matches = []
+    for one in [*matched_payments.payments(), *matched_payments.orders()]:
+        if (half := waiting.pop(one["order"], None)) is None:
+            waiting[one["order"]] = one
+        else:
+            both = {**half, **one}
+            matches.append((both["order"], both["customer"], both["cents"], both["paid"]))
+    rows = matched_payments.expected()
+    right = [(one["id"], one["customer"], one["cents"], one["cents"]) for one in rows["postgres-matched"]]
+    wrong = [(one["id"], one["customer"], one["cents"], one["paid"]) for one in rows["kafka-shop.disputed"]]
+    assert sorted(right + wrong) == sorted(matches) and len(right) > 1000 and len(wrong) > 100
+    assert matched_payments.left() == waiting
+    assert len(waiting) > 150 and any("paid" in one for one in waiting.values())
+
+
+def test_a_booking_that_the_heir_has_left_out_or_taken_from_the_service_is_noticed() -> None:
+    sent = [(one["id"], one["cents"]) for one in resume_elsewhere.bookings()]
+    own = sent[resume_elsewhere.OF_SERVICE :]
+    lives = [own[:70], own[69:150], own[150:]]
+    assert all(check.passed for check in resume_elsewhere.of_heir(lives))
+    for wrong in ([own[1:70], *lives[1:]], [[sent[0], *own[:70]], *lives[1:]]):
+        assert [check.passed for check in resume_elsewhere.of_heir(wrong)] == [False, True]
+    assert [check.passed for check in resume_elsewhere.of_heir([own[:70], own[60:150], own[150:]])] == [True, False]
 
 
 def test_the_expected_payments_are_those_of_orders_that_are_worth_something() -> None:

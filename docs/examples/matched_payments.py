@@ -1,0 +1,79 @@
+"""Orders and their payments, from two topics, matched by one plain process, whose disk may be lost at any moment.
+
+For whoever has a small service and no cluster, on machines that come and go. What waits for its other half is the
+state; it must not be lost with the machine, nor disagree with what was sent. Here both topics are read up to one cut,
+and what was matched, what still waits, and how far each topic is read are one decision. The state's changes also go
+into a compacted topic, and the log lies in the database: a start on an empty disk makes the state again and goes on.
+
+    export TPC_KAFKA=HOST:PORT TPC_POSTGRES=postgresql://USER@HOST/DATABASE TPC_CHAOS_DIR=/data/matched
+    python docs/examples/matched_payments.py
+
+Reads topics `shop.orders`, messages such as {"order": 7, "customer": "c1", "cents": 250}, and `shop.payments`,
+{"order": 7, "paid": 250}; ends when it has read what was there. There must be the topics `shop.matched` and
+`shop.disputed`, the compacted topic `shop.unmatched`, and the table `matched` (id bigint, customer text, cents bigint).
+`tpc example matched_payments` starts servers, makes all that, kills the program five times, takes its disk away after
+every second kill, and compares.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Message
+
+import tpc
+from tpc.coordinator import SqlLog
+from tpc.sinks import KafkaChangelog, KafkaSink, PostgresSink
+from tpc.sources import KafkaSource
+
+KAFKA, POSTGRES = tpc.env("TPC_KAFKA"), tpc.env("TPC_POSTGRES")
+PLACE = Path(os.environ.get("TPC_CHAOS_DIR", "/tmp/matched"))
+EVENTS_PER_EPOCH = 500
+
+
+def body(message: Message) -> dict[str, Any]:
+    """What a message says."""
+    said: dict[str, Any] = json.loads(message.value() or b"")
+    return said
+
+
+def pipeline() -> tpc.Service:
+    """The service, unstarted. Nothing in `directory` is missed when it is gone."""
+    job = tpc.service("matched", directory=PLACE / "service", log=SqlLog(POSTGRES, pipeline="matched"))
+    orders = job.read(KafkaSource("shop.orders", servers=KAFKA, decode=body))
+    payments = job.read(KafkaSource("shop.payments", servers=KAFKA, decode=body))
+    waiting: Any = job.state("waiting", changelog=KafkaChangelog("shop.unmatched", servers=KAFKA))
+
+    @job.each(orders, payments)
+    def match(event: dict[str, Any], out: Any) -> None:
+        half = waiting.pop(event["order"], None)
+        if half is None:
+            waiting[event["order"]] = event
+            return
+        both = {**half, **event}
+        row = {"id": both["order"], "customer": both["customer"], "cents": both["cents"], "paid": both["paid"]}
+        out.row("matches", {"key": row["customer"], **row})
+
+    matches = job.write("matches", {"key": str, "id": int, "customer": str, "cents": int, "paid": int})
+    order = ["id", "customer", "cents"]
+    matches.to(KafkaSink("shop.matched", servers=KAFKA), where=is_right, select=["key", *order])
+    matches.to(PostgresSink("matched", dsn=POSTGRES), where=is_right, select=order)
+    matches.otherwise(KafkaSink("shop.disputed", servers=KAFKA), select=["key", *order, "paid"])
+    return job
+
+
+def is_right(row: dict[str, Any]) -> bool:
+    """Whether as much was paid as was asked for."""
+    return bool(row["paid"] == row["cents"])
+
+
+def main() -> None:
+    """One life of the program: until both topics are read, or until it is killed."""
+    pipeline().run(every=EVENTS_PER_EPOCH, until_end=True)
+
+
+if __name__ == "__main__":
+    main()
