@@ -34,6 +34,7 @@ FILES = (
     "tests/coordinator/savepoints/test_elsewhere.py",
     "tests/coordinator/savepoints/test_fork.py",
     "tests/coordinator/savepoints/test_move.py",
+    "tests/coordinator/spark/test_state_schema.py",
     "tests/coordinator/test_late_plans.py",
     "tests/coordinator/ui/test_in_a_browser.py",
     "tests/docs/test_classified_tickets.py",

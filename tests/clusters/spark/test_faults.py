@@ -41,6 +41,8 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.5",
     "spark.speculation.minTaskRuntime": "6s",
 }
+TASKS_LEFT = 16
+"""So many that another executor, while one task is held, does not get through all the others before it is killed."""
 SLOW_S = 25.0
 """How long the slow task is slow: until its copy has run."""
 
@@ -146,7 +148,7 @@ CASES = [
         "files",
         kill_another_executor,
         what="tried_again_beside_it",
-        shape={"tasks": 4},
+        shape={"tasks": TASKS_LEFT},
         spark_says=a_stage_tried_again,
     ),
     of_task("pass.prepared", "files", kill_its_executor, what="its_state_moves", shape={"distinct": True}),

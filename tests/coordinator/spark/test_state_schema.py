@@ -28,6 +28,8 @@ pytestmark = pytest.mark.spark
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 COUNTED = "rows int"
 COUNTED_AND_NAMED = "rows long, last string"
+BEFORE_THE_INTENT = ("epoch.prepared",)
+AFTER_THE_INTENT = ("epoch.decided", "sink.committed")
 
 
 class Counter(StatefulProcessor):
@@ -88,15 +90,31 @@ class DeathError(Exception):
     """The end of a life."""
 
 
-def test_as_avro_the_state_is_read_under_a_newer_schema_but_a_decided_epoch_wants_the_program_that_decided_it(
-    spark: SparkSession, tmp_path: Path
+def dies_at(step: str, made: Pipeline) -> None:
+    failpoints.install({step: die})
+    with pytest.raises(DeathError):
+        live(made)
+    failpoints.install({})
+
+
+@pytest.mark.parametrize("step", BEFORE_THE_INTENT)
+def test_as_avro_the_state_is_read_under_a_newer_schema_though_a_life_died_before_its_intent(
+    step: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     spark.conf.set(ENCODING, "avro")
     live(program(spark, tmp_path, COUNTED))
-    failpoints.install({"epoch.decided": die})
-    with pytest.raises(DeathError):
-        live(program(spark, tmp_path, COUNTED))
-    failpoints.install({})
+    dies_at(step, program(spark, tmp_path, COUNTED))
+    live(program(spark, tmp_path, COUNTED_AND_NAMED))
+    assert out(tmp_path) == [(1, ""), (2, "n1"), (3, "n2")]
+
+
+@pytest.mark.parametrize("step", AFTER_THE_INTENT)
+def test_a_decided_epoch_wants_the_program_that_decided_it_and_then_the_newer_schema_goes_on(
+    step: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.conf.set(ENCODING, "avro")
+    live(program(spark, tmp_path, COUNTED))
+    dies_at(step, program(spark, tmp_path, COUNTED))
     changed = program(spark, tmp_path, COUNTED_AND_NAMED)
     with pytest.raises(DeterminismError):
         live(changed)
@@ -113,6 +131,21 @@ def test_otherwise_another_schema_is_refused_by_name_and_the_old_one_goes_on(
         live(program(spark, tmp_path, COUNTED_AND_NAMED))
     assert ENCODING in raised.value.remedy
     live(program(spark, tmp_path, COUNTED))
+    assert out(tmp_path) == [(1, ""), (2, ""), (3, "")]
+
+
+@pytest.mark.parametrize("step", BEFORE_THE_INTENT + AFTER_THE_INTENT)
+def test_a_life_that_died_goes_on_in_a_session_with_another_number_of_partitions(
+    step: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    live(program(spark, tmp_path, COUNTED))
+    dies_at(step, program(spark, tmp_path, COUNTED))
+    known = spark.conf.get(SETTING)
+    spark.conf.set(SETTING, "3")
+    try:
+        live(program(spark, tmp_path, COUNTED))
+    finally:
+        spark.conf.set(SETTING, str(known))
     assert out(tmp_path) == [(1, ""), (2, ""), (3, "")]
 
 
