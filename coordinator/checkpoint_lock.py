@@ -19,6 +19,7 @@ from types import TracebackType
 from tpc.errors import CheckpointInUseError, FencedError
 from tpc.support import since_boot
 from tpc.support.durable_files import make_directories
+from tpc.support.own_descriptors import OwnDescriptor
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,19 @@ def holder_of(directory: Path) -> tuple[int, float] | None:
 
 
 class CheckpointLock:
-    """Held from `acquire` until `release` or the end of the process. `of` is the checkpoint, for people."""
+    """Held from `acquire` until `release` or the end of the process. `of` is the checkpoint, for people.
+
+    A child of the process holds nothing: what it inherited it lets go of.
+    """
 
     def __init__(self, directory: Path, *, of: str | None = None) -> None:
         self.path = directory / "lock"
         self._of = of or str(directory.parent)
         self._word = directory / "takeover"
-        self._descriptor: int | None = None
+        self._released = directory / "released"
+        self._descriptor: OwnDescriptor | None = None
         self.before: tuple[int, float] | None = None
-        """Which process had it before, by the lock's own word, and when that began."""
+        """Which process had it before, by the lock's own word, and when that began; None where it has let go of it."""
         self._found: _Takeover | None = None
         """The newest takeover when the lock was taken."""
 
@@ -62,11 +67,11 @@ class CheckpointLock:
         `CheckpointInUseError` naming the holder.
         """
         make_directories(self.path.parent)
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = OwnDescriptor(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644))
         try:
-            self._lock(descriptor, takeover=takeover)
+            self._lock(descriptor.number, takeover=takeover)
         except BaseException:
-            os.close(descriptor)
+            descriptor.close()
             raise
         self._descriptor = descriptor
 
@@ -84,13 +89,14 @@ class CheckpointLock:
             if not is_free:
                 holder = os.read(descriptor, 64).decode(errors="replace").partition("\n")[0].strip()
                 raise CheckpointInUseError(f"{self._where()} is in use by process {holder}")
-        self.before = holder_of(self.path.parent)
+        self.before = self._unreleased(holder_of(self.path.parent))
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n{since_boot.process_began()}\n".encode(), 0)
+        os.pwrite(descriptor, self._own_word().encode(), 0)
+        self._released.unlink(missing_ok=True)
 
     def require_not_taken_over(self) -> None:
         """Raises `FencedError` when the lock is held here and somebody has taken the checkpoint over since."""
-        if self._descriptor is None:
+        if self._descriptor is None or self._descriptor.is_closed:
             return
         found = self._read_word()
         if found is not None and found != self._found:
@@ -104,9 +110,9 @@ class CheckpointLock:
 
     def retake(self) -> None:
         """Hold the lock that was gone past, if it is free by now: a start that does not take over meets it then."""
-        if self._descriptor is not None:
+        if self._descriptor is not None and not self._descriptor.is_closed:
             with suppress(BlockingIOError):
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._descriptor.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _require_younger(self, takeover: _Takeover | None) -> None:
         """A process that began before a takeover was taken over, unless it is the one that did it."""
@@ -127,11 +133,8 @@ class CheckpointLock:
         return f"the checkpoint {self._of}"
 
     def _leave_word(self) -> None:
-        """Whole or not at all. Not durable: a power cut ends everybody whom it fences."""
         word = _Takeover(os.getpid(), since_boot.process_began(), since_boot.now(), since_boot.which())
-        temporary = self._word.with_name(f".{self._word.name}-{uuid.uuid4().hex}")
-        temporary.write_text(json.dumps(asdict(word)))
-        temporary.replace(self._word)
+        self._replace(self._word, json.dumps(asdict(word)))
 
     def _read_word(self) -> _Takeover | None:
         try:
@@ -140,10 +143,30 @@ class CheckpointLock:
             return None  # none, or one that a power cut has left empty: it would be of an earlier boot
 
     def release(self) -> None:
-        """Let go of the lock; idempotent."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Let go of the lock, and leave word of it; idempotent."""
+        if self._descriptor is not None and not self._descriptor.is_closed:
+            with suppress(
+                OSError
+            ):  # the directory is away: whoever finds no word takes this process for one that had it
+                self._replace(self._released, self._own_word())
+            self._descriptor.close()
+        self._descriptor = None
+
+    def _unreleased(self, holder: tuple[int, float] | None) -> tuple[int, float] | None:
+        """Not one that has let go of the lock and lives on: what it still has locked is another checkpoint's affair."""
+        with suppress(OSError, ValueError):
+            number, began = self._released.read_text().split()
+            return None if (int(number), float(began)) == holder else holder
+        return holder
+
+    def _own_word(self) -> str:
+        return f"{os.getpid()}\n{since_boot.process_began()}\n"
+
+    def _replace(self, place: Path, text: str) -> None:
+        """Whole or not at all. Not durable: a power cut ends everybody of whom it tells."""
+        temporary = place.with_name(f".{place.name}-{uuid.uuid4().hex}")
+        temporary.write_text(text)
+        temporary.replace(place)
 
     def __enter__(self) -> CheckpointLock:
         self.acquire()

@@ -67,7 +67,9 @@ _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merg
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
 _JOURNAL = ("coordinator/log/journal.py",)
 """Seldom does a simulated log come to all that a forgotten process may find in its own."""
-_TAKEOVER = ("tpc/support/deposed.py",)
+_DEPOSED = ("tpc/support/deposed.py",)
+_CHECKPOINT_LOCK = ("coordinator/checkpoint_lock.py",)
+_TAKEOVER = (*_DEPOSED, *_CHECKPOINT_LOCK)
 """Processes of the simulator hold no files."""
 _KAFKA_EVIDENCE = ("sinks/kafka/driver/commit_evidence.py",)
 """It takes a cluster whose brokers go to need it: the kit's has one, which stays."""
@@ -86,7 +88,8 @@ def _sink_kit(system: str, deadline_s: float, *also: str, not_at: tuple[str, ...
 CHECKS = (
     Check("durability kit", 120.0, _LINEAGE, tests="tests/coordinator/spark/test_lineage.py"),
     Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
-    Check("takeover kit", 120.0, _TAKEOVER, tests="tests/tpc_support/test_deposed.py"),
+    Check("takeover kit", 120.0, _DEPOSED, tests="tests/tpc_support/test_deposed.py"),
+    Check("checkpoint lock kit", 120.0, _CHECKPOINT_LOCK, tests="tests/coordinator/test_checkpoint_lock.py"),
     Check("journal kit", 120.0, _JOURNAL, tests="tests/coordinator/log/test_journal.py"),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),

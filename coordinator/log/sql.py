@@ -18,6 +18,7 @@ from tpc.coordinator.log import sql_connection
 from tpc.coordinator.log.contract import Log
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
 from tpc.settings import Elsewhere
+from tpc.support.locked_files import remedy_where_locked
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Executable, Row
@@ -192,8 +193,12 @@ class SqlLog(Log):
         except SQLAlchemyError as error:
             raise TransientError(
                 f"the log at {self.describe()} {what_failed}: {sql_connection.said(error)}",
-                remedy="bring the database back or mend what it names, then restart the pipeline.",
+                remedy=self._remedy(error),
             ) from error
+
+    def _remedy(self, error: Exception) -> str:
+        of_lock = [remedy_where_locked(error, path) for path in self.locked_files()]
+        return "".join(of_lock) or "bring the database back or mend what it names, then restart the pipeline."
 
     def _engine(self) -> Engine:
         """One engine a process: connections do not survive a fork."""

@@ -26,6 +26,7 @@ from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.records import RecordKind, decode
 from tpc.support import since_boot
 from tpc.support.durable_files import make_directories
+from tpc.support.own_descriptors import OwnDescriptor
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class NextInLine:
         self._directory = directory
         self._log = log
         self._silent_after_s = math.inf if silent_after_s is None else silent_after_s
-        self._place: int | None = None
+        self._place: OwnDescriptor | None = None
         self._stopped = threading.Event()
 
     def wait(self) -> bool:
@@ -56,7 +57,11 @@ class NextInLine:
         make_directories(self._directory)
         self._check_place()
         with stopping(self._stopped.set):
+            is_told = False
             while not self._is_first():
+                if not is_told:
+                    is_told = True
+                    logger.info("another process stands by already, and is next in line: this one waits for it to lead")
                 if self._stopped.wait(POLL_S):
                     return False
             seen, silent_s, looked_at, is_told = read_sign(self._directory), 0.0, time.monotonic(), False
@@ -81,7 +86,7 @@ class NextInLine:
     def leave(self) -> None:
         """The next process may be next in line. Idempotent."""
         if self._place is not None:
-            os.close(self._place)
+            self._place.close()
             self._place = None
 
     def __enter__(self) -> NextInLine:
@@ -110,7 +115,7 @@ class NextInLine:
     def _is_free(self) -> bool:
         descriptor = _locked(self._directory / "lock")
         if descriptor is not None:
-            os.close(descriptor)
+            descriptor.close()
         return descriptor is not None
 
     def _check_machine(self, sign: Sign) -> None:
@@ -130,15 +135,14 @@ class NextInLine:
         try:
             term, sign = _newest_term(self._log), read_sign(self._directory)
         except TransientError as error:
-            if not self._log.locked_files():
+            if not self._log.locked_files() or not self._has_begun_here():
                 raise
             # Who has locked it is on this machine; where it stands still, the takeover ends it.
             logger.warning("whether who leads is on this machine cannot be read from the log: %s", error.what)
             return
         if term is None or term["host"] == socket.gethostname():
             return
-        has_begun_here = sign is not None or holder_of(self._directory) is not None
-        if term.get("boot") == since_boot.which() and has_begun_here:
+        if term.get("boot") == since_boot.which() and self._has_begun_here():
             return
         if sign is None or (sign.host, sign.process) != (term["host"], term["process"]):
             raise ConfigurationError(
@@ -147,6 +151,9 @@ class NextInLine:
                 remedy="stand by with the directory, and on the machine, of who leads: its states lie there, and only "
                 "there can be seen whether it runs. If it is stopped for good, start once without standby.",
             )
+
+    def _has_begun_here(self) -> bool:
+        return read_sign(self._directory) is not None or holder_of(self._directory) is not None
 
 
 def _newest_term(log: Log) -> Mapping[str, Any] | None:
@@ -161,12 +168,12 @@ def _newest_term(log: Log) -> Mapping[str, Any] | None:
     return None
 
 
-def _locked(path: Path) -> int | None:
+def _locked(path: Path) -> OwnDescriptor | None:
     """The descriptor of a file that is locked now; None where another process holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = OwnDescriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(descriptor)
+        descriptor.close()
         return None
     return descriptor

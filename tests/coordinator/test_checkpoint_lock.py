@@ -26,6 +26,18 @@ print("held", flush=True)
 sys.stdin.readline()
 """
 
+FORKS = """
+import os, sys, time
+from pathlib import Path
+from tpc.coordinator.checkpoint_lock import CheckpointLock
+lock = CheckpointLock(Path(sys.argv[1]))
+lock.acquire()
+child = os.fork()
+if child:
+    print(child, flush=True)
+time.sleep(600)
+"""
+
 BEGINS = """
 import sys
 from pathlib import Path
@@ -144,3 +156,37 @@ def test_a_lock_that_was_gone_past_is_taken_once_its_holder_is_gone(tmp_path: Pa
         with pytest.raises(CheckpointInUseError, match=f"in use by process {os.getpid()}"):
             CheckpointLock(tmp_path).acquire()
         lock.release()
+
+
+def test_who_was_gone_past_or_was_killed_had_it_before_and_who_let_go_of_it_had_not(tmp_path: Path) -> None:
+    """One that lives on may lead another checkpoint, and is not to be ended for this one."""
+    with python(HOLDER, tmp_path) as holder:
+        assert line(holder) == "held"
+        lock = CheckpointLock(tmp_path)
+        lock.acquire(takeover=True)
+        assert lock.before is not None and lock.before[0] == holder.pid
+    lock.release()
+    for _ in range(2):
+        lock.acquire(takeover=True)
+        assert lock.before is None
+        lock.release()
+    lock.acquire()
+    after = CheckpointLock(tmp_path)
+    after.acquire(takeover=True)
+    assert after.before == (os.getpid(), since_boot.process_began())
+    after.release()
+    lock.release()
+
+
+def test_what_a_process_has_forked_does_not_hold_its_lock(tmp_path: Path) -> None:
+    with python(FORKS, tmp_path) as holder:
+        child = int(line(holder))
+        try:
+            with pytest.raises(CheckpointInUseError):
+                CheckpointLock(tmp_path).acquire()
+            holder.kill()
+            holder.wait(10)
+            with CheckpointLock(tmp_path):
+                os.kill(child, 0)  # it lives
+        finally:
+            os.kill(child, signal.SIGKILL)

@@ -24,7 +24,12 @@ pytestmark = pytest.mark.skipif(not LOCKS.exists(), reason="only Linux tells who
 HOLDS = """
 import fcntl, sqlite3, sys, time
 lock, database, begin, mode = sys.argv[1:]
+import os
 held = open(lock, "w")
+if mode == "FORKS":
+    mode = "WAL"
+    if not os.fork():
+        time.sleep(600)
 if lock != "/dev/null":
     fcntl.flock(held, fcntl.LOCK_EX)
 connection = sqlite3.connect(database, isolation_level=None)
@@ -90,6 +95,30 @@ def test_one_that_stands_still_within_a_transaction_is_ended(
     assert process.wait(10) == -signal.SIGKILL
     [said] = [record.getMessage() for record in caplog.records]
     assert said.startswith(f"process {process.pid} was taken over, stands still, and has {tmp_path / 'state.db'}")
+
+
+def test_one_whose_child_has_the_lock_s_file_too_is_ended_and_that_is_all(
+    hold: Hold, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = hold(mode="FORKS")
+    [child] = psutil.Process(process.pid).children()
+    try:
+        stop(process)
+        end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+        assert can_write(tmp_path / "state.db")
+        assert len(caplog.records) == 1  # that it is killed; not that something of it is still locked
+    finally:
+        child.kill()
+
+
+def test_one_with_an_idle_connection_to_a_file_that_is_named_by_a_link_is_left_alone(
+    hold: Hold, tmp_path: Path
+) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "state.db")
+    process = hold(begin="SELECT 1")
+    stop(process)
+    end_deposed(tmp_path / "lock", None, [tmp_path / "link.db"])
+    assert process.poll() is None
 
 
 def test_one_that_runs_is_left_alone(hold: Hold, tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def _has_locked(process: int, path: Path) -> bool:
 
     The file is not opened to see which it is: SQLite loses its locks when anybody in its process closes it.
     """
+    path = path.resolve()  # as SQLite does
     beside = {name: path.with_name(f"{path.name}-{name}") for name in ("shm", "wal")}
     opened, held = _opened(process), [each for each in _held() if each.process == process and each.kind == "POSIX"]
     for place, counts_reading in ((path, not beside["wal"].exists()), (beside["shm"], False)):
@@ -112,14 +113,16 @@ def _end(process: int, path: Path) -> None:
         _await_unlocked(process)
     except psutil.NoSuchProcess:
         return
-    except (psutil.Error, RetryError) as error:
+    except RetryError:
+        logger.warning("process %d was killed, and has %s locked still after %g s", process, path, END_S)
+    except psutil.Error as error:
         logger.warning("process %d, which has %s locked, cannot be ended: %s", process, path, error)
 
 
 @retry(retry=retry_if_result(bool), stop=stop_after_delay(END_S), wait=wait_fixed(0.02))
 def _await_unlocked(process: int) -> list[_Lock]:
-    """Its parent may reap it much later; its locks go at once."""
-    return [each for each in _held() if each.process == process]
+    """Its parent may reap it much later; SQLite's locks go at once. One of flock(2) may stay, with a child of it."""
+    return [each for each in _held() if each.process == process and each.kind == "POSIX"]
 
 
 def _held() -> Iterator[_Lock]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from tpc.coordinator.loop.state.turns import turns_of
 from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TransientError
 from tpc.support.durable_files import in_words, remove, sync
+from tpc.support.locked_files import remedy_where_locked
 
 PAGE_BYTES = 1024
 """Small, since an epoch changes keys that lie anywhere: each of them costs a page of the write-ahead log."""
@@ -53,10 +54,6 @@ the `entries` of their content, the newer over the older, until they are compact
 for people and tests: the library does not read it."""
 
 
-_END_WHO_HOLDS_IT = (
-    "see which process has the file open (fuser {}): one that stands still within a transaction holds it until it is "
-    "woken up or killed. Then restart."
-)
 _DAMAGED = ("malformed", "not a database")
 """What SQLite says of SQLITE_CORRUPT and SQLITE_NOTADB."""
 
@@ -186,9 +183,8 @@ class Database:
         except sqlite3.Error as error:
             if _is_damaged(error):
                 raise self._damaged(error) from error
-            remedy = _END_WHO_HOLDS_IT.format(self.path) if "locked" in str(error) else ""
             what = f"{doing} the state {self.path} failed: SQLite says: {error}"
-            raise TransientError(what, sink=self.sink, remedy=remedy) from error
+            raise TransientError(what, sink=self.sink, remedy=remedy_where_locked(error, self.path)) from error
 
     def _damaged(self, error: sqlite3.Error) -> StateLostError:
         return StateLostError(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.prove.patches import patch
+from tests.coordinator import test_checkpoint_lock
 from tests.coordinator.log import test_journal
 from tests.coordinator.savepoints import test_folder
 from tests.coordinator.spark import test_lineage
@@ -30,6 +31,7 @@ NAMED = {
     "savepoint kit": {name for name in dir(test_folder) if name.startswith("test_")},
     "journal kit": {name for name in dir(test_journal) if name.startswith("test_")},
     "takeover kit": {name for name in dir(test_deposed) if name.startswith("test_")},
+    "checkpoint lock kit": {name for name in dir(test_checkpoint_lock) if name.startswith("test_")},
     "kafka evidence kit": {name for name in dir(test_completeness) if name.startswith("test_")},
     "durability kit": {name for name in dir(test_lineage) if name.startswith("test_")},
 }

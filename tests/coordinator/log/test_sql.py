@@ -302,8 +302,9 @@ def test_reading_makes_no_file(tmp_path: Path) -> None:
 def test_a_locked_database_is_waited_for_in_bounds(file: Path) -> None:
     with closing(sqlite3.connect(file)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(TransientError, match="cannot take slot 2: database is locked"):
+        with pytest.raises(TransientError, match="cannot take slot 2: database is locked") as caught:
             log_in(file).put(2, b"two", b"one")
+    assert f"fuser {file}" in caught.value.remedy
     assert log_in(file).slots() == [1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from tpc.coordinator import operations
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.loop.standing_by import NextInLine
+from tpc.coordinator.loop.standing_by import POLL_S, NextInLine
 from tpc.coordinator.sign_of_life import FILE_NAME, SignOfLife, read_sign, this_process
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import ConfigurationError, TransientError
@@ -313,8 +314,26 @@ class LostLog(LockedLog):
 
 def test_a_log_that_is_locked_on_this_machine_keeps_nobody_from_taking_over(tmp_path: Path) -> None:
     notes = tmp_path / "tpc"
-    notes.mkdir()
+    with CheckpointLock(notes):
+        pass  # somebody has begun here
     with NextInLine(notes, LockedLog(), 2.0) as line:
         assert line.wait()
     with NextInLine(notes, LostLog(), 2.0) as line, pytest.raises(TransientError):
         line.wait()
+
+
+def test_where_nobody_has_begun_a_locked_log_is_waited_for_since_who_leads_may_do_so_elsewhere(tmp_path: Path) -> None:
+    with NextInLine(tmp_path / "tpc", LockedLog(), 2.0) as line, pytest.raises(TransientError):
+        line.wait()
+
+
+def test_who_waits_behind_another_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with NextInLine(tmp_path, MemoryLog(), 2.0) as first, NextInLine(tmp_path, MemoryLog(), 2.0) as second:
+        assert first.wait()
+        stops = threading.Timer(4 * POLL_S, second._stopped.set)
+        stops.start()
+        assert not second.wait()
+        stops.join()
+    [said] = [record.getMessage() for record in caplog.records if "next in line" in record.getMessage()]
+    assert said == "another process stands by already, and is next in line: this one waits for it to lead"

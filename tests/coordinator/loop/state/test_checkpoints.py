@@ -93,6 +93,27 @@ def test_nobody_of_the_process_writes_while_the_log_is_written_back(
     database.close()
 
 
+def test_a_reader_that_stands_still_is_told_of_once_until_the_log_has_doubled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(checkpoints, "WORTH_BYTES", 1)
+    monkeypatch.setattr(checkpoints, "TELL_FROM_BYTES", 1_000_000)
+    epochs = Epochs(tmp_path)
+    epochs.run(0, lambda state: state.update({"epoch": 0}))
+    database, reader = (Database(epochs.sink.path, DEADLINE_S, "waiting", is_upkeep=True) for _ in range(2))
+    write_back = WriteBack(database)
+    told = []
+    with reader.reading("reading") as connection:
+        connection.execute("SELECT count(*) FROM entries").fetchone()
+        for epoch in range(1, 6):
+            epochs.run(epoch, lambda state: state.update({f"{state.epoch}": BIG}))
+            write_back.if_worth_it()
+            told.append(len([one for one in caplog.records if "fuser" in one.getMessage()]))
+    assert told[0] == 1 and told[-1] in (2, 3)
+    database.close()
+    reader.close()
+
+
 def test_who_reads_is_not_waited_for_and_what_he_holds_up_is_written_back_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
