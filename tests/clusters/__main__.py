@@ -19,10 +19,7 @@ from tpc.chaos.reports.clusters import write_clusters_report
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "build" / "clusters"
-LONGEST = "tests/clusters/test_moving_driver.py"
-"""Begun first: a file of cases is one process's, and who begins the longest last is waited for."""
 CASES = (
-    LONGEST,
     "tests/clusters",
     "tests/sinks/kafka/test_secured.py",
     "tests/sinks/postgres/test_secured.py",

@@ -12,13 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 import pytest
 
 LONGEST_S: dict[str, int] = {
+    "tests/clusters/test_moving_driver.py": 400,
+    "tests/clusters/test_checkpoint_managers.py": 380,
     "tests/chaos/programs/test_programs.py": 320,
     "tests/chaos/demo/test_demo.py": 280,
+    "tests/clusters/spark/test_demo.py": 200,
     "tests/chaos/matrix/test_core.py": 190,
+    "tests/clusters/test_hdfs.py": 190,
+    "tests/clusters/test_spoiled_checkpoints.py": 185,
+    "tests/clusters/spark/test_checkpoint_on_s3.py": 180,
     "tests/chaos/prove/test_trial.py": 170,
     "tests/docs/test_classified_tickets.py": 160,
     "tests/chaos/matrix/test_service.py": 145,
     "tests/docs/test_delta_sink.py": 145,
+    "tests/clusters/spark/test_many_branches.py": 140,
     "tests/sinks/postgres/test_conformance.py": 125,
     "tests/sinks/kafka/test_conformance.py": 120,
     "tests/coordinator/loop/changelog/test_lost_disk.py": 120,
@@ -63,7 +70,8 @@ LONGEST_S: dict[str, int] = {
     "tests/sinks/kafka/test_check.py": 30,
     "tests/coordinator/loop/test_service.py": 25,
 }
-"""File -> seconds, roughly: measured in a run of two processes on two processors."""
+"""File -> seconds, roughly: measured in a run of two processes on two processors; what only `make clusters` runs, in
+one of those."""
 
 NOTED_FROM_S = 20
 """A file that takes as long as this stands in the table."""
