@@ -145,9 +145,8 @@ class CheckpointLock:
     def release(self) -> None:
         """Let go of the lock, and leave word of it; idempotent."""
         if self._descriptor is not None and not self._descriptor.is_closed:
-            with suppress(
-                OSError
-            ):  # the directory is away: whoever finds no word takes this process for one that had it
+            # Where the directory is away no word is left, and this process counts as one that has the lock still.
+            with suppress(OSError):
                 self._replace(self._released, self._own_word())
             self._descriptor.close()
         self._descriptor = None
