@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 settings.register_profile("tpc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tpc")
 
-pytest_plugins = ["tests.support.longest_files", "tests.support.drawn_by_day"]
+pytest_plugins = ["tests.support.longest_files", "tests.support.drawn_by_day", "tests.support.told_at_once"]
 
 CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
 REPORT_EVERY_S = 5.0
