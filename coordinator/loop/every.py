@@ -35,5 +35,12 @@ class Every:
 
     @classmethod
     def of(cls, said: Seconds | int) -> Every:
-        """What the user says to `run(every=...)`."""
-        return cls(seconds=said) if isinstance(said, Seconds) else cls(rows=said)
+        """What the user says to `run(every=...)`. Raises `ConfigurationError` for a number that is neither."""
+        if isinstance(said, Seconds):
+            return cls(seconds=said)
+        if not isinstance(said, int):
+            raise ConfigurationError(
+                f"every={said!r} is neither seconds nor a number of events",
+                remedy=f"give every=tpc.seconds({said!r}), or a whole number of events.",
+            )
+        return cls(rows=said)

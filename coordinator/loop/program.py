@@ -36,6 +36,14 @@ class Program:
     def __post_init__(self) -> None:
         if not self.inputs or not self.functions:
             raise ConfigurationError("the service reads nothing", remedy="@service.each(service.read(source))")
+        if all(each.time is None for each in self.inputs):
+            for state in self.states:
+                if state.ttl_ms is not None:
+                    raise ConfigurationError(
+                        f"the state {state.name} has a time to live, and no event has a time",
+                        remedy="say where it stands, service.read(source, time=lambda event: milliseconds since 1970), "
+                        "or give the state no ttl.",
+                    )
         for writing in self.writings:
             if not writing.routes:
                 raise ConfigurationError(f"rows {writing.name!r} go to no sink", remedy="service.write(...).to(sink)")

@@ -94,6 +94,7 @@ class Service(Description):
         With `standby` it waits as long as another process of the service leads, and takes over when that is gone, or
         silent for so long. SIGTERM ends it after the current epoch. Raises what ended it otherwise.
         """
+        cut = Every.of(every)
         metrics = MetricsPlace(metrics_port, metrics_host, None)
         health = HealthPlace(health_port, health_host, silent_after_s)
         page = PagePlace(ui_port, ui_host, self.log, self.checkpoint, self.id, self.sinks)
@@ -110,7 +111,7 @@ class Service(Description):
                 coordinator.observed_by(observing(self.id.name, names, directory, *callbacks, metrics, health, page))
             takeover = takeover or standby is not None
             is_leading = line.leave
-            lead(coordinator, program, columns, Every.of(every), takeover, until_end, is_leading)
+            lead(coordinator, program, columns, cut, takeover, until_end, is_leading)
 
 
 def service(

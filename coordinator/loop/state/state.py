@@ -156,7 +156,7 @@ class State(MutableMapping[Any, Any]):
         if changed_ms is None:
             raise ConfigurationError(
                 f"the state {self.name} has a time to live, and its events have no time",
-                remedy="say where the events' time stands, or give the state no ttl.",
+                remedy="say where it stands, service.read(source, time=...), or give the state no ttl.",
             )
         return changed_ms + self.ttl_ms
 

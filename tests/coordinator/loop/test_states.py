@@ -16,7 +16,7 @@ from tests.coordinator.loop.program import Die, die
 from tests.support.each_step import each_step
 from tpc import failpoints
 from tpc.coordinator.log.local import LocalLog
-from tpc.errors import DeterminismError
+from tpc.errors import ConfigurationError, DeterminismError
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
 
@@ -160,6 +160,22 @@ def test_a_state_expires_by_the_time_of_the_events(tmp_path: Path) -> None:
     events += [{"key": "last", "ms": 21_000}]
     run()  # the watermark, too, is what it was when the last epoch ended
     assert found == [[], ["early"], ["early", "late"], ["later"]]
+
+
+def test_a_state_that_expires_is_refused_at_the_start_where_no_event_has_a_time(tmp_path: Path) -> None:
+    service = tpc.service("expiring", directory=tmp_path / "service")
+    source = service.read(IterableSource([{"key": "a"}]))
+    kept: Any = service.state("kept", ttl=tpc.seconds(10))
+
+    @service.each(source)
+    def keep(event: Any, out: Any) -> None:
+        kept[event["key"]] = 1
+
+    service.write("rows", {"key": str}).to(FileSink(tmp_path / "out", name="out"))
+    for start in (service.prepared, service.run):
+        with pytest.raises(ConfigurationError, match="the state kept has a time to live, and no event has a time"):
+            start()
+    assert not (tmp_path / "service" / "state").exists()
 
 
 def test_what_a_batch_or_a_cut_writes_lives_on_from_its_newest_event(tmp_path: Path) -> None:
