@@ -5,7 +5,7 @@ of it, or adds an event twice, shows only days later, in a reminder to somebody 
 and reminders belong to one decision, and the history says after each epoch how large the state is.
 
     export TPC_KAFKA=HOST:PORT TPC_POSTGRES=DSN TPC_CHAOS_DIR=/data/unpaid-orders
-    python docs/examples/unpaid_orders.py [history]
+    python docs/examples/unpaid_orders.py [history | in-memory DIRECTORY]
 
 Reads topic `placed`, messages such as {"id": 7, "ordered_at": "2026-01-01T00:00:00Z", "cents": 250}, and topic `paid`,
 such as {"number": 3, "order": 7, "paid_at": "2026-01-02T00:00:00Z"}, and ends when it has read what was there. Time is
