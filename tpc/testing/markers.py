@@ -73,6 +73,23 @@ class MarkerTests(KitTests):
             "and answers UNKNOWN.",
         )
 
+    def test_a_lost_branch_beside_a_committed_one_is_lost_whenever_it_is_asked(self, bench: Bench) -> None:
+        if self.one_act:
+            pytest.skip(f"branches of an epoch have one fate: {self.one_act}")
+        bench.committed(0)
+        kept, gone = bench.prepare(1, 0), bench.prepare(1, 1)
+        bench.abort(gone)
+        wanted = Verdict.UNKNOWN if Limit.LOSS_IS_UNKNOWN in bench.sink.limits else Verdict.LOST
+        for asked in ("the first time", "again, as the next coordinator does"):
+            outcomes = bench.outcomes(kept, gone)
+            require(
+                outcomes[1].verdict is wanted and (outcomes[0].settled or outcomes[0].verdict is wanted),
+                f"Of two branches of an epoch one is gone; committed {asked}, the answers are {told(outcomes)}.",
+                Clause.EVIDENCE,
+                "take the marker of the branch's own epoch, too, for a sign that nothing came after it: another branch "
+                "of the epoch may be committed already.",
+            )
+
     def test_the_marker_is_of_the_highest_generation_in_the_newest_epoch(self, bench: Bench) -> None:
         first, repaired = bench.prepare(2, 1, generation=9), bench.prepare(2, 0, generation=10)
         if self.one_act:

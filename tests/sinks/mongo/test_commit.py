@@ -226,6 +226,7 @@ def test_a_lost_branch_is_replaced_beside_one_that_was_committed(mongo: MongoDat
     lost = branches.prepare(tallies(B=2), 0, partition=1)
     branches.committer.abort([lost])
     assert branches.commit(kept, lost) == [Verdict.COMMITTED, Verdict.LOST]
+    assert branches.commit(kept, lost) == [Verdict.ALREADY, Verdict.LOST]  # as the next coordinator asks
     again = branches.prepare(tallies(B=2), 0, partition=1, attempt=7, generation=2)
     assert branches.commit(again) == [Verdict.COMMITTED]
     assert branches.commit(kept, again) == [Verdict.ALREADY, Verdict.ALREADY]

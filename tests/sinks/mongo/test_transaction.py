@@ -16,9 +16,11 @@ from tests.sinks.mongo.branches import Branches, tallies
 from tests.support.mongo_database import MongoDatabase
 from tpc.errors import ConfigurationError
 from tpc.sink import Verdict
-from tpc.sinks.mongo import transactions
+from tpc.sinks.mongo import apply as mongo_apply
+from tpc.sinks.mongo import commit_epoch, transactions
 from tpc.sinks.mongo.connection import runs_transactions
 from tpc.sinks.mongo.guarded_writes import Refusal
+from tpc.sinks.mongo.operations import read_targets
 from tpc.sinks.mongo.transactions import RefusedError, run_transaction
 
 
@@ -97,6 +99,40 @@ def test_the_mode_that_runs_stands_in_the_committable(mongo: MongoDatabase) -> N
     mode = "transaction" if runs_transactions(mongo.db.client) else "guarded"
     assert Branches(mongo, mode="auto").prepare(tallies(A=1), 0).data["mode"] == mode
     assert Branches(mongo, mode="guarded").prepare(tallies(A=1), 1).data["mode"] == "guarded"
+
+
+@pytest.fixture
+def without_transactions(mongo: MongoDatabase, monkeypatch: pytest.MonkeyPatch) -> Branches:
+    """A sink that takes the steps of a transaction one by one: which there are needs no replica set."""
+    monkeypatch.setattr(commit_epoch, "run_transaction", lambda _client, body, _timeout_s: body(None))
+    return Branches(mongo, mode="transaction")
+
+
+def test_a_guarded_commit_that_stood_still_adds_nothing_to_what_a_transaction_has_finished(
+    mongo: MongoDatabase, without_transactions: Branches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded = Branches(mongo)
+    committable = guarded.prepare(tallies(EWR=3), 0)
+    verdicts: list[Verdict] = []
+
+    def stands_still_after_it(*asked: Any) -> Any:
+        found = read_targets(*asked)
+        if not verdicts:
+            verdicts.append(Verdict.UNKNOWN)
+            verdicts[:] = without_transactions.commit(committable)
+        return found
+
+    monkeypatch.setattr(mongo_apply, "read_targets", stands_still_after_it)
+    guarded.commit(committable)
+    assert verdicts == [Verdict.COMMITTED]
+    assert guarded.documents() == {"EWR": {"flights": 3}}
+
+
+def test_a_transaction_of_an_epoch_that_nobody_has_begun_guarded_leaves_no_guard(
+    without_transactions: Branches,
+) -> None:
+    without_transactions.apply(tallies(EWR=3), 0)
+    assert list(without_transactions.target.find()) == [{"_id": "EWR", "flights": 3}]
 
 
 class ScriptedSession:

@@ -39,6 +39,21 @@ class LostWithoutALook(DirectorySink):
     committer_class = Committer
 
 
+class LostOnlyOnce(DirectorySink):
+    """Says that a branch is lost until another branch of its epoch is committed, and never again."""
+
+    class Committer(DirectoryCommitter):
+        """Whoever asks next cannot have the epoch written again."""
+
+        def _outcome_without_file(self, committable: Committable, visible: Path) -> Outcome:
+            outcome = super()._outcome_without_file(committable, visible)
+            if outcome.verdict is Verdict.LOST and self._newest_epoch() == committable.handle.epoch:
+                return Outcome(Verdict.UNKNOWN, "the newest marker is not that of prepare", contradiction=True)
+            return outcome
+
+    committer_class = Committer
+
+
 class LooksAtTheLastFew(DirectorySink):
     """Looks for a branch's marker among the last few epochs only."""
 
