@@ -73,6 +73,8 @@ _TAKEOVER = (*_DEPOSED, *_CHECKPOINT_LOCK)
 """Processes of the simulator hold no files."""
 _KAFKA_EVIDENCE = ("sinks/kafka/driver/commit_evidence.py",)
 """It takes a cluster whose brokers go to need it: the kit's has one, which stays."""
+_MONGO_COMMIT = ("sinks/mongo/commit_epoch.py",)
+"""The kit's server may have no transactions; whether their steps meet those of a guarded commit needs none."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
@@ -92,6 +94,7 @@ CHECKS = (
     Check("checkpoint lock kit", 120.0, _CHECKPOINT_LOCK, tests="tests/coordinator/test_checkpoint_lock.py"),
     Check("journal kit", 120.0, _JOURNAL, tests="tests/coordinator/log/test_journal.py"),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
+    Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
     Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), (*_SAVEPOINTS, *_TAKEOVER)),
     Check("state kit", 420.0, ("coordinator/loop/state/",), tests="tests/coordinator/loop/state/test_conformance.py"),
