@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tpc.chaos.authoring.cli import sink
+from tpc.chaos.running.extra_demo import of_extra_demo
 from tpc.coordinator.arguments import AsJson, Target
+from tpc.errors import NotInstalledError
 
 chaos = typer.Typer(no_args_is_help=True, help="Faults, simulated and real.")
 
@@ -20,6 +24,17 @@ def mount(app: typer.Typer) -> None:
     app.command()(example)
     app.add_typer(chaos, name="chaos")
     app.add_typer(sink, name="sink")
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Around the imports of a command that needs the extra `demo`: where that is missing the command ends with 2."""
+    try:
+        with of_extra_demo():
+            yield
+    except NotInstalledError as error:
+        typer.echo(f"could not be run: {error}", err=True)
+        raise typer.Exit(2) from None
 
 
 DemoDirectory = Annotated[Path, typer.Option("--dir", help="where the demo keeps servers, data and results")]
@@ -40,7 +55,8 @@ def demo(
     directory: DemoDirectory = Path("tpc-demo"),
 ) -> None:
     """The main job on real servers: a year of flights into four systems as one unit, killed and recovered."""
-    from tpc.chaos.demo import demo as module
+    with _loading():
+        from tpc.chaos.demo import demo as module
 
     if start and stop:
         raise typer.BadParameter("--start and --stop at once")
@@ -64,7 +80,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Repeat the demo's verdict on the servers and the data that --keep has left."""
-    from tpc.chaos.demo import demo as module
+    with _loading():
+        from tpc.chaos.demo import demo as module
 
     if as_json:
         raise typer.Exit(_verify_as_json(directory))
@@ -90,7 +107,8 @@ def example(
     directory: Annotated[Path, typer.Option("--dir", help="where servers, data and logs go")] = Path("tpc-example"),
 ) -> None:
     """A program of docs/examples on local servers: fed, killed five times, and compared with a plain computation."""
-    from tpc.chaos.programs.command import run_examples
+    with _loading():
+        from tpc.chaos.programs.command import run_examples
 
     raise typer.Exit(run_examples(names or [], seed=seed, directory=directory))
 
@@ -130,8 +148,9 @@ def matrix(
     directory: ChaosDirectory = Path("tpc-chaos"),
 ) -> None:
     """Every step of the protocol x every fault, on real servers: nothing lost, nothing doubled, nothing left."""
-    from tpc.chaos.matrix.cases.suites import SUITES
-    from tpc.chaos.matrix.command import run_matrix
+    with _loading():
+        from tpc.chaos.matrix.cases.suites import SUITES
+        from tpc.chaos.matrix.command import run_matrix
 
     suites = suite or [name for name in SUITES if name != "pairs"]
     raise typer.Exit(run_matrix(directory, seed=seed, only=only, suites=suites, workers=workers))
@@ -146,8 +165,9 @@ def soak(
     directory: ChaosDirectory = Path("tpc-soak"),
 ) -> None:
     """Pairs of faults, then the demo's pipeline at full speed, killed over and over, and judged."""
-    from tpc.chaos.demo.soak import run_soak
-    from tpc.chaos.matrix.command import run_matrix
+    with _loading():
+        from tpc.chaos.demo.soak import run_soak
+        from tpc.chaos.matrix.command import run_matrix
 
     paired = 0 if kills_only else run_matrix(directory / "pairs", seed=seed, suites=["pairs"])
     raise typer.Exit(run_soak(minutes=minutes, seed=seed, directory=directory / "kills") or paired)
@@ -169,10 +189,14 @@ def run(
     life_limit: Annotated[
         float, typer.Option(min=1, help="seconds for the first round, and without feed for every life")
     ] = 300.0,
+    events_per_epoch: Annotated[
+        int | None, typer.Option(min=1, help="of a service: cut an epoch at so many events", show_default="100")
+    ] = None,
     directory: ChaosDirectory = Path("tpc-chaos-run"),
 ) -> None:
-    """Your own pipeline under faults: killed, stopped, held and failed at its steps, then its sinks are compared."""
-    from tpc.chaos.user.command import run_user_pipeline
+    """Your own pipeline or service under faults: killed, stopped, held, failed at its steps; its sinks are compared."""
+    with _loading():
+        from tpc.chaos.user.command import run_user_pipeline
 
     raise typer.Exit(
         run_user_pipeline(
@@ -183,6 +207,7 @@ def run(
             expect=expect,
             local_stack=local_stack,
             life_limit_s=life_limit,
+            events_per_epoch=events_per_epoch,
             directory=directory,
         )
     )

@@ -237,7 +237,7 @@ class JarFetchError(LocalStackError):
 
 
 class NotInstalledError(LocalStackError):
-    """The programs of a local server are not on this machine."""
+    """The programs of a local server, or packages that the demo needs, are not on this machine."""
 
 
 class LocalServerError(LocalStackError):

@@ -127,7 +127,8 @@ def _again(case: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     seed = settings["seed"]
     if case["suite"] == "user":
         target, faults = shlex.quote(settings["target"]), shlex.quote(settings["faults"])
-        return f"tpc chaos run {target} --faults {faults} --minutes {settings['minutes']:g} --seed {seed}"
+        cut = f" --events-per-epoch {settings['events per epoch']}" if "events per epoch" in settings else ""
+        return f"tpc chaos run {target} --faults {faults} --minutes {settings['minutes']:g} --seed {seed}{cut}"
     return f"tpc chaos matrix --suite {case['suite']} --only {shlex.quote(case['name'])} --seed {seed}"
 
 

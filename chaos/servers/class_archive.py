@@ -16,13 +16,15 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-import filelock
-
+from tpc.chaos.running.extra_demo import of_extra_demo
 from tpc.chaos.running.owned_processes import run
 from tpc.chaos.servers.jars import cache_directory
 from tpc.errors import LocalServerError
 from tpc.support import durable_files
 from tpc.support.java import find_java
+
+with of_extra_demo():
+    import filelock
 
 MAKING_S = 600.0
 """How long it may take; on two idle cores half a minute."""

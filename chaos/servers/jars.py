@@ -18,14 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-import filelock
-import platformdirs
-
+from tpc.chaos.running.extra_demo import of_extra_demo
 from tpc.chaos.running.owned_processes import OwnedProcess, read_from, tail
 from tpc.errors import ConfigurationError, JarFetchError, NotInstalledError
 from tpc.support import durable_files
 from tpc.support.deadlines import Deadline
 from tpc.support.java import find_java
+
+with of_extra_demo():
+    import filelock
+    import platformdirs
 
 FETCH_TIMEOUT_S = 900.0
 REPORT_EVERY_S = 0.5

@@ -14,12 +14,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import filelock
-
+from tpc.chaos.running.extra_demo import of_extra_demo
 from tpc.chaos.servers.certificates import Certificate, CertificateAuthority
 from tpc.chaos.servers.jars import Coordinates, Report, fetch
 from tpc.chaos.servers.postgres import ROOT_RUNS_IT_AS, PostgresServer
 from tpc.errors import NotInstalledError
+
+with of_extra_demo():
+    import filelock
 
 VERSION = "18.6.0"
 ADMIN = "postgres"

@@ -1,4 +1,4 @@
-"""`tpc chaos run`: the user's pipeline under faults, on local servers or the user's, and the verdict on it.
+"""`tpc chaos run`: the user's pipeline or service under faults, on local servers or the user's, and the verdict on it.
 
 What is done with the pipeline stands in `run`; here are the servers around it, what stays, and the exit code.
 """
@@ -43,13 +43,15 @@ def run_user_pipeline(
     directory: Path | str = DIRECTORY,
     expect: str | None = None,
     life_limit_s: float = LIFE_LIMIT_S,
+    events_per_epoch: int | None = None,
     console: Console | None = None,
 ) -> int:
     """Run `target` (`module:function`) under faults. 0: every check holds. 1: one does not. 2: it could not be run.
 
     `faults` is "all" or some kinds with commas between; `minutes` is for how long there are faults; `expect` names a
     function for the expected rows in the place of `expected` in the target's module. `life_limit_s` is how long the
-    first round may take, and every life of a target without `feed`. `local_stack` starts local servers in `directory`
+    first round may take, and every life of a target without `feed`. `events_per_epoch`, of a service only, is where its
+    epochs are cut. `local_stack` starts local servers in `directory`
     and sets TPC_KAFKA, TPC_POSTGRES and TPC_MONGO. Ctrl-C gives 130. Nothing that was started is left running, whatever
     happens, and the faults that were made are recorded.
     """
@@ -58,6 +60,8 @@ def run_user_pipeline(
     screen = Screen(console)
     settings = {"target": target, "faults": faults, "minutes": minutes, "seed": seed, "local stack": local_stack}
     settings["life limit"] = life_limit_s
+    if events_per_epoch is not None:
+        settings["events per epoch"] = events_per_epoch
     results = _Results(paths, screen, settings)
     try:
         kinds = parse_kinds(faults)
@@ -65,7 +69,11 @@ def run_user_pipeline(
         paths.claim()
         with results.kept(), terminated_as_interrupt(), _servers(paths, screen, wanted=local_stack):
             loaded = load_target(target, expect)
-            results.user_run = UserRun(loaded, paths, kinds, seed, screen.tell, life_limit_s=life_limit_s)
+            results.user_run = UserRun(
+                *(loaded, paths, kinds, seed, screen.tell),
+                life_limit_s=life_limit_s,
+                events_per_epoch=events_per_epoch,
+            )
             results.outcome = results.user_run.run(minutes)
     except KeyboardInterrupt:
         console.print("stopped; nothing is left running")

@@ -24,7 +24,7 @@ class LifeProcesses:
 
     `place` is the directory in which steps and faults are recorded, `log` the file that takes the pipeline's output,
     `limit_s` how long a life may take, and `limit_of` what set that; `before` is called with each life's number before
-    it begins. With `events_per_epoch` the target is a service, whose epochs are cut there.
+    it begins. With `events_per_epoch` the target must be a service, whose epochs are cut there.
     """
 
     def __init__(

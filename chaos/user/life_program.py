@@ -1,9 +1,10 @@
 """One life of the user's pipeline, or service: a process of its own, with the faults of its orders.
 
 `python -m tpc.chaos.user.life_program module:function ORDERS` builds it, starts it (a pipeline with the trigger
-availableNow) and ends when the input is consumed. Its exit code is what a supervisor goes by. ORDERS is a JSON file,
-written before each life begins: which life it is, which fault it gets, whether it is to take over, where it is to leave
-an account, and of a service at how many events an epoch is cut.
+availableNow) and ends when the input is consumed. Which of the two it is shows when the user's function has returned:
+here it is called where it runs, with its servers and its input. The exit code is what a supervisor goes by. ORDERS is a
+JSON file, written before each life begins: which life it is, which fault it gets, whether it is to take over, where it
+is to leave an account, and of a service at how many events an epoch is cut.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 from tpc.chaos.faults import fault as faults
 from tpc.chaos.faults.fault import StepFault
 from tpc.chaos.faults.injector import Injector
-from tpc.errors import RepairNeededError, TpcError, TransientError, UnknownOutcomeError
+from tpc.errors import ConfigurationError, RepairNeededError, TpcError, TransientError, UnknownOutcomeError
 from tpc.support.process_trees import kill_tree
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 EXIT_RETRY = 75
 """The exit code of a life that ended with one of `REMEDY_IS_A_RESTART`; a supervisor starts the next."""
+EVENTS_PER_EPOCH = 100
+"""At how many events the epochs of a service are cut, if nothing else is said: few, so that there are many epochs."""
 REMEDY_IS_A_RESTART = (TransientError, UnknownOutcomeError, RepairNeededError)
 
 
@@ -86,15 +89,20 @@ def main(target: str, orders: Orders) -> None:
 
 def _run(target: str, orders: Orders) -> Job:
     """Build and run it; returns when it has come to the end of its input."""
-    from tpc.chaos.user.target import make_pipeline, make_service
+    from tpc.chaos.user.target import make_job
+    from tpc.coordinator.loop.service import Service
 
+    job = make_job(target)
+    if isinstance(job, Service):
+        job.run(every=orders.events_per_epoch or EVENTS_PER_EPOCH, until_end=True, takeover=orders.takeover)
+        return job
     if orders.events_per_epoch is not None:
-        service = make_service(target)
-        service.run(every=orders.events_per_epoch, until_end=True, takeover=orders.takeover)
-        return service
-    pipeline = make_pipeline(target)
-    pipeline.start(trigger={"availableNow": True}, takeover=orders.takeover).awaitTermination()
-    return pipeline
+        raise ConfigurationError(
+            "--events-per-epoch is for a service, and this is a pipeline of Spark",
+            remedy="leave it out, and set maxOffsetsPerTrigger, or its like, at your source.",
+        )
+    job.start(trigger={"availableNow": True}, takeover=orders.takeover).awaitTermination()
+    return job
 
 
 if __name__ == "__main__":

@@ -56,11 +56,8 @@ class Place:
     sink: str | None = None
     partition: int | None = None
     record: str | None = None
-
-    @property
-    def on_worker(self) -> bool:
-        """Whether a Python worker was there, and not the driver."""
-        return self.partition is not None and self.partition >= 0
+    on_worker: bool = False
+    """Whether a Python worker was there, and not the driver, or the one process of a service."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +90,14 @@ def parse_kinds(text: str) -> tuple[str, ...]:
 
 def places(hits: Iterable[StepHit]) -> list[Place]:
     """Every place that was reached, once, in an order of its own."""
+    hits = list(hits)
+    drivers = {(hit.life, hit.pid) for hit in hits if "partition" not in hit.where}
     reached = {
-        Place(hit.step, hit.where.get("sink"), hit.where.get("partition"), hit.where.get("kind")) for hit in hits
+        Place(
+            *(hit.step, hit.where.get("sink"), hit.where.get("partition"), hit.where.get("kind")),
+            on_worker=hit.where.get("partition", -1) >= 0 and (hit.life, hit.pid) not in drivers,
+        )
+        for hit in hits
     }
     return sorted(reached, key=lambda place: tuple(map(str, (place.step, place.sink, place.partition, place.record))))
 

@@ -37,7 +37,7 @@ from tpc.chaos.user.verdict import (
     check_something_expected,
     not_compared_sinks,
 )
-from tpc.errors import LocalStackError
+from tpc.errors import ConfigurationError, LocalStackError
 from tpc.sink import Sink
 from tpc.support.deadlines import Deadline
 
@@ -76,13 +76,21 @@ class UserRun:
         tell: Callable[[str], None],
         *,
         life_limit_s: float = LIFE_LIMIT_S,
+        events_per_epoch: int | None = None,
     ) -> None:
         self.target = target
         self.paths = paths
         self.kinds = kinds
         self.seed = seed
         self.tell = tell
-        self.processes = LifeProcesses(target.name, paths.steps, paths.pipeline_log, limit_s=life_limit_s, tell=tell)
+        self.processes = LifeProcesses(
+            target.name,
+            paths.steps,
+            paths.pipeline_log,
+            limit_s=life_limit_s,
+            tell=tell,
+            events_per_epoch=events_per_epoch,
+        )
         self.rounds = Rounds(self.processes, self._environment())
         self.account_file = paths.steps / "account"
         self.sinks: tuple[Sink, ...] = ()
@@ -142,6 +150,7 @@ class UserRun:
         self.account_file.unlink()
         steps = {place.step for place in places(self._hits())}
         self.tell(f"in peace: {account.epochs} epochs, {len(steps)} different steps reached")
+        self._require_places()
 
     def _without_feed(self, minutes: float) -> Account | None:
         self.tell("there is no feed(round): one round, on the input that is there")
@@ -171,6 +180,15 @@ class UserRun:
         reached = places(self._hits())
         yield from plan(self.seed, self.kinds, reached)
 
+    def _require_places(self) -> None:
+        """Raises `ConfigurationError` where none of the kinds wanted has a place."""
+        reached = places(self._hits())
+        if not any(places_for(kind, reached) for kind in self.kinds):
+            raise ConfigurationError(
+                f"--faults {','.join(self.kinds)}: no step that was reached is a place for it",
+                remedy="name other kinds too; a service has no Python workers.",
+            )
+
     def _hits(self) -> list[StepHit]:
         return hits_of.read(self.paths.steps / HITS_FILE)
 
@@ -198,6 +216,7 @@ class UserRun:
     def _judged(self, account: Account | None) -> Outcome:
         attempts, lives, hits = self._attempts(), self.processes.lives, self._hits()
         if not any(attempt.fired for attempt in attempts) and account is not None:
+            self._require_places()
             raise LocalStackError(
                 "the time was over before a fault could be made", remedy="give more --minutes, or feed more rows."
             )

@@ -1,6 +1,6 @@
 """What a user provides to have a pipeline tried: one module with a few names, found and checked here.
 
-- the function that builds the unstarted pipeline, named as `module:function`;
+- the function that builds the unstarted pipeline or service, named as `module:function`;
 - `expected()`: per sink name the rows that must be there in the end, as dicts; only the columns given are compared;
 - `feed(round)`, if there is one: adds input before a round;
 - `readers`, if there is one: per sink name a function that returns its rows, for sinks that are not this library's.
@@ -115,34 +115,19 @@ def load_target(name: str, expect: str | None = None) -> Target:
     return Target(name, expected, feed if callable(feed) else None, dict(readers))
 
 
-def make_pipeline(name: str) -> Pipeline:
-    """Call the user's function. Raises `ConfigurationError` when it does not return an unstarted pipeline."""
+def make_job(name: str) -> Pipeline | Service:
+    """Call the user's function. Raises `ConfigurationError` when it returns neither a pipeline nor a service."""
+    from tpc.coordinator.loop.service import Service
     from tpc.coordinator.pipeline import Pipeline
 
-    made = _made(name)
-    if not isinstance(made, Pipeline):
-        raise ConfigurationError(
-            f"{name} is a {type(made).__name__}, not a pipeline",
-            remedy="return what tpc.pipeline(...) made, unstarted.",
-        )
-    return made
-
-
-def make_service(name: str) -> Service:
-    """Call the function of a program without Spark. Raises `ConfigurationError` when it does not return a service."""
-    from tpc.coordinator.loop.service import Service
-
-    made = _made(name)
-    if not isinstance(made, Service):
-        raise ConfigurationError(
-            f"{name} is a {type(made).__name__}, not a service", remedy="return what tpc.service(...) made, unstarted."
-        )
-    return made
-
-
-def _made(name: str) -> Any:
     function = _function(name)
-    return function() if callable(function) else function
+    made = function() if callable(function) else function
+    if not isinstance(made, Pipeline | Service):
+        raise ConfigurationError(
+            f"{name} is a {type(made).__name__}, neither a pipeline nor a service",
+            remedy="return what tpc.pipeline(...) or tpc.service(...) made, unstarted.",
+        )
+    return made
 
 
 def _function(name: str) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from rich.console import Console
 
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
+from tests.support.processes import REPOSITORY
 from tpc.chaos.user.command import run_user_pipeline
 
 TIME_LIMIT_S = 900
@@ -51,6 +55,27 @@ def feed(number):
 def expected():
     return dict(kafka=sent, postgres=sent)
 """
+
+SERVICE = """
+import os
+from pathlib import Path
+import tpc
+from tpc.sinks import FileSink
+from tpc.sources import IterableSource
+
+PLACE = Path(os.environ["TPC_CHAOS_DIR"])
+
+def service():
+    made = tpc.service("small", directory=PLACE / "service")
+    numbers = made.read(IterableSource(range(500)))
+    made.each(numbers)(lambda number, out: out.row("rows", {"id": number}))
+    made.write("rows", {"id": int}).to(FileSink(PLACE / "files", name="files"))
+    return made
+
+def expected():
+    return {"files": [{"id": number} for number in range(500)]}
+"""
+NO_SPARK = "raise ImportError('a service was to run without Spark')"
 
 
 def ran(target: str, **settings: Any) -> tuple[int, str]:
@@ -95,6 +120,29 @@ def test_a_user_s_pipeline_goes_through_its_faults(
     rows = postgres.execute("SELECT count(*), count(DISTINCT id), max(n) FROM rows")
     assert rows[0][0] == rows[0][1] == 40 * rows[0][2]
     assert not [process for process in psutil.process_iter(["cmdline"]) if str(here) in str(process.info["cmdline"])]
+
+
+@pytest.mark.timeout(TIME_LIMIT_S)
+def test_a_user_s_service_goes_through_its_faults_without_spark_and_without_java(here: Path) -> None:
+    (here / "small_service.py").write_text(SERVICE)
+    (here / "pyspark.py").write_text(NO_SPARK)
+    options = ["--faults", "kill", "--minutes", "0.1", "--events-per-epoch", "50", "--dir", "out"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tpc", "chaos", "run", "small_service:service", *options],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PATH": "/nowhere", "JAVA_HOME": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    *cases, end = json.loads((here / "out" / "chaos.json").read_text())["cases"]
+    made = [case for case in cases if case["fired"]]
+    assert made and all((case["fault"], case["outcome"]) == ("kill", "passed") for case in made)
+    said = {check["check"]: check["detail"] for check in end["checks"]}
+    assert said["files holds the expected rows"] == "500 rows, each exactly once"
+    assert said["the last epoch is the same everywhere"].startswith("epoch 9 in the log")
+    assert "--events-per-epoch 50" in (here / "out" / "chaos.html").read_text()
 
 
 def test_a_target_without_expected_ends_with_2_and_says_what_to_write(here: Path) -> None:

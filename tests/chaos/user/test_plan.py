@@ -55,6 +55,11 @@ def test_a_worker_is_killed_only_where_a_worker_was() -> None:
     assert {place.partition for place in places_for("worker", places(HITS))} == {0, 1}
 
 
+def test_a_service_that_writes_in_its_own_process_has_no_worker() -> None:
+    of_service = [StepHit(hit.at, 10, hit.life, hit.step, hit.where) for hit in HITS]
+    assert places_for("worker", places(of_service)) == []
+
+
 def test_a_driver_is_stopped_only_where_it_has_a_record_to_put() -> None:
     steps = {place.step for place in places_for("zombie", places(HITS))}
     assert steps == {"epoch.planned", "sink.commit"}

@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tpc.chaos.user.directory import UserRunDirectory
 from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.run import UserRun
 from tpc.chaos.user.target import Target
-from tpc.errors import LocalStackError
+from tpc.errors import ConfigurationError, LocalStackError
 
 ROOT = Path(__file__).parents[3]
 MINUTES = 0.05
@@ -76,10 +77,19 @@ def test_without_feed_every_fault_is_of_the_kind_asked_for(kind: str, paths: Use
 
 def test_a_kill_that_only_shows_the_steps_is_no_fault_made(paths: UserRunDirectory) -> None:
     made = user_run(paths, "worker")
-    with pytest.raises(LocalStackError, match="before a fault could be made"):
+    with pytest.raises(ConfigurationError, match="no step that was reached is a place for it"):
         made.run(MINUTES)
     assert made.processes.lives[0].code == -9
     assert number(paths.work / "done") == 6
+
+
+def test_kinds_that_have_no_place_are_refused_by_name_after_the_round_in_peace(paths: UserRunDirectory) -> None:
+    made = user_run(paths, "worker")
+    made.target = replace(made.target, feed=lambda _round: None)
+    with pytest.raises(ConfigurationError, match="--faults worker") as refused:
+        made.run(MINUTES)
+    assert "a service has no Python workers" in refused.value.remedy
+    assert [life.code for life in made.processes.lives] == [0]
 
 
 def test_a_first_round_that_takes_too_long_is_told_with_its_limit_and_the_option(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tpc.chaos.user.target import check_name, load_target, make_pipeline, make_service
+from tpc.chaos.user.target import check_name, load_target, make_job
 from tpc.errors import ConfigurationError
 
 numbers = itertools.count()
@@ -88,10 +88,9 @@ def test_a_name_that_leads_nowhere_is_refused_before_anything_is_started(name: s
 
 def test_a_function_that_returns_something_else_is_refused(here: Path) -> None:
     name = module(here, "def pipeline(): return 'started'\n")
-    with pytest.raises(ConfigurationError, match="is a str, not a pipeline"):
-        make_pipeline(f"{name}:pipeline")
-    with pytest.raises(ConfigurationError, match="is a str, not a service"):
-        make_service(f"{name}:pipeline")
+    with pytest.raises(ConfigurationError, match="is a str, neither a pipeline nor a service") as refused:
+        make_job(f"{name}:pipeline")
+    assert "tpc.pipeline(...) or tpc.service(...)" in refused.value.remedy
 
 
 def test_a_module_that_cannot_be_imported_says_why(here: Path) -> None:

@@ -1,0 +1,66 @@
+"""Without the packages of the extra `demo` a command, and a program of docs/examples, says what to install."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import REPOSITORY
+from tpc.chaos.running.extra_demo import of_extra_demo
+
+EXAMPLES = REPOSITORY / "docs" / "examples"
+WITHOUT = "import sys; sys.modules.update(dict.fromkeys(['filelock', 'platformdirs', 'jinja2'])); "
+COMMAND = WITHOUT + "from tpc.__main__ import main; sys.exit(main())"
+IMPORTS = (
+    WITHOUT
+    + """
+from importlib import import_module
+from tpc.errors import NotInstalledError
+for name in sys.argv[1:]:
+    try:
+        import_module(name)
+    except NotInstalledError as error:
+        print(name, error)
+"""
+)
+
+
+def python(code: str, *words: str, here: Path) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, on a machine without these packages."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{EXAMPLES}"},
+        cwd=here,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "words", ["example payments", "demo", "verify", "chaos run job:pipeline", "chaos matrix", "chaos soak"]
+)
+def test_without_the_extra_a_command_ends_with_2_and_says_what_to_install(words: str, tmp_path: Path) -> None:
+    done = python(COMMAND, *words.split(), here=tmp_path)
+    assert done.returncode == 2
+    assert "could not be run: filelock is not installed. To do: pip install 'tpc[demo]'." in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_the_extra_a_program_that_makes_its_session_by_it_says_what_to_install(tmp_path: Path) -> None:
+    line = "from tpc.chaos.servers.spark_session import"
+    names = [path.stem for path in sorted(EXAMPLES.glob("*.py")) if f"\n{line}" in path.read_text()]
+    assert "payments" in names
+    done = python(IMPORTS, *names, here=tmp_path)
+    said = "filelock is not installed. To do: pip install 'tpc[demo]'."
+    assert done.stdout.splitlines() == [f"{name} {said}" for name in names], done.stderr
+
+
+def test_a_module_of_the_library_that_is_missing_is_not_taken_for_a_package() -> None:
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"), of_extra_demo():
+        import tpc.no_such_module  # type: ignore[import-not-found]  # noqa: F401
