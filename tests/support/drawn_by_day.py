@@ -1,8 +1,8 @@
-"""Long files of which `make test` runs a third a day: those whose matter has a command of its own, or seldom moves.
+"""Long files of which `make test` runs a sixth a day: those whose matter has a command of its own, or seldom moves.
 
-Every file is run on one day of three; `make test DAY=` runs all of them, and so does pytest by itself. What is left to
-another day is told at the end of the run, by name. One kit of a sink on a server is run every day, and so are the demo,
-the matrix's core, recovery and integration.
+Every file is run on one day of six; `make test DAY=` runs all of them, and so does pytest by itself. What is left to
+another day is told at the end of the run, by name. One kit of a participant is run every day, and so are the demo, the
+programs, the cores of the matrix and of the clusters, recovery and integration.
 """
 
 from __future__ import annotations
@@ -15,39 +15,57 @@ import pytest
 from tests.support.longest_files import file_of
 
 OPTION = "--by-day"
-DAYS = 3
+DAYS = 6
 FILES = (
-    "tests/chaos/explorer/test_explorer.py",  # make prove
-    "tests/chaos/matrix/test_special_cases.py",  # make chaos
-    "tests/chaos/prove/test_trial.py",  # make prove
-    "tests/chaos/servers/test_server.py",
-    "tests/chaos/simulator/test_simulation.py",  # make prove
-    "tests/chaos/simulator/test_state_machine.py",  # make prove
-    "tests/chaos/user/test_command.py",
-    "tests/coordinator/log/test_conformance_object.py",
-    "tests/coordinator/log/test_conformance_sql.py",
-    "tests/coordinator/loop/changelog/test_epochs.py",
-    "tests/coordinator/loop/changelog/test_lost_disk.py",
-    "tests/coordinator/loop/test_effects.py",
-    "tests/coordinator/loop/test_kept.py",
-    "tests/coordinator/loop/test_shards.py",
-    "tests/coordinator/savepoints/test_elsewhere.py",
-    "tests/coordinator/savepoints/test_fork.py",
-    "tests/coordinator/savepoints/test_move.py",
-    "tests/coordinator/spark/test_state_schema.py",
-    "tests/coordinator/test_late_plans.py",
-    "tests/coordinator/ui/test_in_a_browser.py",
-    "tests/docs/test_classified_tickets.py",
-    "tests/docs/test_delta_sink.py",
-    "tests/docs/test_pairing.py",
-    "tests/docs/test_sqlite_sink.py",
-    "tests/sinks/kafka/test_capacity.py",
-    "tests/sinks/kafka/test_conformance.py",  # make prove, as the next three
+    # One kit a day. `make prove` runs them too.
+    "tests/sinks/kafka/test_conformance.py",
     "tests/sinks/mongo/test_conformance.py",
     "tests/sinks/postgres/test_conformance.py",
     "tests/sinks/kafka/test_offsets_conformance.py",
+    "tests/sinks/files/test_conformance.py",
+    "tests/coordinator/loop/state/test_conformance.py",
+    # The others, the longest first, so that no day is much longer than another.
+    "tests/chaos/prove/test_trial.py",  # make prove
+    "tests/docs/test_classified_tickets.py",
+    "tests/docs/test_delta_sink.py",
+    "tests/chaos/matrix/test_service.py",  # make chaos
+    "tests/coordinator/loop/test_effects.py",
+    "tests/coordinator/test_late_plans.py",
+    "tests/coordinator/spark/test_state_schema.py",
+    "tests/coordinator/loop/changelog/test_lost_disk.py",
     "tests/sinks/kafka/test_outage.py",
+    "tests/sinks/kafka/test_secured.py",  # make clusters
+    "tests/testing/test_reference.py",
+    "tests/testing/test_broken_deaths.py",
+    "tests/testing/test_broken_commits.py",
+    "tests/testing/test_broken_markers.py",
+    "tests/testing/test_broken_prepares.py",
+    "tests/coordinator/spark/test_late_executors.py",
+    "tests/coordinator/loop/test_kept.py",
+    "tests/coordinator/savepoints/test_fork.py",
+    "tests/coordinator/log/test_conformance_sql.py",
+    "tests/chaos/servers/test_server.py",
+    "tests/integration/test_after_the_decision.py",
+    "tests/chaos/simulator/test_state_machine.py",  # make prove
+    "tests/chaos/simulator/test_simulation.py",  # make prove
+    "tests/coordinator/savepoints/test_elsewhere.py",
+    "tests/coordinator/savepoints/test_move.py",
+    "tests/coordinator/ui/test_in_a_browser.py",
+    "tests/docs/test_pairing.py",
+    "tests/clusters/test_records.py",
+    "tests/chaos/explorer/test_explorer.py",  # make prove
+    "tests/chaos/explorer/test_loop.py",  # make prove
+    "tests/chaos/user/test_command.py",
+    "tests/chaos/matrix/test_special_cases.py",  # make chaos
+    "tests/coordinator/log/test_conformance_object.py",
+    "tests/coordinator/loop/changelog/test_epochs.py",
+    "tests/coordinator/loop/test_shards.py",
     "tests/test_packaging.py",
+    "tests/sinks/kafka/test_check.py",
+    "tests/chaos/authoring/test_authoring.py",
+    "tests/chaos/checkers/test_watch_kafka.py",
+    "tests/docs/test_sqlite_sink.py",
+    "tests/sinks/kafka/test_capacity.py",
 )
 
 

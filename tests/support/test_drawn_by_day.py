@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.support.drawn_by_day import DAYS, FILES, left_out, summary
 
 ROOT = Path(__file__).parents[2]
-PLUGINS = ("-p", "tests.support.drawn_by_day", "-c", "/dev/null")
+PLUGINS = ("-p", "tests.support.drawn_by_day", "-c", "/dev/null", "--import-mode=importlib")
 
 
 def test_every_file_is_there_and_runs_on_one_of_the_days() -> None:
