@@ -14,7 +14,7 @@ from tpc.handles import Handle
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 
 RELEASED_AT_MOST = 256
-"""How many released ids a hint carries: 256 are about 12 kB. An id that falls out is never taken again."""
+"""How many released ids a hint carries: 256 are about 12 kB. An id that falls out is not taken back any more."""
 
 
 class ReleasedIds:
@@ -25,7 +25,10 @@ class ReleasedIds:
         self._epochs: OrderedDict[TransactionalId, int] = OrderedDict()
 
     def release(self, winners: Iterable[Handle], resources: Iterable[str]) -> list[TransactionalId]:
-        """Note the winners of a complete epoch; returns the ids that fell out and will never be used again."""
+        """Note the winners of a complete epoch; returns the ids that fell out, which may be some of these.
+
+        No hint names them from now on; one that a worker has taken back before may be used once more.
+        """
         for handle, resource in zip(winners, resources, strict=True):
             released = TransactionalId.parse(resource)
             self._epochs[released] = handle.epoch

@@ -82,12 +82,22 @@ def require_rights(
     asked = _Questions(cluster, client, f"{pipeline.prefix}rights")
     missing = [right for right in rights if not patiently(partial(asked.has, right), timeout_s)]
     if missing:
-        raise ConfigurationError(
-            f"this Kafka user lacks rights: {'; '.join(map(str, missing))}",
-            remedy="grant them, for each: kafka-acls.sh --add --allow-principal User:... with "
-            + "; ".join(right.options for right in missing)
-            + ".",
-        )
+        raise lacking(missing)
+
+
+def lacking(missing: Sequence[Right], *, so: str = "") -> ConfigurationError:
+    """The error that names rights that this user has not, with the words that grant them. `so`: what came of it."""
+    return ConfigurationError(
+        f"{so and f'{so}: '}this Kafka user lacks rights: {'; '.join(map(str, missing))}",
+        remedy="grant them, for each: kafka-acls.sh --add --allow-principal User:... with "
+        + "; ".join(right.options for right in missing)
+        + ".",
+    )
+
+
+def is_refused(reply: Reply) -> bool:
+    """Whether the broker says that this user lacks a right."""
+    return reply.name.endswith(_REFUSED)
 
 
 class _Questions:
@@ -129,7 +139,7 @@ class _Questions:
 
         topic = self._client.run(ask, "Metadata")
         if (reply := reply_of(topic.error_code)).name != NONE:
-            return frozenset() if _is_refused(reply) else frozenset(_NUMBERS.values())
+            return frozenset() if is_refused(reply) else frozenset(_NUMBERS.values())
         return _bits(topic.authorized_operations)
 
     def _of_group(self, name: str) -> frozenset[int]:
@@ -154,11 +164,11 @@ class _Questions:
             described = self._client.describe([name])[name]
         except ConfigurationError:
             return frozenset()
-        if isinstance(described, Reply) and _is_refused(described):
+        if isinstance(described, Reply) and is_refused(described):
             return frozenset()
         nothing = Transaction(name, 0, 0, endtxn_version=3)
         reply = self._client.end([nothing], commit=False)[0]
-        may_write = [] if _is_refused(reply) else [_NUMBERS["Write"]]
+        may_write = [] if is_refused(reply) else [_NUMBERS["Write"]]
         return frozenset([_NUMBERS["Describe"], *may_write])
 
     def _of_cluster(self, _name: str) -> frozenset[int]:
@@ -170,15 +180,11 @@ class _Questions:
 
     @staticmethod
     def _answered(reply: Reply, operations: Any) -> frozenset[int]:
-        if _is_refused(reply):
+        if is_refused(reply):
             return frozenset()
         if reply.name != NONE:
             raise TransientError(f"Kafka did not tell what this user may do: {reply}")
         return _bits(operations)
-
-
-def _is_refused(reply: Reply) -> bool:
-    return reply.name.endswith(_REFUSED)
 
 
 def _bits(operations: Sequence[int] | None) -> frozenset[int]:

@@ -76,23 +76,35 @@ def is_being_written_again(transaction: Transaction, sight: Sight | None) -> boo
     )
 
 
+def was_opened_again(transaction: Transaction, sight: Sight) -> bool:
+    """The same of a transaction that is known to be committed: below EndTxn 5 its own epoch, too, tells it then."""
+    return is_open(sight) and _stands_at(transaction, sight.description, _raised_by_commit(transaction))
+
+
 def was_aborted_afterwards(transaction: Transaction, sight: Sight) -> bool:
-    """A writing again was left open until its timeout: the abort took what had been left out before."""
+    """A writing again was left open until its timeout: the abort took what had been left out before.
+
+    Asked only of a transaction that is known to be committed, in an epoch that is not complete. Below EndTxn 5 one that
+    never was, and a later one of the same id, are left so too; but an id is used again only after its epoch is
+    complete.
+    """
     return (
-        transaction.endtxn_version >= RAISING_VERSION
-        and isinstance(sight.description, Description)
+        isinstance(sight.description, Description)
         and sight.description.state in ABORTED_STATES
-        and _stands_at(transaction, sight.description, 2)
+        and _stands_at(transaction, sight.description, _raised_by_commit(transaction) + 1)
     )
 
 
 def _is_complete(transaction: Transaction, description: Description | Reply) -> bool:
-    raised = 1 if transaction.endtxn_version >= RAISING_VERSION else 0
     return (
         isinstance(description, Description)
         and description.state == "CompleteCommit"
-        and _stands_at(transaction, description, raised)
+        and _stands_at(transaction, description, _raised_by_commit(transaction))
     )
+
+
+def _raised_by_commit(transaction: Transaction) -> int:
+    return 1 if transaction.endtxn_version >= RAISING_VERSION else 0
 
 
 def _stands_at(transaction: Transaction, description: Description | Reply, raised: int) -> bool:

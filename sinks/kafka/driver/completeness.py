@@ -25,6 +25,7 @@ from tpc.sinks.kafka.driver.commit_evidence import (
     is_open,
     suspects,
     was_aborted_afterwards,
+    was_opened_again,
     without_leader,
 )
 from tpc.support.deadlines import Deadline, until
@@ -224,7 +225,7 @@ def unsettled(one: Committable, sights: Sights) -> str | None:
     sight = sights.get(one.resource)
     if sight is None:
         return "its coordinator has not told of it"
-    if is_being_written_again(Transaction.of(one), sight):
+    if was_opened_again(Transaction.of(one), sight):
         return "writing it again has not ended"
     description = sight.description
     if isinstance(description, Reply):

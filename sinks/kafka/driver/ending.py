@@ -16,11 +16,11 @@ from tpc.sinks.kafka.cluster.answers import (
     NOT_FOUND,
     RETRIABLE,
     UNANSWERED,
-    Description,
     Reply,
     Transaction,
 )
 from tpc.sinks.kafka.cluster.markers import Markers
+from tpc.sinks.kafka.cluster.rights import OURS, Right, is_refused, lacking
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.completeness import Completeness
 from tpc.sinks.kafka.driver.verdicts import end_of_given_up, verdict_of_evidence, verdict_of_reply
@@ -156,25 +156,39 @@ class TransactionEnding:
         raise self._transient(branch.handle, f"Kafka did not abort {branch.resource}: {reply}")
 
     def _fence(self, transactional_id: str) -> None:
-        """Abort what is open under an id, until it is described as done."""
+        """Abort what is open under an id, until it is described as done. Raises `ConfigurationError` for a refusal."""
         timeout_ms = self._transaction_timeout_ms()
+        told = ""
 
         def done() -> bool:
+            nonlocal told
             described = patiently(lambda: self._client.describe([transactional_id]), BRIEFLY_S)
             description = described.get(transactional_id, Reply(NOT_FOUND))
-            if isinstance(description, Description) and description.state == "Ongoing":
-                self._client.fence(transactional_id, timeout_ms)
+            if isinstance(description, Reply):
+                told = f"the coordinator says {description} of it"
+                self._require_allowed(transactional_id, description, "Describe")
+                return description.name == NOT_FOUND
+            if description.state == "Ongoing":
+                answer = self._client.fence(transactional_id, timeout_ms)
+                told = f"the last answer to InitProducerId, which aborts it, was {answer}"
+                self._require_allowed(transactional_id, answer, "Write")
                 return False
-            if isinstance(description, Description):
-                return description.state not in ENDING
-            return description.name == NOT_FOUND
+            told = f"the coordinator is at {description.state}"
+            return description.state not in ENDING
 
         if not until(done, self._timeout_s):
             raise TransientError(
-                f"Kafka did not abort the transaction {transactional_id} within {self._timeout_s:g} s",
+                f"Kafka did not abort the transaction {transactional_id} within {self._timeout_s:g} s: {told}",
                 pipeline=str(self._pipeline),
                 sink=self._name,
             )
+
+    def _require_allowed(self, transactional_id: str, reply: Reply, operation: str) -> None:
+        """A right is not granted by waiting for it."""
+        if is_refused(reply):
+            right = Right("transactional-id", OURS, operation)
+            error = lacking([right], so=f"the transaction {transactional_id} cannot be aborted")
+            raise error.located(pipeline=str(self._pipeline), sink=self._name)
 
     def _end(self, transactions: Sequence[Transaction], *, commit: bool) -> list[Reply]:
         """EndTxn for all; answers that pass within milliseconds are asked for again, briefly."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from tpc.sink import Committable
 from tpc.sinks.kafka.cluster.markers import Markers
@@ -10,23 +11,28 @@ from tpc.sinks.kafka.cluster.released_ids import ReleasedIds
 
 PRUNE_EVERY_EPOCHS = 100
 PRUNED_AT_MOST = 50
-"""Marker groups deleted per epoch: the work of one epoch stays bounded."""
+"""Marker groups deleted per epoch, beside one for each of its winners.
+
+So many ids fall out of the hint at most: fewer would let the groups become more with every epoch.
+"""
 
 
 class Pruning:
-    """Of one sink of one pipeline; the work of one epoch stays bounded."""
+    """Of one sink of one pipeline; the work of one epoch stays bounded, and so do memory and groups."""
 
     def __init__(self, markers: Markers, ids: ReleasedIds) -> None:
         self._markers = markers
         self._ids = ids
-        self._to_delete: list[str] = []
+        self._to_delete: dict[str, None] = {}
+        """In the order in which they came."""
         self._epochs_until_listing = 0
 
     def released(self, committables: Sequence[Committable]) -> None:
         """Remember the winners' ids for the hint, and delete some marker groups that nobody needs any more.
 
-        Those are groups whose id will never be used again, and groups of older generations; never one of this epoch.
-        No transaction of a decided epoch is open while this runs, so none can lose its marker.
+        Those are groups whose id no hint names any more, and groups of older generations; never one of this epoch: of
+        many winners the first fall out of the hint at once, and their groups wait for the next epoch. No transaction of
+        a decided epoch is open while this runs, so none can lose its marker.
         """
         if not committables:
             return
@@ -34,12 +40,16 @@ class Pruning:
             [committable.handle for committable in committables], [committable.resource for committable in committables]
         )
         newest = {committable.resource for committable in committables}
-        self._to_delete.extend(str(name) for name in fallen if str(name) not in newest)
+        for name in newest:  # a worker had taken it back before it fell out
+            self._to_delete.pop(name, None)
+        self._to_delete.update((str(name), None) for name in fallen if str(name) not in newest)
         self._epochs_until_listing -= 1
         if self._epochs_until_listing < 0:
             self._epochs_until_listing = PRUNE_EVERY_EPOCHS
-            generation = committables[0].handle.generation
-            older = self._markers.of_older_generations(generation)
-            self._to_delete.extend(name for name in older if name not in self._to_delete and name not in newest)
-        batch, self._to_delete = self._to_delete[:PRUNED_AT_MOST], self._to_delete[PRUNED_AT_MOST:]
+            older = self._markers.of_older_generations(committables[0].handle.generation)
+            self._to_delete.update((name, None) for name in older if name not in newest)
+        batch = list(islice(self._to_delete, PRUNED_AT_MOST + len(newest)))
+        for name in batch:
+            del self._to_delete[name]
+        self._to_delete.update((str(name), None) for name in fallen if str(name) in newest)
         self._markers.delete(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -9,7 +10,9 @@ from kafka.errors import CoordinatorNotAvailableError
 
 from tests.support.kafka_branches import Branches, texts, values
 from tests.support.kafka_topics import KafkaTopics
-from tpc.sink import Verdict
+from tests.support.processes import eventually
+from tpc.json import JSONObject
+from tpc.sink import Committable, Verdict
 from tpc.sinks.kafka.cluster import commit_records
 from tpc.sinks.kafka.cluster.answers import Description, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Missing, Sight, look
@@ -21,6 +24,7 @@ from tpc.sinks.kafka.driver.commit_evidence import (
     is_being_written_again,
     suspects,
     was_aborted_afterwards,
+    was_opened_again,
     without_leader,
 )
 from tpc.sinks.kafka.sink import KafkaSink
@@ -77,7 +81,16 @@ def test_an_abort_of_what_was_written_again_is_told_from_any_other() -> None:
     assert was_aborted_afterwards(FIVE, sight("CompleteAbort", 5))
     assert not was_aborted_afterwards(FIVE, sight("CompleteAbort", 4))
     assert not was_aborted_afterwards(FIVE, sight("CompleteCommit", 5))
+    assert was_aborted_afterwards(FOUR, sight("CompleteAbort", 4))
     assert not was_aborted_afterwards(FOUR, sight("CompleteAbort", 5))
+    assert not was_aborted_afterwards(FOUR, sight("CompleteCommit", 4))
+
+
+def test_a_committed_transaction_that_is_open_is_being_written_again() -> None:
+    assert was_opened_again(FIVE, sight("Ongoing", 4))
+    assert was_opened_again(FOUR, sight("Ongoing", 3))
+    assert not was_opened_again(FOUR, sight("Ongoing", 4))
+    assert not was_opened_again(FOUR, sight("CompleteCommit", 3))
 
 
 @pytest.mark.parametrize(
@@ -116,14 +129,20 @@ def test_a_committable_names_the_topics_of_its_rows(branches: Branches) -> None:
     assert branches.prepare(texts("a")).data["topics"] == [topic_of(branches)]
 
 
-@pytest.mark.stack
-def test_a_writing_again_that_its_process_did_not_live_to_end_is_ended_by_the_next_commit(
-    kafka: KafkaTopics, branches: Branches, monkeypatch: pytest.MonkeyPatch
+def with_version(branches: Branches, version: int) -> JSONObject:
+    """The hint with which branches are prepared for this EndTxn."""
+    hint: JSONObject = json.loads(json.dumps(branches.committer.hint()))
+    hint["facts"]["endtxn_version"] = version
+    return hint
+
+
+def begin_to_write_again(
+    client: TransactionClient, committable: Committable, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    committable = branches.prepare(texts("a", "b"))
-    branches.commit(committable)
-    left = Transaction(committable.resource, committable.data["producer_id"], committable.data["producer_epoch"] + 1, 4)
-    client = TransactionClient(ConnectionSettings(kafka.bootstrap, {}), 20)
+    """As a process does that dies before it ends it."""
+    transaction = Transaction.of(committable)
+    raised = 1 if transaction.endtxn_version >= 5 else 0
+    left = Transaction(committable.resource, transaction.producer_id, transaction.producer_epoch + raised, 4)
 
     def dies(*_: object, **__: object) -> None:
         raise RuntimeError("the process dies here")
@@ -131,9 +150,20 @@ def test_a_writing_again_that_its_process_did_not_live_to_end_is_ended_by_the_ne
     with monkeypatch.context() as patch:
         patch.setattr(commit_records, "end_one", dies)
         with pytest.raises(Exception, match="the process dies here"):
-            commit_records.write_again(client, [Missing(left, [(topic_of(branches), 0)], [committable.resource])])
+            commit_records.write_again(client, [Missing(left, [(topic, 0)], [committable.resource])])
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_writing_again_that_its_process_did_not_live_to_end_is_ended_by_the_next_commit(
+    kafka: KafkaTopics, branches: Branches, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    committable = branches.prepare(texts("a", "b"), hint=with_version(branches, version))
+    branches.commit(committable)
+    client = TransactionClient(ConnectionSettings(kafka.bootstrap, {}), 20)
+    begin_to_write_again(client, committable, topic_of(branches), monkeypatch)
     (open_sight,) = look(client, [committable.resource], []).values()
-    assert is_being_written_again(Transaction.of(committable), open_sight)
+    assert was_opened_again(Transaction.of(committable), open_sight)
 
     (outcome,) = branches.commit(committable)
 
@@ -143,6 +173,26 @@ def test_a_writing_again_that_its_process_did_not_live_to_end_is_ended_by_the_ne
     assert sight_after.description.state == "CompleteCommit"
     assert values(kafka.read(topic_of(branches))) == ["a", "b"]
     client.close()
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_writing_again_that_timed_out_is_left_to_an_operator(
+    kafka: KafkaTopics, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    sink = KafkaSink(kafka.topic(), servers=kafka.bootstrap, transaction_timeout_s=5.0)
+    branches = Branches(sink, kafka.name("pipeline"))
+    committable = branches.prepare(texts("a"), hint=with_version(branches, version))
+    assert branches.commit(committable)[0].settled
+    client = TransactionClient(ConnectionSettings(kafka.bootstrap, {}), 20)
+    begin_to_write_again(client, committable, topic_of(branches), monkeypatch)
+    eventually(lambda: branches.committer.in_doubt() == [], "the broker aborts what was begun")
+    client.close()
+
+    (outcome,) = branches.commit(committable)
+
+    assert (outcome.verdict, outcome.contradiction) == (Verdict.UNKNOWN, True)
+    assert "lost" in outcome.evidence
 
 
 @pytest.mark.stack

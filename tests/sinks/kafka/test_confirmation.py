@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from tpc.errors import TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Outcome, Verdict
-from tpc.sinks.kafka.cluster.answers import NONE, Description, Reply
+from tpc.sinks.kafka.cluster.answers import NONE, UNANSWERED, Description, Reply
 from tpc.sinks.kafka.cluster.commit_records import Missing, Partition, Sight
 from tpc.sinks.kafka.driver import completeness
 from tpc.sinks.kafka.driver.completeness import Completeness
@@ -18,6 +19,8 @@ HANDLE = Handle(PipelineId("job"), 1, "out", 5, 0, 9)
 BRANCH = Committable(
     HANDLE, "id", 1, 1, {"producer_id": 40, "producer_epoch": 3, "endtxn_version": 5, "topics": ["rows"]}
 )
+OF_OLDER_BROKERS = replace(BRANCH, data={**BRANCH.data, "endtxn_version": 4})
+"""Its commit leaves the epoch as it is."""
 ROWS = ("rows", 0)
 COMMITTED = Outcome(Verdict.COMMITTED)
 
@@ -32,6 +35,8 @@ class Cluster:
         self.written: list[set[Partition]] = []
         self.change_leaders: list[dict[Partition, int | None]] = []
         """What changes while something is written again."""
+        self.stays_open = False
+        """Whether a writing again gets no further than its first request."""
 
     def look(self, *_: object) -> dict[str, Sight]:
         if not self.answers:
@@ -41,6 +46,9 @@ class Cluster:
 
     def write_again(self, _: object, missing: Sequence[Missing]) -> list[Reply]:
         self.written += [set(one.partitions) for one in missing]
+        if self.stays_open:
+            self.state = "Ongoing"
+            return [Reply(UNANSWERED)] * len(missing)
         self.state, self.epoch = "CompleteCommit", 4
         self.leaders |= self.change_leaders.pop() if self.change_leaders else {}
         return [Reply(NONE)] * len(missing)
@@ -144,14 +152,49 @@ def test_a_coordinator_that_does_not_tell_leaves_the_commit_unknown(cluster: Clu
     assert confirmed(asking).verdict is Verdict.UNKNOWN
 
 
-def test_an_abort_of_what_was_being_written_again_is_a_contradiction(cluster: Cluster, asking: Completeness) -> None:
-    asking.before_commit([BRANCH])
-    cluster.state, cluster.epoch = "CompleteAbort", 5
+@pytest.mark.parametrize(("branch", "aborted"), [(BRANCH, 5), (OF_OLDER_BROKERS, 4)], ids=["5", "4"])
+def test_an_abort_of_what_was_being_written_again_is_a_contradiction(
+    cluster: Cluster, asking: Completeness, branch: Committable, aborted: int
+) -> None:
+    asking.before_commit([branch])
+    cluster.state, cluster.epoch = "CompleteAbort", aborted
 
-    (outcome,) = asking.confirmed([BRANCH], [Outcome(Verdict.ALREADY, "its marker is committed")])
+    (outcome,) = asking.confirmed([branch], [Outcome(Verdict.ALREADY, "its marker is committed")])
 
     assert (outcome.verdict, outcome.contradiction) == (Verdict.UNKNOWN, True)
     assert "lost" in outcome.evidence
+
+
+@pytest.mark.parametrize(("branch", "left"), [(BRANCH, 4), (OF_OLDER_BROKERS, 3)], ids=["5", "4"])
+def test_a_writing_again_that_was_not_ended_leaves_the_commit_unknown(
+    cluster: Cluster, asking: Completeness, branch: Committable, left: int
+) -> None:
+    asking.before_commit([branch])
+    cluster.state, cluster.epoch = "CompleteCommit", left
+    cluster.leaders[ROWS] = 9
+    cluster.stays_open = True
+
+    (outcome,) = asking.confirmed([branch], [COMMITTED])
+
+    assert (outcome.verdict, outcome.contradiction) == (Verdict.UNKNOWN, False)
+    assert cluster.written == [{ROWS}]
+
+
+def test_what_was_opened_again_and_ended_by_the_next_commit_is_written_again(
+    cluster: Cluster, asking: Completeness
+) -> None:
+    """Whatever its process had begun to write may not have been all."""
+    asking.before_commit([OF_OLDER_BROKERS])
+    cluster.state = "CompleteCommit"
+    cluster.leaders[ROWS] = 9
+    cluster.stays_open = True
+    asking.confirmed([OF_OLDER_BROKERS], [COMMITTED])
+
+    asking.before_commit([OF_OLDER_BROKERS])
+    cluster.stays_open, cluster.state = False, "CompleteCommit"
+
+    asking.confirmed([OF_OLDER_BROKERS], [COMMITTED])
+    assert cluster.written[1:] == [{ROWS}]
 
 
 def test_an_outcome_that_is_no_commit_is_passed_on(cluster: Cluster, asking: Completeness) -> None:

@@ -314,6 +314,21 @@ def test_a_commit_that_is_not_allowed_is_unknown_and_succeeds_when_it_is(cluster
     branches.committer.close()
 
 
+def test_a_sweep_that_is_not_allowed_names_the_right(cluster: Cluster) -> None:
+    branches = Branches(cluster.sink(), "unswept")
+    left = branches.prepare(texts("a"))
+    doubts = branches.committer.in_doubt()
+    write = Right("transactional-id", "tpc~", "Write")
+    with cluster.without(write), pytest.raises(ConfigurationError) as raised:
+        branches.committer.abort(doubts)
+    assert left.resource in raised.value.what
+    assert str(write) in raised.value.what
+    assert write.options in raised.value.remedy
+    branches.committer.abort(doubts)
+    assert branches.committer.in_doubt() == []
+    branches.committer.close()
+
+
 def test_a_topic_that_only_a_row_names_is_refused_in_the_pass(cluster: Cluster) -> None:
     cluster.admin.create_topics([NewTopic("hidden", 1, 1)])["hidden"].result(DEADLINE_S)
     branches = Branches(cluster.sink(None), "named")

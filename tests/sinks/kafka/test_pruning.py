@@ -1,0 +1,120 @@
+"""The groups of markers that stay on a cluster: as many as an epoch needs, however many epochs there were."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+import pytest
+
+from tpc.handles import Handle, PipelineId
+from tpc.sink import Committable
+from tpc.sinks.kafka.cluster.released_ids import ReleasedIds, is_released
+from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+from tpc.sinks.kafka.driver.pruning import PRUNED_AT_MOST, Pruning
+
+JOB = PipelineId("job")
+GENERATION = 2
+
+
+class Groups:
+    """Plays the cluster: which groups of markers there are, and how many were deleted at once."""
+
+    def __init__(self, older: int = 0) -> None:
+        self.older = [str(TransactionalId(JOB, GENERATION - 1, "out", "gone", slot)) for slot in range(older)]
+        self.there = set(self.older)
+        self.deleted: list[int] = []
+
+    def of_older_generations(self, _: int) -> list[str]:
+        return [name for name in self.older if name in self.there]
+
+    def delete(self, groups: Sequence[str]) -> int:
+        self.deleted.append(len(groups))
+        self.there -= set(groups)
+        return len(groups)
+
+
+class Epochs:
+    """One worker that writes epoch after epoch, and the driver that completes them."""
+
+    def __init__(self, groups: Groups, ids: ReleasedIds) -> None:
+        self._groups = groups
+        self._ids = ids
+        self._pruning = Pruning(groups, ids)  # type: ignore[arg-type]  # played
+        self._numbers = itertools.count(1)
+        self._slots = itertools.count()
+        self._serving: OrderedDict[TransactionalId, int] = OrderedDict()
+
+    def run(self, branches: int) -> set[str]:
+        """One epoch with so many winners, under released ids where there are any; the names of their groups."""
+        hint = self._ids.hint()
+        released = [name for name, epoch in self._serving.items() if is_released(hint, name, epoch)]
+        fresh = (TransactionalId(JOB, GENERATION, "out", "worker", slot) for slot in self._slots)
+        return self.complete(islice(itertools.chain(released, fresh), branches))
+
+    def complete(self, names: Iterable[TransactionalId]) -> set[str]:
+        """One epoch that these have won."""
+        epoch = next(self._numbers)
+        winners = [
+            Committable(Handle(JOB, GENERATION, "out", epoch, partition, 1), str(name), 1, 1, {})
+            for partition, name in enumerate(names)
+        ]
+        self._serving.update((TransactionalId.parse(winner.resource), epoch) for winner in winners)
+        newest = {winner.resource for winner in winners}
+        self._groups.there |= newest
+        self._pruning.released(winners)
+        return newest
+
+
+@pytest.mark.parametrize("branches", [3, 300, 2000])
+def test_the_groups_of_markers_do_not_become_more_with_the_epochs(branches: int) -> None:
+    groups = Groups()
+    epochs = Epochs(groups, ReleasedIds())
+
+    most = 0
+    for _ in range(30):
+        epochs.run(branches)
+        most = max(most, len(groups.there))
+
+    assert most <= 2 * branches
+
+
+def test_the_work_of_an_epoch_is_bounded_by_its_winners() -> None:
+    groups = Groups(older=5000)
+    epochs = Epochs(groups, ReleasedIds())
+
+    for _ in range(20):
+        epochs.run(400)
+
+    assert max(groups.deleted) <= 400 + PRUNED_AT_MOST
+
+
+def test_what_older_generations_left_goes_also_while_every_epoch_has_more_winners_than_the_hint_holds() -> None:
+    groups = Groups(older=1000)
+    epochs = Epochs(groups, ReleasedIds())
+
+    for _ in range(1000 // PRUNED_AT_MOST + 1):
+        epochs.run(400)
+
+    assert groups.of_older_generations(GENERATION) == []
+
+
+def test_an_epoch_keeps_the_markers_of_all_its_winners() -> None:
+    groups = Groups()
+    epochs = Epochs(groups, ReleasedIds())
+
+    for _ in range(5):
+        assert epochs.run(300) <= groups.there
+
+
+def test_the_marker_of_an_id_that_wins_again_while_it_waits_to_be_deleted_stays() -> None:
+    """A worker may have taken an id back in the very epoch whose winners push it out of the hint."""
+    groups = Groups(older=10 * PRUNED_AT_MOST)
+    epochs = Epochs(groups, ReleasedIds(limit=1))
+    names = [TransactionalId(JOB, GENERATION, "out", "worker", slot) for slot in range(2)]
+
+    for epoch in range(40):
+        winner = names[epoch % 2]
+        assert epochs.complete([winner]) <= groups.there
