@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tpc.errors import ConfigurationError, CorruptionError, TransientError
+from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner
 from tpc.sinks.authoring.owner_directory import OwnerDirectory
 from tpc.sinks.files.formats import check_schema
-from tpc.sinks.files.in_doubt import Published, undecided, undecided_of_all
+from tpc.sinks.files.in_doubt import MANY_FILES, Listing, Published, undecided, undecided_of_all
 from tpc.sinks.files.layout import EXTENSIONS, NO_EPOCH, Layout, newest_epoch
 from tpc.sinks.files.manifest import FileManifest, newest_publishing
 from tpc.sinks.files.publish import give_up_epoch, publish_epoch
@@ -167,23 +167,26 @@ class FileCommitter(Committer):
 
     def in_doubt(self) -> list[InDoubt]:
         """The files of this pipeline's name that are staged, or renamed and not in a manifest."""
-        handles = self._ask("listing", lambda: sorted(undecided(self.layout, self.pipeline.name_prefix)))
-        return [_in_doubt(handle) for handle in handles]
+        return self._list(lambda listing: undecided(self.layout, self.pipeline.name_prefix, listing))
 
     def all_in_doubt(self) -> list[tuple[InDoubt, Owner | None]]:
         """The same for every pipeline that writes here.
 
         Left out: what is no branch's file, and branches whose manifest or owner entry cannot be read.
         """
-        return self._ask("listing", self._undecided_of_all)
+        return self._list(lambda listing: undecided_of_all(self.layout, listing))
 
-    def _undecided_of_all(self) -> list[tuple[InDoubt, Owner | None]]:
-        with_owners = []
-        for handle in sorted(undecided_of_all(self.layout)):
-            with suppress(CorruptionError):
-                owner = OwnerDirectory(self.layout.owners_of(handle.pipeline, handle.sink)).read()
-                with_owners.append((_in_doubt(handle), owner))
-        return with_owners
+    def _list(self, look: Callable[[Listing], Result]) -> Result:
+        listing = Listing()
+        try:
+            return self._ask("listing", lambda: look(listing))
+        except TransientError as error:
+            cause = error.__cause__
+            if not (listing.names_seen and isinstance(cause, TimeoutError) and cause.errno is None):
+                raise  # a time-out with a number is the file system's own
+            took = f"listing {self.layout.root} took longer than {self.sink.timeout_s:g} s"
+            what = f"{took}: {listing.names_seen} names had come until then"
+            raise TransientError(what, sink=self.sink.name, remedy=MANY_FILES) from error
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest manifest of this sink and incarnation. Raises `CorruptionError` when it is damaged."""
@@ -231,10 +234,6 @@ class FileCommitter(Committer):
             remedy = SHARE_IT if isinstance(error, PermissionError) else None
             what = f"{doing} in {self.layout.root} failed: {in_words(error)}"
             raise TransientError(what, sink=self.sink.name, remedy=remedy) from error
-
-
-def _in_doubt(handle: Handle) -> InDoubt:
-    return InDoubt(str(handle), handle.pipeline, handle.generation, handle.sink, handle.epoch)
 
 
 def _marker(manifest: FileManifest | None) -> Marker | None:

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tpc.errors import CorruptionError
-from tpc.handles import Handle, PipelineId
+from tpc.handles import DELIMITER, Handle, PipelineId
 
 OWN = "_tpc"
 EXTENSIONS = {"parquet": ".parquet", "json": ".json", "csv": ".csv"}
 _LEVEL = 1000
+_PARTS = 8
+"""Of a handle: the root, pipeline, incarnation, generation, sink, epoch, partition, attempt."""
 NO_EPOCH = -1
 """Stands for the epoch of a manifest that is not there."""
 
@@ -105,3 +107,14 @@ def handle_of(name: str) -> Handle | None:
             except CorruptionError:
                 return None
     return None
+
+
+def whose_and_epoch(name: str) -> tuple[tuple[str, ...], int]:
+    """What a branch's name or its file's says of pipeline, incarnation, sink and epoch, found fast, checked by nobody.
+
+    Whose: the first three, as the name spells them. A name of another form is nobody's, of `NO_EPOCH`.
+    """
+    parts = name.split(DELIMITER)
+    if len(parts) != _PARTS or not parts[5].isdecimal():
+        return (), NO_EPOCH
+    return (parts[1], parts[2], parts[4]), int(parts[5])

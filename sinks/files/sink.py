@@ -35,7 +35,7 @@ class FileSink(Sink):
         format: 'parquet' (zstd); 'json': one object per line as Spark's `to_json` writes it, NULLs left out, binary
             as base64; 'csv': RFC 4180 with a header, strings quoted and NULL as an unquoted empty field.
         name: the sink's name; by default `files-<last part of the path>`.
-        timeout_s: how long one prepare, commit, abort or listing may wait for the file system.
+        timeout_s: how long one write, prepare, commit, abort or listing may wait for the file system.
     """
 
     kind = "files"

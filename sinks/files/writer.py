@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
 from tpc.sinks.files.formats import Encoder, HashingFile, encoder
 from tpc.sinks.files.layout import Layout, file_name
-from tpc.support.deadlines import within
+from tpc.support.deadlines import KeptThread, within
 from tpc.support.durable_files import in_words, make_directories, remove, sync
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ class FileWriter(Writer):
 
     `hint["after"]` is the epoch of the newest manifest before this one (-1: none), which later tells a lost branch
     from a directory that was put back to an earlier time.
+
+    A file system that is silent is given up after the sink's `timeout_s`, at every step. The thread that still waits
+    for it lets go of the file when there is an answer: closed by another, it might write into what is opened next.
     """
 
     def __init__(self, sink: FileSink, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> None:
@@ -44,21 +47,37 @@ class FileWriter(Writer):
         self.rows = 0
         self._file: HashingFile | None = None
         self._encoder: Encoder | None = None
+        self._thread = KeptThread()
+        self._is_whole = True
+        """Whether all rows were taken that were given."""
+        self._is_at_work = False
+        self._is_over = False
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
-        """Take rows. Raises `TransientError` with the path when the disk is full or fails."""
+        """Take rows. Raises `TransientError` with the path when the disk is full, fails or is silent; then abort."""
         if not batch.num_rows:
             return
+        self._refuse_unless_whole("writing")
+        self._is_whole = False
         with self._failing_as("writing"):
+            self._thread.within(self.sink.timeout_s, lambda: self._take(batch), waiting_for="the file system")
+        self._is_whole = True
+        self.rows += batch.num_rows
+
+    def _take(self, batch: pyarrow.RecordBatch) -> None:
+        with self._at_work():
             if self._encoder is None:
                 make_directories(self.path.parent)
                 self._file = HashingFile(self.path)
                 self._encoder = encoder(self.sink.format, self._file, self.schema)
             self._encoder.write(batch)
-        self.rows += batch.num_rows
 
     def prepare(self) -> Committable | None:
         """Make the file and its directory entry durable; None without rows. On an error the file is removed."""
+        self._thread.close()
+        if not self._is_whole:
+            self._abort_on_error()
+        self._refuse_unless_whole("preparing")
         if self._encoder is None or self._file is None:
             return None
         try:
@@ -69,7 +88,7 @@ class FileWriter(Writer):
                 failpoints.hit_branch("pass.flushed", self.handle)
                 within(self.sink.timeout_s, lambda: sync(self.path.parent), waiting_for="the file system")
         except TransientError:
-            self.abort()
+            self._abort_on_error()
             raise
         size_bytes, digest = self._file.size_bytes, self._file.sha256
         data = {"file": self.name, "sha256": digest, "after": self.hint.get("after")}
@@ -78,17 +97,49 @@ class FileWriter(Writer):
     def _finish(self) -> None:
         assert self._encoder is not None
         assert self._file is not None
-        self._encoder.finish()
-        self._file.finish()
+        with self._at_work():
+            self._encoder.finish()
+            self._file.finish()
 
     def abort(self) -> None:
         """Remove the file. Raises `TransientError` when the file system fails."""
-        if self._file is None:
+        self._thread.close()
+        if self._file is None and self._is_whole:
             return
-        self._file.discard()
-        self._encoder = None
+        self._is_over = True
         with self._failing_as("removing"):
+            within(self.sink.timeout_s, self._undo, waiting_for="the file system")
+
+    def _refuse_unless_whole(self, doing: str) -> None:
+        if not self._is_whole:
+            raise self._error(doing, "a write of its rows has failed")
+
+    def _abort_on_error(self) -> None:
+        with suppress(TransientError):  # what is raised is the first error; a sweep finds what could not be removed
+            self.abort()
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """A step that may still go on when it was given up. What it has made since then it undoes itself."""
+        self._is_at_work = True
+        try:
+            yield
+        finally:
+            self._is_at_work = False
+            if self._is_over:
+                self._let_go()
+
+    def _undo(self) -> None:
+        if self._is_at_work:
             remove(self.path)
+        else:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._file is not None:
+            self._file.discard()
+        self._encoder = None
+        remove(self.path)
 
     @contextmanager
     def _failing_as(self, doing: str) -> Iterator[None]:
@@ -96,10 +147,13 @@ class FileWriter(Writer):
             yield
         except OSError as error:
             remedy = "make room on the disk, then restart: the epoch is repeated." if error.errno in NO_ROOM else None
-            raise TransientError(
-                f"{doing} {self.path} failed: {in_words(error)}",
-                pipeline=str(self.handle.pipeline),
-                epoch=self.handle.epoch,
-                sink=self.sink.name,
-                remedy=remedy,
-            ) from error
+            raise self._error(doing, in_words(error), remedy) from error
+
+    def _error(self, doing: str, why: str, remedy: str | None = None) -> TransientError:
+        return TransientError(
+            f"{doing} {self.path} failed: {why}",
+            pipeline=str(self.handle.pipeline),
+            epoch=self.handle.epoch,
+            sink=self.sink.name,
+            remedy=remedy,
+        )

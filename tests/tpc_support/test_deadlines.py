@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 import time
@@ -9,7 +10,7 @@ import time
 import pytest
 
 from tpc.errors import TransientError
-from tpc.support.deadlines import Deadline, patiently, until, within
+from tpc.support.deadlines import Deadline, KeptThread, patiently, until, within
 
 
 def test_a_deadline_has_something_left_until_it_has_passed() -> None:
@@ -93,3 +94,36 @@ def test_the_answer_and_the_error_of_a_call_come_back() -> None:
     assert within(10, lambda: 7, waiting_for="it") == 7
     with pytest.raises(KeyError):
         within(10, {}.popitem, waiting_for="it")
+
+
+def test_a_kept_thread_makes_all_calls_and_hands_on_results_and_errors() -> None:
+    kept = KeptThread()
+    made_in = {kept.within(10, threading.get_ident, waiting_for="it") for _ in range(10)}
+    assert len(made_in) == 1
+    assert threading.get_ident() not in made_in
+    with pytest.raises(ZeroDivisionError):
+        kept.within(10, lambda: 1 // 0, waiting_for="it")
+    assert kept.within(10, lambda: None, waiting_for="it") is None
+
+
+def test_a_kept_thread_that_hangs_is_given_up_and_its_late_answer_is_nobody_elses() -> None:
+    kept, answered = KeptThread(), threading.Event()
+    for _ in range(2):  # the second waits behind the first
+        with pytest.raises(TimeoutError, match=r"the disk did not answer within 0\.1 s"):
+            kept.within(0.1, lambda: answered.wait(60), waiting_for="the disk")
+    answered.set()
+    assert kept.within(10, lambda: "mine", waiting_for="the disk") == "mine"
+
+
+@pytest.mark.parametrize("how", ["closed", "forgotten"])
+def test_a_kept_thread_ends_when_it_is_closed_or_forgotten(how: str) -> None:
+    kept = KeptThread()
+    thread = kept.within(10, threading.current_thread, waiting_for="it")
+    if how == "closed":
+        kept.close()
+        with pytest.raises(RuntimeError):
+            kept.within(10, lambda: None, waiting_for="it")
+    del kept
+    gc.collect()
+    thread.join(10)
+    assert not thread.is_alive()
