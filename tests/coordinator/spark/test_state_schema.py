@@ -1,20 +1,23 @@
 """A program whose state gets another schema between two lives: what Spark converts, and what is refused by name."""
-# ruff: noqa: N803  the names of Spark's interface
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-import tpc
+from tests.coordinator.spark.counted import (
+    COUNTED,
+    COUNTED_AND_NAMED,
+    ENCODING,
+    is_killed_at,
+    live,
+    program,
+)
 from tests.support.folder_sink import FolderSink
 from tpc import failpoints
 from tpc.coordinator.pipeline import Pipeline
@@ -25,33 +28,8 @@ from tpc.errors import ConfigurationError, DeterminismError
 
 pytestmark = pytest.mark.spark
 
-ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
-COUNTED = "rows int"
-COUNTED_AND_NAMED = "rows long, last string"
 BEFORE_THE_INTENT = ("epoch.prepared",)
 AFTER_THE_INTENT = ("epoch.decided", "sink.committed")
-
-
-class Counter(StatefulProcessor):
-    """Counts rows per key; with the newer schema it also says which came last."""
-
-    def __init__(self, schema: str) -> None:
-        self.schema = schema
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.state = handle.getValueState("counted", self.schema)
-
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-        last = [name for batch in rows for name in batch["name"]]
-        counted = self.state.get()
-        before = 0 if counted is None else counted[0]
-        value = (before + len(last), max(last))
-        self.state.update(value if self.schema == COUNTED_AND_NAMED else value[:1])
-        told = "" if self.schema == COUNTED else value[1]
-        yield pd.DataFrame({"id": [value[0]], "last": [told]})
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 @pytest.fixture(autouse=True)
@@ -59,23 +37,6 @@ def as_it_was(spark: SparkSession) -> Iterator[None]:
     yield
     failpoints.install({})
     spark.conf.unset(ENCODING)
-
-
-def program(spark: SparkSession, place: Path, schema: str) -> Pipeline:
-    """With one more row of input."""
-    source = place / "input"
-    source.mkdir(exist_ok=True)
-    number = len(list(source.iterdir()))
-    (source / f"{number}.json").write_text(json.dumps({"key": "a", "name": f"n{number}"}) + "\n")
-    rows = spark.readStream.schema("key string, name string").option("maxFilesPerTrigger", 1).json(str(source))
-    counted = rows.groupBy("key").transformWithStateInPandas(Counter(schema), "id long, last string", "append", "none")
-    made = tpc.pipeline("counted", checkpoint=place / "checkpoint")
-    made.write(counted).to(FolderSink("rows", place / "rows"))
-    return made
-
-
-def live(made: Pipeline) -> None:
-    made.start(trigger={"availableNow": True}).awaitTermination(180)
 
 
 def out(place: Path) -> list[tuple[int, str]]:
@@ -98,12 +59,12 @@ def dies_at(step: str, made: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("step", BEFORE_THE_INTENT)
-def test_as_avro_the_state_is_read_under_a_newer_schema_though_a_life_died_before_its_intent(
+def test_as_avro_the_state_is_read_under_a_newer_schema_though_a_life_was_killed_before_its_intent(
     step: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     spark.conf.set(ENCODING, "avro")
     live(program(spark, tmp_path, COUNTED))
-    dies_at(step, program(spark, tmp_path, COUNTED))
+    is_killed_at(step, tmp_path, COUNTED, **{ENCODING: "avro"})
     live(program(spark, tmp_path, COUNTED_AND_NAMED))
     assert out(tmp_path) == [(1, ""), (2, "n1"), (3, "n2")]
 
@@ -114,7 +75,7 @@ def test_a_decided_epoch_wants_the_program_that_decided_it_and_then_the_newer_sc
 ) -> None:
     spark.conf.set(ENCODING, "avro")
     live(program(spark, tmp_path, COUNTED))
-    dies_at(step, program(spark, tmp_path, COUNTED))
+    is_killed_at(step, tmp_path, COUNTED, **{ENCODING: "avro"})
     changed = program(spark, tmp_path, COUNTED_AND_NAMED)
     with pytest.raises(DeterminismError):
         live(changed)
