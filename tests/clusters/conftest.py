@@ -39,13 +39,15 @@ class Start:
         """What a pipeline, a topic or a table is called in this setting-up; a name that it gave stays as it is."""
         return name if name.endswith(self._suffix) else name[: MAX_NAME_LENGTH - len(self._suffix)] + self._suffix
 
-    def __call__(self, name: str, *sinks: Callable[[], Sink]) -> ClusterPipeline:
+    def __call__(
+        self, name: str, *sinks: Callable[[], Sink], kind: type[ClusterPipeline] = ClusterPipeline
+    ) -> ClusterPipeline:
         """A pipeline of this name."""
 
         def make() -> Sequence[Sink]:
             return [one() for one in sinks]
 
-        pipeline = ClusterPipeline(self.named(name), self._directory / "checkpoint", make)
+        pipeline = kind(self.named(name), self._directory / "checkpoint", make)
         self._made.append(pipeline)
         return pipeline
 

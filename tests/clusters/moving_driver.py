@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 import tpc
 from tests.clusters.spoiling import spoil
 from tpc import failpoints
@@ -20,7 +22,8 @@ from tpc.chaos.servers.spark_session import spark_session
 from tpc.coordinator import SqlLog
 from tpc.coordinator.spark.spark_files import SparkFiles
 from tpc.errors import FencedError
-from tpc.sinks import FileSink
+from tpc.sink import Sink
+from tpc.sinks import FileSink, KafkaSink, PostgresSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +32,8 @@ ROWS = 20
 """Of an epoch."""
 NAME = "moving"
 FENCED = 86
+DSN, PASSWORD = "MOVING_DSN", "MOVING_PASSWORD"
+"""Variables with what no argument may show: how PostgreSQL is reached, what Kafka's user logs in with."""
 
 
 def at(step: str, epoch: int, what: int) -> None:
@@ -55,14 +60,25 @@ def is_later_attempt() -> bool:
 
 
 def pipeline(given: Mapping[str, Any]) -> tpc.Pipeline:
-    """Numbers into files."""
+    """Numbers into files, and into the table and the topic that are told."""
     spark = spark_session(NAME, extra=given["settings"])
     spoil(SparkFiles(given["checkpoint"], Path.cwd(), spark), given.get("spoil", ()))
     log = SqlLog(given["log"], pipeline=NAME) if "log" in given else None
     made = tpc.pipeline(NAME, checkpoint=given["checkpoint"], log=log)
     numbers = _found(spark, given["feed"]) if given.get("feed") else _counted(spark)
-    made.write(numbers).to(FileSink(given["files"], format="parquet"), select=["value"])
+    written = made.write(numbers).to(FileSink(given["files"], format="parquet"), select=["value"])
+    number = F.col("value")
+    if "table" in given:
+        written = written.to(PostgresSink(given["table"], dsn=tpc.env(DSN)), select=[number.alias(given["column"])])
+    if "topic" in given:
+        written.to(_topic(given["topic"]), select=[number.cast("string").alias("value")])
     return made
+
+
+def _topic(told: Mapping[str, Any]) -> Sink:
+    """A sink on a cluster of Kafka that asks for a password, where one is in the environment."""
+    password = {"sasl.password": tpc.env(PASSWORD)} if PASSWORD in os.environ else {}
+    return KafkaSink(told["name"], servers=told["servers"], client={**told["client"], **password})
 
 
 def _counted(spark: SparkSession) -> DataFrame:

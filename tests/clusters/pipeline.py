@@ -168,11 +168,16 @@ class ClusterPipeline:
                 )
         return Replayed({name: part.digest for name, part in effect.manifest.sinks.items()}, made)
 
+    def batch(self, sink: Sink, epoch: int, partition: int) -> pa.RecordBatch:
+        """What a task gives to the sink: the same whenever it is made."""
+        return pa.RecordBatch.from_pylist(rows_of(epoch, partition), schema=SCHEMA)
+
     def _branch(self, sink: Sink, hint: Mapping[str, object], epoch: int, generation: int, partition: int) -> Branch:
         handle = Handle(self.id, generation, sink.name, epoch, partition, 1)
-        writer = sink.writer(handle, SCHEMA, dict(hint))
+        batch = self.batch(sink, epoch, partition)
+        writer = sink.writer(handle, batch.schema, dict(hint))
         try:
-            writer.write(pa.RecordBatch.from_pylist(rows_of(epoch, partition), schema=SCHEMA))
+            writer.write(batch)
             committable = writer.prepare()
         except BaseException:
             writer.abort()

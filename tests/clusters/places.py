@@ -29,8 +29,8 @@ def s3_place(room: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch, *, manag
     return Place(room, url, {**settings, **chosen}, environment=s3.environment())
 
 
-def hdfs_place(room: Path, names: NameNode) -> Place:
-    """The log is in a database."""
+def hdfs_place(room: Path, names: NameNode, *, log_url: str | None = None) -> Place:
+    """The log is in the database `log_url`, or in one that is a file on a disk that all machines share."""
     settings = {"spark.hadoop.dfs.replication": "1", MANAGER_SETTING: checkpoint_manager("FileContextBased")}
     url = f"{names.address}/{uuid.uuid4().hex}"
-    return Place(room, url, settings, log_url=f"sqlite:///{room / 'log.db'}")
+    return Place(room, url, settings, log_url=log_url or f"sqlite:///{room / 'log.db'}")

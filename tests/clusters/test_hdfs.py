@@ -13,8 +13,10 @@ from tests.clusters.kit_run import passed_in
 from tests.clusters.moving import EPOCH, RUN_TIMEOUT_S, STEPS, Place
 from tests.clusters.places import hdfs_place
 from tests.clusters.strike import Evidence
+from tests.clusters.targets import Table
 from tests.conftest import CANNOT_BE_HAD
 from tests.support.hdfs_server import DataNode, NameNode, running_hdfs
+from tests.support.postgres_database import PostgresDatabase
 
 SUITE = "Checkpoints on HDFS"
 KILLED_WITH_ALL = ("prepared", "decided")
@@ -54,6 +56,16 @@ def test_a_driver_that_was_killed_is_gone_on_from_on_another_machine(
 @pytest.mark.parametrize("step", ["prepared", "decided"])
 def test_a_forgotten_driver_that_wakes_up_changes_nothing(place: Place, evidence: Evidence, step: str) -> None:
     place.forgets_its_driver(evidence, step)
+
+
+@pytest.mark.parametrize("step", ["prepared", "decided"])
+def test_a_driver_whose_log_is_in_the_database_that_it_writes_to_is_gone_on_from_on_another_machine(
+    tmp_path: Path, hdfs: Hdfs, postgres: PostgresDatabase, evidence: Evidence, step: str
+) -> None:
+    postgres.execute("CREATE TABLE moved (value bigint)")
+    place = hdfs_place(tmp_path, hdfs[0], log_url=postgres.dsn.replace("postgresql://", "postgresql+psycopg://", 1))
+    place.targets = [Table("moved", dsn=postgres.dsn, reader=postgres.dsn)]
+    place.loses_its_driver(evidence, step)
 
 
 @pytest.mark.parametrize("step", KILLED_WITH_ALL)

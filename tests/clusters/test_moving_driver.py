@@ -19,7 +19,9 @@ from tests.clusters.kit_run import passed_in
 from tests.clusters.moving import EPOCH, GROUP, RUN_TIMEOUT_S, STEPS, Place
 from tests.clusters.places import s3_place
 from tests.clusters.strike import Evidence
+from tests.clusters.targets import Table
 from tests.support.other_users import DAEMON, NOBODY, can_be_another
+from tests.support.postgres_database import PostgresDatabase
 from tests.support.s3_server import S3Server
 
 SUITE = "Checkpoints on S3"
@@ -90,6 +92,23 @@ def _is_killed_as_daemon(place: Place, evidence: Evidence, step: str, *, umask: 
 @pytest.mark.parametrize("step", ["prepared", "decided", "completed"])
 def test_a_forgotten_driver_that_wakes_up_changes_nothing(place: Place, evidence: Evidence, step: str) -> None:
     place.forgets_its_driver(evidence, step)
+
+
+@pytest.mark.parametrize("step", ["prepared", "decided", "committed"])
+def test_a_driver_that_was_killed_with_transactions_prepared_is_gone_on_from_on_another_machine(
+    place: Place, postgres: PostgresDatabase, evidence: Evidence, step: str
+) -> None:
+    postgres.execute("CREATE TABLE moved (value bigint)")
+    place.targets = [Table("moved", dsn=postgres.dsn, reader=postgres.dsn)]
+    place.loses_its_driver(evidence, step)
+
+
+def test_a_forgotten_driver_s_transactions_are_aborted_by_the_next(
+    place: Place, postgres: PostgresDatabase, evidence: Evidence
+) -> None:
+    postgres.execute("CREATE TABLE moved (value bigint)")
+    place.targets = [Table("moved", dsn=postgres.dsn, reader=postgres.dsn)]
+    place.forgets_its_driver(evidence, "prepared")
 
 
 def test_the_files_of_a_checkpoint_keep_their_contract_on_s3(place: Place) -> None:

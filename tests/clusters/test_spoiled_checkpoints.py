@@ -47,6 +47,13 @@ def ends(
     return place.told()
 
 
+def the_newest_state_is_made_again(place: Place, evidence: Evidence, way: str) -> None:
+    ends(place, 0)
+    told = ends(place, 0, last=LAST + 2, spoil=[[way, "state/0/0"]])
+    assert "cannot be gone on from and is moved aside" in told
+    place.judge(evidence)
+
+
 def test_state_of_another_moment_is_caught_up(place: Place, evidence: Evidence) -> None:
     ends(place, 0, last=1)
     ends(place, 0, spoil=[["copy", "state", "kept"]])
@@ -55,14 +62,13 @@ def test_state_of_another_moment_is_caught_up(place: Place, evidence: Evidence) 
     place.judge(evidence)
 
 
-@pytest.mark.parametrize("way", ["remove_newest", "tear_newest"])
-def test_the_newest_state_of_a_partition_that_is_lost_is_made_again(place: Place, evidence: Evidence, way: str) -> None:
-    if way == "tear_newest" and place.url.startswith("s3a"):
-        pytest.skip("an object is there with all its bytes or not at all")
-    ends(place, 0)
-    told = ends(place, 0, last=LAST + 2, spoil=[[way, "state/0/0"]])
-    assert "cannot be gone on from and is moved aside" in told
-    place.judge(evidence)
+def test_the_newest_state_of_a_partition_that_is_lost_is_made_again(place: Place, evidence: Evidence) -> None:
+    the_newest_state_is_made_again(place, evidence, "remove_newest")
+
+
+@pytest.mark.parametrize("place", ["hdfs"], indirect=True)  # an object is there with all its bytes or not at all
+def test_the_newest_state_of_a_partition_that_is_torn_is_made_again(place: Place, evidence: Evidence) -> None:
+    the_newest_state_is_made_again(place, evidence, "tear_newest")
 
 
 def test_a_decided_plan_that_was_written_over_is_put_right(place: Place, evidence: Evidence) -> None:

@@ -1,6 +1,7 @@
-"""Spark on YARN in cluster mode: the application master is killed in the middle of an epoch, with the driver in it.
+"""Spark on YARN: the driver is killed in the middle of an epoch.
 
-YARN starts a second attempt by itself, which goes on.
+In cluster mode with the application master that it is in: YARN starts a second attempt by itself, which goes on. In
+client mode by itself: another driver, on another machine, goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.clusters import moving_driver
 from tests.clusters.moving import EPOCH, LAST, RUN_TIMEOUT_S, Place
 from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
-from tests.support.yarn_server import NodeManager, ResourceManager, submit
+from tests.support.yarn_server import NodeManager, ResourceManager, shared_settings, submit, submitter
 from tpc.support.deadlines import until
 
 SUITE = "Spark on YARN"
@@ -70,6 +71,18 @@ def test_an_application_master_that_was_killed_is_gone_on_from_by_the_second_att
             submitted.wait(RUN_TIMEOUT_S)
     assert len(node.masters() - masters) == 2
     place.judge(evidence)
+
+
+@pytest.mark.parametrize("step", ["prepared", "decided"])
+def test_a_driver_in_client_mode_that_was_killed_is_gone_on_from_on_another_machine(
+    tmp_path: Path, yarn: Yarn, evidence: Evidence, step: str
+) -> None:
+    manager, node = yarn
+    masters = node.masters()
+    settings = {**shared_settings(tmp_path / "spark"), "spark.submit.deployMode": "client"}
+    place = Place(tmp_path, str(tmp_path / "checkpoint"), settings, environment=submitter(manager))
+    place.loses_its_driver(evidence, step)
+    assert len(node.masters() - masters) == 2
 
 
 def standing_driver(node: NodeManager, submitted: subprocess.Popen[str]) -> psutil.Process:

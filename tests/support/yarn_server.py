@@ -157,43 +157,63 @@ class NodeManager(YarnServer):
             return False
 
 
+def shared_settings(directory: Path) -> dict[str, str]:
+    """What a program on YARN here says of Spark, in either mode; what Spark sends to containers lies in `directory`."""
+    staging = directory / "staging"
+    staging.mkdir(parents=True)
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    return {
+        "spark.master": "yarn",
+        "spark.yarn.jars": f"local:{_spark_home()}/jars/*",
+        "spark.yarn.stagingDir": f"file:{staging}",
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.instances": "1",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": quick,
+        **{f"spark.executorEnv.{name}": value for name, value in _in_containers().items()},
+    }
+
+
+def submitter(manager: ResourceManager) -> dict[str, str]:
+    """The environment of a process that asks `manager` for containers."""
+    return {
+        "HADOOP_CONF_DIR": str(manager.directory),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_HOME": str(_spark_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
 def submit(manager: ResourceManager, directory: Path, program: Path, *arguments: str) -> subprocess.Popen[str]:
     """Have YARN run a program in its cluster mode: the driver is within the application master, tried twice.
 
     What is said of it goes to `submit.log` in `directory`, a new one.
     """
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    (directory / "staging").mkdir(parents=True)
-    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    both = {"PYTHONPATH": str(REPOSITORY), "JAVA_HOME": str(Path(find_java()).resolve().parents[1])}
     drivers = {"PYSPARK_PYTHON": sys.executable, "TPC_CACHE": str(cache_directory()), "HOME": str(directory)}
     settings = {
-        "spark.yarn.jars": f"local:{home}/jars/*",
-        "spark.yarn.stagingDir": f"file:{directory / 'staging'}",
+        **shared_settings(directory),
+        "spark.submit.deployMode": "cluster",
         "spark.yarn.maxAppAttempts": "2",
-        "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": quick,
-        "spark.executor.instances": "1",
-        "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": quick,
-        **{f"spark.yarn.appMasterEnv.{name}": value for name, value in {**both, **drivers}.items()},
-        **{f"spark.executorEnv.{name}": value for name, value in both.items()},
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **{f"spark.yarn.appMasterEnv.{name}": value for name, value in {**_in_containers(), **drivers}.items()},
     }
     said = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     return subprocess.Popen(
-        [home / "bin" / "spark-submit", "--master", "yarn", "--deploy-mode", "cluster", *said, program, *arguments],
+        [_spark_home() / "bin" / "spark-submit", *said, program, *arguments],
         stdout=(directory / "submit.log").open("w"),
         stderr=subprocess.STDOUT,
         text=True,
-        env={
-            **os.environ,
-            "HADOOP_CONF_DIR": str(manager.directory),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
+        env={**os.environ, **submitter(manager)},
         start_new_session=True,
     )
+
+
+def _in_containers() -> dict[str, str]:
+    return {"PYTHONPATH": str(REPOSITORY), "JAVA_HOME": str(Path(find_java()).resolve().parents[1])}
+
+
+def _spark_home() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent

@@ -5,34 +5,29 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import NewTopic
 
 import tpc
 from tests.conftest import CANNOT_BE_HAD
+from tests.sinks.kafka.secured_cluster import (
+    ASKED_AS_DESCRIBE_TOO,
+    ASKED_OF_OFFSETS,
+    OFFSETS,
+    PASSWORD,
+    PASSWORD_VARIABLE,
+    ROWS,
+    SHARED,
+    SecuredCluster,
+)
 from tests.support import unsigned_tokens
 from tests.support.elsewhere import prepared_elsewhere
 from tests.support.kafka_branches import TEXT, Branches, texts
-from tests.support.kafka_topics import DEADLINE_S, SILENT
+from tests.support.kafka_topics import DEADLINE_S
 from tests.support.living_pipeline import LivingPipeline
-from tests.support.pages import shell_commands
-from tests.support.processes import eventually
 from tpc.chaos.servers.certificates import CertificateAuthority
 from tpc.chaos.servers.secured_kafka import SecuredKafkaServer
 from tpc.errors import ConfigurationError
@@ -41,114 +36,11 @@ from tpc.settings import Elsewhere
 from tpc.sink import Committable, GivenUp, Verdict
 from tpc.sinks.kafka.cluster.rights import Right, needed_rights
 from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
-from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.transactional_sink import TransactionalSink
 
 SUITE = "Kafka, secured"
-PAGE = "how-to/secure-kafka.md"
-PASSWORD = "orders-secret"
 TOPIC_COLUMN = pa.schema([*TEXT, ("topic", pa.string())])
-
-
-def rights_of(commands: list[list[str]]) -> list[Right]:
-    """What `kafka-acls.sh --add` grants with these words."""
-    rights = []
-    for words in commands:
-        options = [word[2:] for word in words if word.startswith("--")]
-        values = {word[2:]: words[at + 1] for at, word in enumerate(words[:-1]) if word.startswith("--")}
-        kind = next(one for one in ("topic", "group", "transactional-id", "cluster") if one in options)
-        name = "kafka-cluster" if kind == "cluster" else values[kind]
-        assert (values.get("resource-pattern-type") == "prefixed") == name.endswith("~")
-        assert values["allow-principal"] == "User:orders"
-        operations = [words[at + 1] for at, word in enumerate(words) if word == "--operation"]
-        rights += [Right(kind, name, operation) for operation in operations]
-    return rights
-
-
-ROWS, OFFSETS = map(rights_of, shell_commands(PAGE, "kafka-acls.sh"))
-SHARED = [right for right in ROWS if right.kind != "topic" or right.name == "__transaction_state"]
-ASKED_AS_DESCRIBE_TOO = [right for right in ROWS if right.operation != "Describe" or right.kind == "topic"]
-"""Those whose loss takes something away: every right is Describe too."""
-ASKED_OF_OFFSETS = [one for one in SHARED + OFFSETS if one.operation != "Describe" or one.name == "__transaction_state"]
-"""The same of a sink of offsets, which reads `__consumer_offsets`."""
-
-
-class Cluster:
-    """The broker of the page, with its topic, its user and the rights of a sink with a topic."""
-
-    def __init__(self, server: SecuredKafkaServer) -> None:
-        self.server = server
-        self.admin = AdminClient(server.administrator(), logger=SILENT)
-        self.admin.create_topics([NewTopic("flights", 2, 1)])["flights"].result(DEADLINE_S)
-        scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        user = UserScramCredentialUpsertion("orders", scram, PASSWORD.encode())
-        self.admin.alter_user_scram_credentials([user])["orders"].result(DEADLINE_S)
-        self.grant(ROWS)
-
-    def grant(self, rights: list[Right]) -> None:
-        for created in self.admin.create_acls([_binding(right) for right in rights]).values():
-            created.result(DEADLINE_S)
-        self._settled({_binding(right) for right in rights}, there=True)
-
-    def revoke(self, rights: list[Right]) -> None:
-        bindings = {_binding(right) for right in rights}
-        for deleted in self.admin.delete_acls([_filter(binding) for binding in bindings]).values():
-            deleted.result(DEADLINE_S)
-        self._settled(bindings, there=False)
-
-    def _settled(self, bindings: set[AclBinding], *, there: bool) -> None:
-        every = AclBindingFilter(
-            ResourceType.ANY,
-            None,  # type: ignore[arg-type]  # any name, principal and host
-            ResourcePatternType.ANY,
-            None,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
-
-        def settled() -> bool:
-            known = set(self.admin.describe_acls(every).result(DEADLINE_S))
-            return bindings <= known if there else not bindings & known
-
-        eventually(settled, "the broker knows its ACLs")
-
-    @contextmanager
-    def without(self, *rights: Right) -> Iterator[None]:
-        self.revoke(list(rights))
-        try:
-            yield
-        finally:
-            self.grant(list(rights))
-
-    def client(self, **settings: str | Elsewhere) -> dict[str, str | Elsewhere]:
-        return {**self.server.client("orders"), "sasl.password": tpc.env("TPC_TEST_SECURED"), **settings}
-
-    def offsets(self) -> KafkaOffsetsSink:
-        return KafkaOffsetsSink("reports", servers=self.server.bootstrap, client=self.client(), timeout_s=10)
-
-    def sink(self, topic: str | None = "flights", client: dict[str, str | Elsewhere] | None = None) -> KafkaSink:
-        return KafkaSink(topic, servers=self.server.bootstrap, client=client or self.client(), timeout_s=10)
-
-
-def _binding(right: Right) -> AclBinding:
-    kinds = {"topic": "TOPIC", "group": "GROUP", "transactional-id": "TRANSACTIONAL_ID", "cluster": "BROKER"}
-    pattern = ResourcePatternType.PREFIXED if right.name.endswith("~") else ResourcePatternType.LITERAL
-    operation = {"DescribeConfigs": AclOperation.DESCRIBE_CONFIGS}.get(right.operation)
-    return AclBinding(
-        *(ResourceType[kinds[right.kind]], right.name, pattern, "User:orders", "*"),
-        operation or AclOperation[right.operation.upper()],
-        AclPermissionType.ALLOW,
-    )
-
-
-def _filter(binding: AclBinding) -> AclBindingFilter:
-    return AclBindingFilter(
-        *(binding.restype, binding.name, binding.resource_pattern_type, binding.principal, binding.host),
-        binding.operation,
-        binding.permission_type,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -163,13 +55,13 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafkaSe
 
 
 @pytest.fixture(scope="module")
-def cluster(secured: SecuredKafkaServer) -> Cluster:
-    return Cluster(secured)
+def cluster(secured: SecuredKafkaServer) -> SecuredCluster:
+    return SecuredCluster(secured)
 
 
 @pytest.fixture(autouse=True)
 def _password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TPC_TEST_SECURED", PASSWORD)
+    monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
 
 
 def refusal(sink: TransactionalSink, pipeline: str = "secured") -> ConfigurationError:
@@ -190,7 +82,7 @@ def test_the_page_names_the_rights_that_are_asked_for() -> None:
     assert sorted(SHARED + OFFSETS) == sorted(needed_rights(None, None, "reports"))
 
 
-def test_with_the_rights_of_the_page_a_pipeline_lives(cluster: Cluster) -> None:
+def test_with_the_rights_of_the_page_a_pipeline_lives(cluster: SecuredCluster) -> None:
     pipeline = LivingPipeline(cluster.sink(), "lives")
     pipeline.run(0, 1, 2)
     pipeline.engine.upkeep()
@@ -200,7 +92,7 @@ def test_with_the_rights_of_the_page_a_pipeline_lives(cluster: Cluster) -> None:
     pipeline.close()
 
 
-def test_with_the_rights_of_the_page_branches_are_swept_given_up_and_pruned(cluster: Cluster) -> None:
+def test_with_the_rights_of_the_page_branches_are_swept_given_up_and_pruned(cluster: SecuredCluster) -> None:
     branches = Branches(cluster.sink(), "sweeps")
     committer = branches.committer
     committer.check(branches.context())
@@ -217,7 +109,7 @@ def test_with_the_rights_of_the_page_branches_are_swept_given_up_and_pruned(clus
 
 
 @pytest.mark.parametrize("right", ASKED_AS_DESCRIBE_TOO, ids=str)
-def test_each_right_of_the_page_is_needed_and_its_absence_named(cluster: Cluster, right: Right) -> None:
+def test_each_right_of_the_page_is_needed_and_its_absence_named(cluster: SecuredCluster, right: Right) -> None:
     with cluster.without(right):
         error = refusal(cluster.sink())
     assert "lacks rights" in error.what
@@ -228,13 +120,13 @@ def test_each_right_of_the_page_is_needed_and_its_absence_named(cluster: Cluster
     ]
 
 
-def test_all_rights_that_are_missing_are_named_at_once(cluster: Cluster) -> None:
+def test_all_rights_that_are_missing_are_named_at_once(cluster: SecuredCluster) -> None:
     with cluster.without(*ROWS):
         what = refusal(cluster.sink()).what
     assert [str(right) for right in ROWS if str(right) not in what] == []
 
 
-def test_the_offsets_sink_has_rights_of_its_own(cluster: Cluster) -> None:
+def test_the_offsets_sink_has_rights_of_its_own(cluster: SecuredCluster) -> None:
     sink = cluster.offsets()
     missing = refusal(sink).what
     assert "Read on topic '__consumer_offsets'; Read on group 'reports'" in missing
@@ -254,7 +146,7 @@ def test_the_offsets_sink_has_rights_of_its_own(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("right", ASKED_OF_OFFSETS, ids=str)
-def test_each_right_of_the_offsets_sink_is_needed_and_its_absence_named(cluster: Cluster, right: Right) -> None:
+def test_each_right_of_the_offsets_sink_is_needed_and_its_absence_named(cluster: SecuredCluster, right: Right) -> None:
     cluster.grant(OFFSETS)
     with cluster.without(right):
         error = refusal(cluster.offsets())
@@ -264,7 +156,7 @@ def test_each_right_of_the_offsets_sink_is_needed_and_its_absence_named(cluster:
     assert str(right) in error.what
 
 
-def test_with_the_rights_of_the_page_offsets_are_swept_and_given_up(cluster: Cluster) -> None:
+def test_with_the_rights_of_the_page_offsets_are_swept_and_given_up(cluster: SecuredCluster) -> None:
     cluster.grant(OFFSETS)
     sink, job = cluster.offsets(), PipelineId("offsets-swept")
     committer = KafkaOffsetsCommitter(sink, job, group="reports")
@@ -293,7 +185,7 @@ def test_with_the_rights_of_the_page_offsets_are_swept_and_given_up(cluster: Clu
     ids=str,
 )
 def test_a_right_that_goes_while_the_pipeline_runs_is_named_in_the_pass(
-    cluster: Cluster, right: Right, words: str
+    cluster: SecuredCluster, right: Right, words: str
 ) -> None:
     branches = Branches(cluster.sink(), f"deprived-{right.kind}")
     hint = branches.committer.hint()
@@ -303,7 +195,7 @@ def test_a_right_that_goes_while_the_pipeline_runs_is_named_in_the_pass(
     branches.committer.close()
 
 
-def test_a_commit_that_is_not_allowed_is_unknown_and_succeeds_when_it_is(cluster: Cluster) -> None:
+def test_a_commit_that_is_not_allowed_is_unknown_and_succeeds_when_it_is(cluster: SecuredCluster) -> None:
     branches = Branches(cluster.sink(), "undecided")
     decided = branches.prepare(texts("a"))
     with cluster.without(Right("transactional-id", "tpc~", "Write"), Right("transactional-id", "tpc~", "Describe")):
@@ -314,7 +206,7 @@ def test_a_commit_that_is_not_allowed_is_unknown_and_succeeds_when_it_is(cluster
     branches.committer.close()
 
 
-def test_a_sweep_that_is_not_allowed_names_the_right(cluster: Cluster) -> None:
+def test_a_sweep_that_is_not_allowed_names_the_right(cluster: SecuredCluster) -> None:
     branches = Branches(cluster.sink(), "unswept")
     left = branches.prepare(texts("a"))
     doubts = branches.committer.in_doubt()
@@ -329,7 +221,7 @@ def test_a_sweep_that_is_not_allowed_names_the_right(cluster: Cluster) -> None:
     branches.committer.close()
 
 
-def test_a_topic_that_only_a_row_names_is_refused_in_the_pass(cluster: Cluster) -> None:
+def test_a_topic_that_only_a_row_names_is_refused_in_the_pass(cluster: SecuredCluster) -> None:
     cluster.admin.create_topics([NewTopic("hidden", 1, 1)])["hidden"].result(DEADLINE_S)
     branches = Branches(cluster.sink(None), "named")
     cluster.grant(OFFSETS)
@@ -343,7 +235,7 @@ def test_a_topic_that_only_a_row_names_is_refused_in_the_pass(cluster: Cluster) 
 
 
 def test_a_wrong_password_an_authority_that_is_another_or_not_there(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: SecuredCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = CertificateAuthority(tmp_path / "other")
     short = {"servers": cluster.server.bootstrap, "timeout_s": 3}
@@ -353,7 +245,7 @@ def test_a_wrong_password_an_authority_that_is_another_or_not_there(
     assert "ssl.ca.location" in error.remedy
     nowhere = cluster.client(**{"ssl.ca.location": str(tmp_path / "nothing.pem")})
     assert "ssl.ca.location failed" in refusal(KafkaSink("flights", client=nowhere, **short)).what  # type: ignore[arg-type]
-    monkeypatch.setenv("TPC_TEST_SECURED", "wrong-one")
+    monkeypatch.setenv(PASSWORD_VARIABLE, "wrong-one")
     error = refusal(KafkaSink("flights", client=cluster.client(), **short))  # type: ignore[arg-type]
     assert "refuses the login" in error.what
     assert "Authentication failed" in error.what
@@ -361,7 +253,7 @@ def test_a_wrong_password_an_authority_that_is_another_or_not_there(
 
 
 def test_an_executor_resolves_settings_itself_and_tells_nothing_of_them(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: SecuredCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     authority = str(cluster.server.authority.path)
@@ -378,7 +270,7 @@ def test_an_executor_resolves_settings_itself_and_tells_nothing_of_them(
         branches.handle(1),
         pa.RecordBatch.from_pylist(texts("z"), schema=TEXT),
         branches.committer.hint(),
-        {"TPC_TEST_SECURED": PASSWORD, "TPC_TEST_CA": str(moved)},
+        {PASSWORD_VARIABLE: PASSWORD, "TPC_TEST_CA": str(moved)},
     )
 
     assert branches.commit(theirs)[0].verdict is Verdict.COMMITTED
@@ -389,12 +281,12 @@ def test_an_executor_resolves_settings_itself_and_tells_nothing_of_them(
     branches.committer.close()
 
 
-def test_an_executor_whose_password_is_wrong_says_so(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_whose_password_is_wrong_says_so(cluster: SecuredCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     branches = Branches(
         KafkaSink("flights", servers=cluster.server.bootstrap, client=cluster.client(), timeout_s=3), "elsewhere"
     )
     hint = branches.committer.hint()
-    monkeypatch.setenv("TPC_TEST_SECURED", "wrong-one")
+    monkeypatch.setenv(PASSWORD_VARIABLE, "wrong-one")
     with pytest.raises(tpc.errors.TransientError, match="Authentication failed"):
         branches.prepare(texts("a"), hint=hint)
     branches.committer.close()
@@ -403,7 +295,7 @@ def test_an_executor_whose_password_is_wrong_says_so(cluster: Cluster, monkeypat
 @pytest.mark.parametrize(
     ("listener", "words"), [("EXPIRED", "certificate has expired"), ("ELSEWHERE", "Hostname mismatch")]
 )
-def test_a_certificate_that_must_not_be_trusted(cluster: Cluster, listener: str, words: str) -> None:
+def test_a_certificate_that_must_not_be_trusted(cluster: SecuredCluster, listener: str, words: str) -> None:
     error = refusal(
         KafkaSink("flights", servers=cluster.server.bootstrap_of(listener), client=cluster.client(), timeout_s=3)
     )
@@ -414,7 +306,7 @@ def test_a_certificate_that_must_not_be_trusted(cluster: Cluster, listener: str,
 # Tokens ------------------------------------------------------------------------------------------------------------
 
 
-def token_client(cluster: Cluster, function: str = "token") -> dict[str, str | Elsewhere]:
+def token_client(cluster: SecuredCluster, function: str = "token") -> dict[str, str | Elsewhere]:
     """OAUTHBEARER, with what `tests.support.unsigned_tokens` gives; who it is for is a secret, for the test's sake."""
     return {
         "security.protocol": "SASL_SSL",
@@ -425,7 +317,9 @@ def token_client(cluster: Cluster, function: str = "token") -> dict[str, str | E
     }
 
 
-def test_a_pipeline_lives_on_tokens_that_a_function_gives(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipeline_lives_on_tokens_that_a_function_gives(
+    cluster: SecuredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TPC_TEST_PRINCIPAL", "orders")
     pipeline = LivingPipeline(cluster.sink(client=token_client(cluster)), "tokens")
     pipeline.run(0, 1)
@@ -436,7 +330,7 @@ def test_a_pipeline_lives_on_tokens_that_a_function_gives(cluster: Cluster, monk
 
 
 def test_an_executor_asks_the_function_itself_and_tells_no_token(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: SecuredCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("TPC_TEST_PRINCIPAL", "orders")
@@ -470,14 +364,16 @@ def test_an_executor_asks_the_function_itself_and_tells_no_token(
     ],
 )
 def test_a_token_that_is_refused_and_a_function_that_gives_none(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, function: str, words: str
+    cluster: SecuredCluster, monkeypatch: pytest.MonkeyPatch, function: str, words: str
 ) -> None:
     monkeypatch.setenv("TPC_TEST_PRINCIPAL", "orders")
     sink = KafkaSink("flights", servers=cluster.server.bootstrap, client=token_client(cluster, function), timeout_s=3)
     assert words in refusal(sink).what
 
 
-def test_an_executor_that_gets_no_token_is_a_passing_trouble(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_that_gets_no_token_is_a_passing_trouble(
+    cluster: SecuredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TPC_TEST_PRINCIPAL", "orders")
     branches = Branches(cluster.sink(client=token_client(cluster)), "no-token")
     hint = branches.committer.hint()
