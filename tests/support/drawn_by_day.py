@@ -61,6 +61,17 @@ FILES = (
     "tests/coordinator/loop/changelog/test_epochs.py",
     "tests/coordinator/loop/test_shards.py",
     "tests/test_packaging.py",
+    "tests/testing/test_broken_sinks.py",
+    "tests/testing/test_broken_data.py",
+    "tests/chaos/matrix/test_power.py",  # make chaos
+    "tests/chaos/servers/test_kafka.py",
+    "tests/chaos/servers/test_stack.py",
+    "tests/coordinator/test_spark_submit.py",
+    "tests/chaos/proxy/test_rules_on_kafka.py",
+    "tests/sinks/kafka/test_owner.py",
+    "tests/chaos/user/test_run.py",
+    "tests/sinks/mongo/test_secured.py",  # make clusters
+    "tests/chaos/servers/test_jars.py",
     "tests/sinks/kafka/test_check.py",
     "tests/chaos/authoring/test_authoring.py",
     "tests/chaos/checkers/test_watch_kafka.py",
