@@ -27,6 +27,7 @@ FILES = (
     # The others, the longest first, so that no day is much longer than another.
     "tests/chaos/prove/test_trial.py",  # make prove
     "tests/docs/test_classified_tickets.py",
+    "tests/chaos/demo/test_demo_processes.py",
     "tests/docs/test_delta_sink.py",
     "tests/chaos/matrix/test_service.py",  # make chaos
     "tests/coordinator/loop/test_effects.py",

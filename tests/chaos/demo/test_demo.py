@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +13,14 @@ import psutil
 import psycopg
 import pytest
 from pymongo import MongoClient
-from rich.console import Console
 
+from tests.chaos.demo.consoles import console_into
 from tpc.chaos.checkers.state_store import read_state
 from tpc.chaos.demo.demo import run_demo, run_start, run_stop, run_verify
 from tpc.chaos.running.run_directory import PIPELINE_LOG
 from tpc.chaos.servers import kept
-from tpc.chaos.servers.stack import VARIABLES, Stack
+from tpc.chaos.servers.stack import VARIABLES
 from tpc.errors import LocalStackError
-from tpc.support.deadlines import until
 from tpc.support.process_trees import is_alive
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark]  # starts what it needs by itself
@@ -45,10 +40,6 @@ class Demo:
     def verify(self) -> tuple[int, str]:
         console = console_into(text := io.StringIO())
         return run_verify(self.directory, console=console), text.getvalue()
-
-
-def console_into(text: io.StringIO) -> Console:
-    return Console(file=text, width=200, highlight=False)
 
 
 @pytest.fixture(scope="module")
@@ -164,45 +155,3 @@ def test_stop_ends_the_servers_and_keeps_the_results(demo: Demo) -> None:
     assert not any(process is not None and is_alive(process) for process in servers)
     assert (demo.directory / "verdict.json").exists()
     assert not (demo.directory / "servers").exists()
-
-
-def test_servers_of_the_users_own_are_used_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in VARIABLES.values():
-        monkeypatch.delenv(variable, raising=False)
-    with Stack(tmp_path / "own") as own:
-        for variable, address in own.environment().items():
-            monkeypatch.setenv(variable, address)
-        text = io.StringIO()
-        code = run_demo(kills=0, rows=ROWS, epochs=8, directory=tmp_path / "demo", console=console_into(text))
-        assert code == 0, text.getvalue()
-        assert all(server.alive for server in own.local)
-        # Nothing was removed there, so a second run would count what the first one wrote.
-        assert run_demo(kills=0, rows=ROWS, directory=tmp_path / "demo", console=console_into(text)) == 2
-        assert "is already there" in text.getvalue()
-
-
-def processes_of(directory: Path) -> list[str]:
-    """Every process that has something to do with a directory, by its command line."""
-    commands = []
-    for process in psutil.process_iter(["cmdline", "pid", "status"]):
-        command = " ".join(process.info["cmdline"] or [])
-        if str(directory) in command and process.info["pid"] != os.getpid():
-            commands.append(command)
-    return commands
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
-def test_an_interrupted_demo_leaves_no_process(number: signal.Signals, code: int, tmp_path: Path) -> None:
-    directory = tmp_path / "interrupted"
-    program = (
-        "from tpc.chaos.demo.demo import run_demo; "
-        f"raise SystemExit(run_demo(rows={ROWS}, directory={str(directory)!r}))"
-    )
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TPC_")}
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment, text=True) as demo:
-        assert demo.stdout is not None
-        line = next(line for line in demo.stdout if "life 1 of the pipeline" in line)
-        assert processes_of(directory), line
-        demo.send_signal(number)
-        assert demo.wait(DEADLINE_S) == code
-    assert until(lambda: not processes_of(directory), DEADLINE_S), processes_of(directory)
