@@ -35,7 +35,8 @@ class FilesKit(SinkConformance):
     one_act = "the manifest of an epoch publishes all its files"
 
     def make_sink(self, tmp_path: Path, name: str = "a") -> FileSink:
-        return FileSink(tmp_path / "target", name=name, format=self.format, timeout_s=2.0)
+        # Longer than a first write takes, with all that it loads, whose every system call is traced.
+        return FileSink(tmp_path / "target", name=name, format=self.format, timeout_s=10.0)
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
         assert isinstance(sink, FileSink)
