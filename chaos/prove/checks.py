@@ -75,6 +75,8 @@ _KAFKA_EVIDENCE = ("sinks/kafka/driver/commit_evidence.py",)
 """It takes a cluster whose brokers go to need it: the kit's has one, which stays."""
 _MONGO_COMMIT = ("sinks/mongo/commit_epoch.py",)
 """The kit's server may have no transactions; whether their steps meet those of a guarded commit needs none."""
+_KAFKA_PRUNING = ("sinks/kafka/driver/pruning.py", "sinks/kafka/cluster/released_ids.py")
+"""The kit's epochs have fewer branches than a hint has ids."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
@@ -94,6 +96,7 @@ CHECKS = (
     Check("checkpoint lock kit", 120.0, _CHECKPOINT_LOCK, tests="tests/coordinator/test_checkpoint_lock.py"),
     Check("journal kit", 120.0, _JOURNAL, tests="tests/coordinator/log/test_journal.py"),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
+    Check("kafka pruning kit", 120.0, _KAFKA_PRUNING, tests="tests/sinks/kafka/test_pruning.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
     Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), (*_SAVEPOINTS, *_TAKEOVER)),
