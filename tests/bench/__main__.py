@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from tests.bench.arena import Arena
 from tests.bench.branches import branches
 from tests.bench.checkpoints import checkpoints as measure_checkpoints
 from tests.bench.checkpoints import show_checkpoints
+from tests.bench.executors import executors as measure_executors
 from tests.bench.flink import Flink, FlinkNotInstalledError, flink
 from tests.bench.growth import draw as draw_growth
 from tests.bench.growth import grow
@@ -121,6 +123,23 @@ def checkpoints(
     results = Results(directory / "checkpoints.json", {"turns": turns, "epochs": epochs})
     measure_checkpoints(work, results, turns=turns, epochs=epochs)
     show_checkpoints(results, console)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+@app.command()
+def executors(
+    directory: Directory = Path("tpc-bench"),
+    executors: Annotated[int, typer.Option(help="processes with a task at a time")] = 100,
+    partitions: Annotated[int, typer.Option(help="of an epoch: a branch in Kafka and one in PostgreSQL each")] = 1_000,
+    rows: Annotated[int, typer.Option(help="of each partition")] = 100,
+    epochs: Annotated[int, typer.Option(help="before the one that is left in doubt")] = 3,
+) -> None:
+    """What Kafka, PostgreSQL and the driver see of very many branches over very many executors: a line of JSON each."""
+    work = (directory / "work").resolve()
+    shutil.rmtree(work, ignore_errors=True)
+    sizes = {"executors": executors, "partitions": partitions, "rows": rows, "epochs": epochs}
+    for told in measure_executors(work, **sizes):
+        console.print_json(json.dumps(told), indent=None)
     shutil.rmtree(work, ignore_errors=True)
 
 

@@ -76,7 +76,8 @@ def _named(
     if refused:
         return ConfigurationError(
             f"the Kafka cluster at {connection.servers!r} refuses the login: {refused[-1].str()}",
-            remedy="correct security.protocol, sasl.* and ssl.* in client=, and the variables they name.",
+            remedy="correct security.protocol, sasl.* and ssl.* in client=, and the variables they name, on the driver"
+            " and on every executor.",
         )
     cause = "; ".join([reason_of(error), *(report.str() for report in telling[-1:])])
     return TransientError(f"the Kafka cluster at {connection.servers!r} did not answer: {cause}")

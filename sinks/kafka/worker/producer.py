@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.sinks.kafka.cluster.facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts
+from tpc.sinks.kafka.cluster.login import DIAGNOSIS_S, require_login
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.librdkafka import lacks_right, logger, reason_of
@@ -73,6 +75,7 @@ class InitialisedProducer:
         self.offsets: dict[int, tuple[int, int]] = {}
         """Partition -> the first and the last offset of its rows, where they are told; for sinks of one topic."""
         self.statistics: str | None = None
+        self._connection = settings.connection
         self._told: str | None = None
         """Why the brokers do not let this client in, where librdkafka told."""
         self._producer: Producer | None = _make(settings, name, self)
@@ -85,7 +88,9 @@ class InitialisedProducer:
         return self._producer
 
     def initialise(self, timeout_s: float) -> None:
-        """Ask the coordinator for a producer id. Raises `TransientError`.
+        """Ask the coordinator for a producer id.
+
+        Raises `ConfigurationError` for a refused login or a missing right, `TransientError` when nobody answers.
 
         A call that has timed out is taken up again where it is by the next. One long call waits for librdkafka's next
         attempt when the first came before there was a connection: 500 ms for every third producer (measured); a
@@ -113,6 +118,9 @@ class InitialisedProducer:
                         f"Kafka refuses this user a producer id for {self.name}: {reason}",
                         remedy="grant it Write on transactional ids that begin with 'tpc~'.",
                     ) from error
+                if self._told is not None:  # a broker that goes down in a handshake looks the same
+                    with suppress(TransientError):
+                        require_login(self._connection, DIAGNOSIS_S)
                 raise TransientError(
                     f"Kafka gave no producer id for {self.name} within {timeout_s:g} s: {self._told or reason}"
                 ) from error

@@ -119,6 +119,7 @@ def test_executors_without_the_password_are_named_before_the_first_epoch(start_p
 def test_executors_with_a_wrong_password_say_so_and_the_first_epoch_is_not_decided(start_place: StartPlace) -> None:
     place = start_place(**{PASSWORD_VARIABLE: "a-wrong-one"})
     told = refused(place)
+    assert "ConfigurationError" in told
     assert "SASL authentication error: Authentication failed" in told
     assert "a-wrong-one" not in told
     assert Journal(place.log).open().last_intent is None

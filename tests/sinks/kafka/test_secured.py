@@ -281,14 +281,18 @@ def test_an_executor_resolves_settings_itself_and_tells_nothing_of_them(
     branches.committer.close()
 
 
-def test_an_executor_whose_password_is_wrong_says_so(cluster: SecuredCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_whose_password_is_wrong_alone_says_so_and_is_not_to_be_tried_again(
+    cluster: SecuredCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     branches = Branches(
         KafkaSink("flights", servers=cluster.server.bootstrap, client=cluster.client(), timeout_s=3), "elsewhere"
     )
     hint = branches.committer.hint()
     monkeypatch.setenv(PASSWORD_VARIABLE, "wrong-one")
-    with pytest.raises(tpc.errors.TransientError, match="Authentication failed"):
+    with pytest.raises(ConfigurationError, match=r"refuses the login.*Authentication failed") as refused:
         branches.prepare(texts("a"), hint=hint)
+    assert "on every executor" in refused.value.remedy
+    assert "wrong-one" not in str(refused.value)
     branches.committer.close()
 
 
