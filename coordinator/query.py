@@ -68,6 +68,8 @@ class PipelineQuery(QueryFacts):
         self._failed_epochs: list[dict[str, Any]] = []
         self._stop_word = StopWord(coordinator.checkpoint.notes)
         self._ended, self._stop_asked = threading.Event(), threading.Event()
+        self._batch_lock = threading.RLock()
+        """Held from the question whether a stop is asked for until the batch is done; a stop may come from a batch."""
         self._sources = SourceWatch()
         self._batch_metrics: BatchMetrics | None = None
 
@@ -176,14 +178,15 @@ class PipelineQuery(QueryFacts):
     # One epoch -------------------------------------------------------------------------------------------------
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
-        if self._stop_asked.is_set():
-            raise _StopAskedError
-        try:
-            self._run_epoch(frame, int(batch))
-        except BaseException as error:
-            self._fail(error)
-            self._failed_epochs.append({"epoch": int(batch), "status": "failed", "failure": str(error)})
-            raise
+        with self._batch_lock:
+            if self._stop_asked.is_set():
+                raise _StopAskedError
+            try:
+                self._run_epoch(frame, int(batch))
+            except BaseException as error:
+                self._fail(error)
+                self._failed_epochs.append({"epoch": int(batch), "status": "failed", "failure": str(error)})
+                raise
 
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self._coordinator
@@ -235,6 +238,8 @@ class PipelineQuery(QueryFacts):
         """Stop after the current epoch. A decided epoch that cannot be committed now is finished by the next start."""
         self._stop_asked.set()
         self._coordinator.engine.stop()
+        with self._batch_lock:
+            logger.debug("no batch has begun")  # Spark would end its tasks, and what they have prepared would stay
         self._running.stop()
         self._ended.wait()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.support.folder_sink import FolderSink
 from tpc.coordinator import EngineSettings
 from tpc.coordinator.engine import Engine
 from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.spark.running_plan import running_plan
 from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
 from tpc.sinks import FileSink, PostgresSink
 
@@ -89,6 +91,31 @@ def test_a_wait_that_fails_while_the_query_runs_stops_the_query(
     with pytest.raises(OSError, match="Too many open files"):
         query.awaitTermination(120)
     assert not query.isActive
+
+
+def test_a_batch_that_has_begun_as_the_query_is_stopped_comes_to_its_end(
+    feed: Feed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, stop_waits = threading.Event(), threading.Event()
+
+    def running_when_a_stop_waits(*arguments: Any) -> Any:
+        begun.set()
+        assert stop_waits.wait(60)
+        return running_plan(*arguments)
+
+    def stop(engine: Engine) -> None:
+        to_engine(engine)
+        stop_waits.set()  # no epoch is worked on: the engine has not heard of the batch yet
+
+    to_engine = Engine.stop
+    monkeypatch.setattr("tpc.coordinator.query.running_plan", running_when_a_stop_waits)
+    monkeypatch.setattr(Engine, "stop", stop)
+    query = pipeline_of(feed, spark, tmp_path).start()
+    assert begun.wait(120)
+    query.stop()
+    assert [(row["epoch"], row["status"]) for row in query.history()] == [(0, "complete")]
+    assert query.exception() is None
+    assert sorted((tmp_path / "rows" / "prepared").glob("*")) == []
 
 
 def test_a_start_that_fails_on_an_unset_variable_gives_the_checkpoint_s_lock_back(
