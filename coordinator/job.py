@@ -88,7 +88,7 @@ class Job(ABC):
         """The sinks of all routes, in their order."""
 
     def require_states(self, history: History) -> None:
-        """Raise `StateLostError` where a start would first make a state of the job again. Only a service has some."""
+        """Raise `StateLostError` where a state of the job is lost. Only a service has some."""
 
     @property
     def states_beside(self) -> frozenset[str]:

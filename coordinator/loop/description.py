@@ -18,7 +18,7 @@ from tpc.coordinator.loop.neighbours import STATES_FOLDER, Neighbours
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.routes import LoopWriting
 from tpc.coordinator.loop.sink_rows import columns_of
-from tpc.coordinator.loop.state.lost_stores import require_there
+from tpc.coordinator.loop.state.lost_stores import require_kept, require_there
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.local_files import LocalFiles
@@ -166,6 +166,8 @@ class Description(Job):
         """See `Job.require_states`."""
         for _, logged in self._states.logged:
             require_there(history, logged)
+        for sink in self._states.unlogged:
+            require_kept(history, sink)
 
     def columns(self) -> Mapping[str, Columns]:
         """See `Job.columns`."""
@@ -185,6 +187,7 @@ class Description(Job):
             self._neighbours(),
             Layout(self._directory / STATES_FOLDER) if self._shard is not None and self._states.states else None,
             self._states.logged,
+            self._states.unlogged,
         )
 
     def _neighbours(self) -> Neighbours:

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class KeptStates:
-    """In the order in which they were said. `logged` are those that have a changelog."""
+    """In the order in which they were said. `logged` are those that have a changelog, `unlogged` the stores of others."""
 
     def __init__(self) -> None:
         self.states: list[KeyedState] = []
         self.logged: list[tuple[KeyedState, LoggedState]] = []
+        self.unlogged: list[StateSink] = []
         self._stores: list[Sink] = []
         self._changelogs: list[Sink] = []
 
@@ -30,6 +31,7 @@ class KeptStates:
         self.states.append(state)
         self._stores.append(sink)
         if changelog is None:
+            self.unlogged.append(sink)
             return
         if any(logged.changelog.target == changelog.target for _, logged in self.logged):
             raise ConfigurationError(

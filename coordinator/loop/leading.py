@@ -10,7 +10,7 @@ from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.running import Running
 from tpc.coordinator.loop.sink_rows import contexts_of
-from tpc.coordinator.loop.state.lost_stores import check_begins, rebuild_lost
+from tpc.coordinator.loop.state.lost_stores import check_begins, rebuild_lost, require_kept
 from tpc.coordinator.loop.stopping import stopping
 from tpc.coordinator.sign_of_life import SignOfLife
 from tpc.coordinator.stop_word import StopWord
@@ -43,6 +43,8 @@ def lead(
                     program.neighbours.check()
                 for _, logged in program.logged:
                     rebuild_lost(coordinator.read(), logged)
+                for sink in program.unlogged:
+                    require_kept(coordinator.read(), sink)
             coordinator.take_over(contexts, columns)
             with coordinator.engine.stating():
                 if program.neighbours is not None:

@@ -10,6 +10,7 @@ from tpc.coordinator.loop.layout import Layout
 from tpc.coordinator.loop.neighbours import Neighbours
 from tpc.coordinator.loop.routes import LoopWriting
 from tpc.coordinator.loop.state.lost_stores import LoggedState
+from tpc.coordinator.loop.state.sink import StateSink
 from tpc.errors import ConfigurationError
 
 
@@ -32,6 +33,8 @@ class Program:
     layout: Layout | None = None
     """Of a shard that keeps states: how many partitions its topics have."""
     logged: Sequence[tuple[KeyedState, LoggedState]] = ()
+    unlogged: Sequence[StateSink] = ()
+    """The stores of the states that have no changelog."""
 
     def __post_init__(self) -> None:
         if not self.inputs or not self.functions:

@@ -25,7 +25,7 @@ from tpc.coordinator.loop.looking import look_at_sources
 from tpc.coordinator.loop.no_query import NoQueryLog
 from tpc.coordinator.loop.sink_rows import contexts_of
 from tpc.coordinator.loop.standing_by import NextInLine
-from tpc.coordinator.loop.state.lost_stores import look_for_lost
+from tpc.coordinator.loop.state.lost_stores import look_for_lost, require_kept
 from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.ui_server import PagePlace
@@ -57,6 +57,8 @@ class Service(Description):
                 program.neighbours.check()
             for _state, logged in program.logged:
                 look_for_lost(coordinator.read(), logged)
+            for sink in program.unlogged:
+                require_kept(coordinator.read(), sink)
 
         return Preparation(coordinator, contexts, columns, ask_others, partial(look_at_sources, coordinator, program))
 

@@ -2,6 +2,7 @@
 
 Every other check of the start then finds what it expects. A store that shows what the log says is left as it is, and
 the changelog is looked at in any case: one that could not give the state back is refused while the state is there.
+Without a changelog the start is refused, before anything makes an empty store in its place.
 """
 
 from __future__ import annotations
@@ -58,6 +59,35 @@ def rebuild_lost(history: History, logged: LoggedState) -> None:
         reader.check(logged.position(history))
         if _is_lost(history, logged):
             _rebuild(history, logged, reader)
+
+
+def require_kept(history: History, sink: StateSink) -> None:
+    """Raise `StateLostError` where the store of a state without a changelog is not there, or nothing of its pipeline's.
+
+    One that shows something is compared with the log as every sink is.
+    """
+    if history.pipeline is None or _identity(history, sink.name) is None:
+        return
+    pending, epoch = history.pending, _epoch_before(history, sink.name)
+    waits = pending is not None and pending.waits_for(sink.name)
+    if waits and pending is not None:
+        waits = history.resolution(pending.epoch, sink.name) is None
+        epoch = pending.epoch if waits else epoch
+    if epoch == NO_EPOCH:
+        return
+    with closing(sink.committer(history.pipeline)) as committer:
+        if committer.owner() is not None:
+            return
+    raise StateLostError(
+        f"the state {sink.name!r} is lost: by the log epoch {epoch} is the last that changed it, and {sink.path} "
+        "holds nothing of it",
+        pipeline=str(history.pipeline),
+        epoch=epoch,
+        sink=sink.name,
+        remedy=f"put {sink.path} back, with what lies beside it, from a backup that is as new as the log; else "
+        f"{START_ANEW}, whose state begins empty.",
+        lost_epochs=(epoch,),
+    )
 
 
 def require_there(history: History, logged: LoggedState) -> None:
