@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class KeptStates:
-    """In the order in which they were said. `logged` are those that have a changelog, `unlogged` the stores of others."""
+    """In the order in which they were said. `logged`: those with a changelog; `unlogged`: the stores of others."""
 
     def __init__(self) -> None:
         self.states: list[KeyedState] = []

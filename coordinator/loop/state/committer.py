@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tpc import failpoints
 from tpc.coordinator.loop.state import changes, rules
 from tpc.coordinator.loop.state.database import Database
-from tpc.coordinator.loop.state.store import applied
+from tpc.coordinator.loop.state.store import applied, owner_of
 from tpc.coordinator.loop.state.upkeep import Upkeep
 from tpc.coordinator.loop.state.writer import forget
 from tpc.errors import ConfigurationError, CorruptionError, TpcError
@@ -164,7 +164,7 @@ class StateCommitter(Committer):
         with self.database.reading("listing what is prepared in") as reading:
             handles = [Handle.parse(row[0]) for row in reading.execute(_IN_DOUBT)]
             doubts = [InDoubt(str(h), h.pipeline, h.generation, h.sink, h.epoch) for h in handles]
-            return [(doubt, _owner(reading, f"{doubt.pipeline.prefix}{doubt.sink}")) for doubt in doubts]
+            return [(doubt, owner_of(reading, f"{doubt.pipeline.prefix}{doubt.sink}")) for doubt in doubts]
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The last epoch applied."""
@@ -178,14 +178,14 @@ class StateCommitter(Committer):
         if not self.database.is_there():
             return None
         with self.database.reading("reading the owner entry of") as reading:
-            return _owner(reading, self.owned)
+            return owner_of(reading, self.owned)
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
         """Compare and set in one transaction."""
         if before is None:
             self.database.make()
         with self.database.transaction("taking ownership of") as transaction:
-            if _term(_owner(transaction, self.owned)) not in (_term(before), _term(owner)):
+            if _term(owner_of(transaction, self.owned)) not in (_term(before), _term(owner)):
                 return False
             entry = (self.owned, owner.generation, owner.nonce, owner.since)
             transaction.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?, ?)", entry)
@@ -199,11 +199,6 @@ class StateCommitter(Committer):
 
 def _delta(branch: Committable) -> rules.Delta:
     return rules.Delta(branch.resource, branch.handle.epoch, branch.data["after"], branch.data.get("rests_on"))
-
-
-def _owner(connection: sqlite3.Connection, owned: str) -> Owner | None:
-    found = connection.execute("SELECT generation, nonce, since FROM owners WHERE owned = ?", [owned]).fetchone()
-    return Owner(*found) if found else None
 
 
 def _term(owner: Owner | None) -> tuple[int, str] | None:

@@ -11,8 +11,9 @@ from tpc.coordinator.loop.state.changelog_rows import content_of
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.loop.state.store import content_of as number_of
-from tpc.coordinator.loop.state.store import kept_apart
+from tpc.coordinator.loop.state.store import kept_apart, owner_of
 from tpc.handles import Handle, PipelineId
+from tpc.sink import Owner
 
 
 class StoreFilling:
@@ -42,6 +43,10 @@ class StoreFilling:
     def _transaction(self) -> sqlite3.Connection:
         assert self._open is not None
         return self._open
+
+    def owner(self) -> Owner | None:
+        """The term that the store has met last: nobody gets ahead of this transaction any more."""
+        return owner_of(self._transaction, self._owned)
 
     def clear(self) -> None:
         """Nothing is held or shown; what is prepared stays."""

@@ -17,7 +17,7 @@ from tpc.changelog import ChangelogReader, position_of
 from tpc.coordinator.loop.state.filling import StoreFilling
 from tpc.coordinator.loop.state.rebuilding import Reached, fill
 from tpc.coordinator.loop.state.rules import NO_EPOCH
-from tpc.errors import START_ANEW, StateLostError
+from tpc.errors import START_ANEW, FencedError, StateLostError
 from tpc.handles import DRIVER_PARTITION, Handle
 from tpc.history import History
 from tpc.json import JSONObject
@@ -156,6 +156,7 @@ def _rebuild(history: History, logged: LoggedState, reader: ChangelogReader) -> 
     logger.warning("the state %s is not there as the log says: making it again from %s", name, logged.changelog.target)
     filling = StoreFilling(logged.sink, history.pipeline)
     with filling.filled() as store:
+        _require_no_successor(history, name, store.owner())
         reached = fill(store, reader, before, after, was_empty=epoch == NO_EPOCH)
         if reached is Reached.NOTHING_KNOWN:
             raise StateLostError(
@@ -178,6 +179,17 @@ def _rebuild(history: History, logged: LoggedState, reader: ChangelogReader) -> 
                 store.keep_apart(handle)
     shown = pending.epoch if is_pending and pending is not None else epoch
     logger.warning("the state %s is there again: %d keys, at epoch %d", name, keys, shown)
+
+
+def _require_no_successor(history: History, name: str, owner: Owner | None) -> None:
+    """Who stood still since the log was read must not fill a store with which another one has gone on."""
+    if owner is not None and not knows_owner(history, name, owner):
+        raise FencedError(
+            f"the store of state {name!r} has met generation {owner.generation}, which began after this start: "
+            "another process leads",
+            pipeline=str(history.pipeline),
+            sink=name,
+        )
 
 
 def _identity(history: History, name: str) -> str | None:

@@ -14,6 +14,7 @@ from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.rules import NO_EPOCH, epoch_before, not_undoable
 from tpc.errors import StateLostError
 from tpc.handles import PipelineId
+from tpc.sink import Owner
 
 if TYPE_CHECKING:
     from tpc.coordinator.loop.state.sink import StateSink
@@ -184,3 +185,9 @@ def content_of(connection: sqlite3.Connection, owned: str, *, make: bool = False
         connection.execute("INSERT OR IGNORE INTO contents (owned) VALUES (?)", [owned])
     found = connection.execute("SELECT content FROM contents WHERE owned = ?", [owned]).fetchone()
     return NO_CONTENT if found is None else int(found[0])
+
+
+def owner_of(connection: sqlite3.Connection, owned: str) -> Owner | None:
+    """The owner entry of a pipeline and incarnation."""
+    found = connection.execute("SELECT generation, nonce, since FROM owners WHERE owned = ?", [owned]).fetchone()
+    return Owner(*found) if found else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -17,7 +16,7 @@ from tests.coordinator.loop.program import Die, die
 from tests.support.each_step import each_step
 from tpc import failpoints
 from tpc.coordinator.log.local import LocalLog
-from tpc.errors import ConfigurationError, DeterminismError, StateLostError
+from tpc.errors import ConfigurationError, DeterminismError
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
 
@@ -122,44 +121,6 @@ def test_what_is_kept_apart_does_not_pile_up_over_runs_of_one_epoch_each(tmp_pat
     with closing(sqlite3.connect(tmp_path / "service" / "state" / "sums.db")) as store:
         assert store.execute("SELECT epoch FROM deltas").fetchall() == []
         assert store.execute("SELECT epoch FROM markers ORDER BY epoch").fetchall() == [(3,), (4,)]
-
-
-def test_a_lost_state_without_a_changelog_is_refused_and_nothing_is_put_in_its_place(tmp_path: Path) -> None:
-    sums, state = Sums(tmp_path, numbers=100), tmp_path / "service" / "state"
-    sums.run()
-    state.rename(tmp_path / "kept")
-    sums.values += range(100, 150)
-    for _ in range(2):
-        with pytest.raises(StateLostError, match="by the log epoch 1 is the last that changed it") as refused:
-            sums.run()
-        assert f"put {state / 'sums.db'} back" in (refused.value.remedy or "")
-        assert "tpc remove" not in str(refused.value)
-        assert "What sink sums had of the epochs named here is gone there, not safe" in refused.value.safe
-    assert not state.exists()
-    (tmp_path / "kept").rename(state)
-    sums.run()
-    assert sums.written() == sums.expected()
-
-
-def test_a_state_that_is_lost_in_a_decided_epoch_is_refused(tmp_path: Path) -> None:
-    sums, state = Sums(tmp_path, numbers=50), tmp_path / "service" / "state"
-    with pytest.raises(Die):
-        sums.run(actions={"epoch.decided": die})
-    state.rename(tmp_path / "kept")
-    with pytest.raises(StateLostError, match="by the log epoch 0 is the last that changed it"):
-        sums.run()
-    (tmp_path / "kept").rename(state)
-    sums.run()
-    assert sums.written() == sums.expected()
-
-
-def test_a_store_that_holds_nothing_yet_may_be_made_anew(tmp_path: Path) -> None:
-    sums = Sums(tmp_path, numbers=50)
-    with pytest.raises(Die):
-        sums.run(actions={"recovery.swept": die})
-    shutil.rmtree(tmp_path / "service" / "state")
-    sums.run()
-    assert sums.written() == sums.expected()
 
 
 def test_a_repair_that_computes_another_state_is_refused(tmp_path: Path) -> None:
