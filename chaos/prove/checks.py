@@ -52,6 +52,8 @@ _SAVEPOINTS = ("coordinator/savepoints/", "coordinator/forks.py", "tpc/ancestors
 """The simulator moves a pipeline in one act: it reads and writes no files of a savepoint."""
 _LOOP = ("coordinator/loop/",)
 """The simulator runs Spark's passes."""
+_LOST_STATES = ("coordinator/loop/state/lost_stores.py", "coordinator/loop/leading.py")
+"""What a start does before it asks anything else: the explorer's begin with a store as it is."""
 _EXPLORED_STATE = ("changelog_rows", "changes", "codec", "contents", "kept", "rebuilding", "rules", "state")
 _EXPLORED_LOOP = (
     *(
@@ -98,6 +100,7 @@ CHECKS = (
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("kafka pruning kit", 120.0, _KAFKA_PRUNING, tests="tests/sinks/kafka/test_pruning.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
+    Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
     Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), (*_SAVEPOINTS, *_TAKEOVER)),
     Check("state kit", 420.0, ("coordinator/loop/state/",), tests="tests/coordinator/loop/state/test_conformance.py"),

@@ -10,6 +10,7 @@ import pytest
 from tests.chaos.prove.patches import patch
 from tests.coordinator import test_checkpoint_lock
 from tests.coordinator.log import test_journal
+from tests.coordinator.loop.changelog import test_lost_stores
 from tests.coordinator.savepoints import test_folder
 from tests.coordinator.spark import test_lineage
 from tests.sinks.kafka import test_completeness, test_pruning
@@ -36,6 +37,7 @@ NAMED = {
     "kafka evidence kit": {name for name in dir(test_completeness) if name.startswith("test_")},
     "kafka pruning kit": {name for name in dir(test_pruning) if name.startswith("test_")},
     "mongo transaction kit": {name for name in dir(test_transaction) if name.startswith("test_")},
+    "lost state kit": {name for name in dir(test_lost_stores) if name.startswith("test_")},
     "durability kit": {name for name in dir(test_lineage) if name.startswith("test_")},
 }
 OF_SINKS = {name for name in dir(SinkConformance) if name.startswith("test_")}
