@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tpc.errors import StateLostError, TransientError
+from tpc.errors import DataError, StateLostError, TransientError
 from tpc.source import Part, Source, SourceReader
 
 
 class LinesSource(Source):
-    """Each whole line of `path` as text (UTF-8) without its end; a line that has no end yet is waited for."""
+    """Each whole line of `path` without its end; a line that has no end yet is waited for.
+
+    Events are text (UTF-8), or what `decode` makes of a line's bytes, each time the same. A `ValueError` of it is a
+    `DataError` that names the line.
+    """
 
     begins_anew = False
 
-    def __init__(self, path: str | os.PathLike[str], *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        decode: Callable[[bytes], Any] = bytes.decode,
+    ) -> None:
         super().__init__(Path(path).stem if name is None else name)
         self.path = Path(path)
+        self.decode = decode
 
     def reader(self) -> SourceReader:
         """See `Source`."""
-        return _LinesReader(self.path)
+        return _LinesReader(self.path, self.decode)
 
 
 class _LinesReader(SourceReader):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, decode: Callable[[bytes], Any]) -> None:
         self._path = path
+        self._decode = decode
         self._file: BinaryIO | None = None
-        self._polled: list[Any] = []
+        self._polled: list[bytes] = []
         self._position = 0
         self._read_to = 0
         self._is_exhausted = False
@@ -85,7 +98,7 @@ class _LinesReader(SourceReader):
                 if not line.endswith(b"\n"):
                     self._is_exhausted = True
                     break
-                self._polled.append(line[:-1].decode())
+                self._polled.append(line[:-1])
                 self._read_to += len(line)
                 taken += 1
         except OSError as error:
@@ -93,9 +106,23 @@ class _LinesReader(SourceReader):
         return taken
 
     def cut(self) -> list[Part]:
-        taken, self._polled = self._polled, []
+        taken, self._polled = self._decoded(), []
         self._position = self._read_to
         return [Part("", taken, self._is_exhausted)]
+
+    def _decoded(self) -> list[Any]:
+        events, at = [], self._position
+        for line in self._polled:
+            try:
+                events.append(self._decode(line))
+            except ValueError as error:
+                raise DataError(
+                    f"the line of {self._path} at byte {at} cannot be decoded: {error}",
+                    remedy="correct the line while the service does not run; or let decode= make something of it: "
+                    "LinesSource(path, decode=lambda line: line.decode(errors='replace')).",
+                ) from error
+            at += len(line) + 1
+        return events
 
     def read_to(self, end: str, timeout_s: float) -> list[Part]:
         self._take(None, int(end))

@@ -14,6 +14,9 @@ from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.rules import NO_EPOCH
 from tpc.coordinator.loop.state.store import Store, put
 
+_STALE_MIN = 1_000
+"""So many entries that are no longer true are no reason to go through those that are."""
+
 
 class Contents(ABC):
     """The content after the epoch `epoch`, the last one that changed it."""
@@ -70,11 +73,14 @@ class MemoryContents(Contents):
         self._expires_ms: dict[bytes, int] = {}
         """Of the keys that expire."""
         self._expiring: list[tuple[int, bytes]] = []
-        """A heap; what stands in it may have been changed or gone since."""
+        """A heap; what stands in it may have been changed or gone since, up to about as much as what has not."""
 
     def restore(self, before: int | None) -> None:
         """Read it whole."""
         self.epoch, self._values, self._expires_ms = self.store.load(before)
+        self._list_expiring()
+
+    def _list_expiring(self) -> None:
         self._expiring = [(at, key) for key, at in self._expires_ms.items()]
         heapq.heapify(self._expiring)
 
@@ -85,6 +91,8 @@ class MemoryContents(Contents):
             put(self._values, self._expires_ms, key, change)
             if change.expires_ms is not None:
                 heapq.heappush(self._expiring, (change.expires_ms, key))
+        if len(self._expiring) > 2 * len(self._expires_ms) + _STALE_MIN:  # at most a step for each that was pushed
+            self._list_expiring()
 
     def get(self, key: bytes) -> Change | None:
         """From memory."""

@@ -8,8 +8,8 @@ function sees the same objects, and iterates over them in the same order, whethe
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow
@@ -19,43 +19,12 @@ from tpc.coordinator.loop.state.changes import Change, to_batch
 from tpc.coordinator.loop.state.codec import decode, encode
 from tpc.coordinator.loop.state.contents import Contents
 from tpc.coordinator.loop.state.rules import NO_EPOCH
+from tpc.coordinator.loop.state.touched import GONE, Touched
 from tpc.errors import ConfigurationError, StateMachineError
 from tpc.json import JSONObject
 
 OBJECT_KEY = b"\x02object"
 """The only key of a store that holds a whole object (`kept.py`): no key of a state begins with this byte."""
-
-_GONE = object()
-_FIXED = frozenset((int, str, float, bytes, bool, type(None)))
-"""What cannot be changed in place."""
-
-
-@dataclass(slots=True)
-class _Touched:
-    """An entry that the epoch has read or written, and the newest event time at which it did either.
-
-    `seen` is how it stood when it was first read after it was written, at the event time `seen_ms`; None where none of
-    that matters.
-    """
-
-    value: Any
-    is_written: bool
-    event_ms: int | None
-    seen: bytes | None = None
-    seen_ms: int | None = None
-
-    def read_at(self, now_ms: int | None) -> None:
-        """It is handed out: it may be changed in place now, or only be looked at, which the cut tells."""
-        is_newer = now_ms is not None and (self.event_ms is None or now_ms > self.event_ms)
-        if not is_newer or type(self.value) in _FIXED:
-            return
-        if self.is_written and self.seen is None:
-            self.seen, self.seen_ms = encode(self.value), self.event_ms
-        self.event_ms = now_ms
-
-    def changed_ms(self, value: bytes) -> int | None:
-        """The event time of its last change, given what it came to."""
-        return self.seen_ms if value == self.seen else self.event_ms
 
 
 class State(MutableMapping[Any, Any]):
@@ -75,9 +44,11 @@ class State(MutableMapping[Any, Any]):
         self.event_ms: int | None = None
         """The event time of the event at hand, set by the runtime; where it is None the watermark stands for it."""
         self._contents = contents
-        self._touched: dict[bytes, _Touched] = {}
+        self._touched: dict[bytes, Touched] = {}
         self._names: dict[str, bytes] = {}
         """The bytes of texts that the epoch has named as keys: most keys are text, and are named more than once."""
+        self._first: list[bytes] | None = None
+        """A heap in which all live keys are, and others; made by the epoch's first `popitem`."""
         self._cut: dict[bytes, Change] | None = None
         self._added = 0
         """How many keys more there are after the cut."""
@@ -107,11 +78,11 @@ class State(MutableMapping[Any, Any]):
             raise StateMachineError(f"state {self.name}: epoch {self.epoch} was neither cut nor abandoned", epoch=epoch)
         if self._cut:
             self._contents.fold(self.epoch, self._cut, self._added)
-        self._touched, self._names, self._cut = {}, {}, None
+        self._touched, self._names, self._first, self._cut = {}, {}, None, None
         self.epoch, self.event_ms = epoch, None
         if watermark_ms is not None:
             self.watermark_ms = watermark_ms
-            self._touched = {key: _Touched(_GONE, True, None) for key in self._contents.due(watermark_ms)}
+            self._touched = {key: Touched(GONE, True, None) for key in self._contents.due(watermark_ms)}
 
     def changes(self) -> pyarrow.RecordBatch:
         """The cut: what the epoch has changed, for the state's branch. The same when it is asked again.
@@ -141,8 +112,8 @@ class State(MutableMapping[Any, Any]):
         """Let go of the store; `restore` opens it again."""
         self._contents.store.close()
 
-    def _changed(self, key: bytes, touched: _Touched, before: Change | None) -> Change | None:
-        if touched.value is _GONE:
+    def _changed(self, key: bytes, touched: Touched, before: Change | None) -> Change | None:
+        if touched.value is GONE:
             return None if before is None else Change(key, None, None)
         value = encode(touched.value)
         if not touched.is_written and before is not None and value == before.value:
@@ -163,8 +134,8 @@ class State(MutableMapping[Any, Any]):
     # The mapping ----------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.get(key, _GONE)
-        if found is _GONE:
+        found = self.get(key, GONE)
+        if found is GONE:
             raise KeyError(key)
         return found
 
@@ -178,8 +149,8 @@ class State(MutableMapping[Any, Any]):
             held = self._contents.get(encoded)
             if held is None or held.value is None:
                 return default
-            touched = self._touched[encoded] = _Touched(decode(held.value), False, None)
-        if touched.value is _GONE:
+            touched = self._touched[encoded] = Touched(decode(held.value), False, None)
+        if touched.value is GONE:
             return default
         if self.ttl_ms is not None:
             touched.read_at(self._now_ms())
@@ -191,9 +162,11 @@ class State(MutableMapping[Any, Any]):
         encoded = self._names.get(key) if type(key) is str else None
         if encoded is None:
             encoded = self._encoded(key)
+        if self._first is not None and not self._has(encoded):
+            heapq.heappush(self._first, encoded)
         touched = self._touched.get(encoded) if self.ttl_ms is None else None
         if touched is None:
-            self._touched[encoded] = _Touched(value, True, None if self.ttl_ms is None else self._now_ms())
+            self._touched[encoded] = Touched(value, True, None if self.ttl_ms is None else self._now_ms())
         else:  # no time of it matters
             touched.value, touched.is_written = value, True
 
@@ -202,22 +175,37 @@ class State(MutableMapping[Any, Any]):
         encoded = self._encoded(key)
         if not self._has(encoded):
             raise KeyError(key)
-        self._touched[encoded] = _Touched(_GONE, True, None)
+        self._touched[encoded] = Touched(GONE, True, None)
+
+    def clear(self) -> None:
+        """No key is left; all keys are gone through once."""
+        self._running()
+        self._touched = {key: Touched(GONE, True, None) for key in self._contents.sorted_keys()}
+
+    def popitem(self) -> tuple[Any, Any]:
+        """The first key in the order of the keys' bytes, and its value. An epoch's first call goes through all keys."""
+        self._running()
+        if self._first is None:
+            self._first = self._sorted_keys()
+        while self._first:
+            first = heapq.heappop(self._first)
+            if self._has(first):
+                key = decode(first)
+                return key, self.pop(key)
+        raise KeyError(f"the state {self.name} is empty")
 
     def __contains__(self, key: object) -> bool:
         return self._has(self._encoded(key))
 
     def __iter__(self) -> Iterator[Any]:
         """In the order of the keys' bytes; all keys are gone through."""
-        held = [key for key in self._contents.sorted_keys() if key not in self._touched]
-        live = [key for key, touched in self._touched.items() if touched.value is not _GONE]
-        return map(decode, sorted(held + live))
+        return map(decode, self._sorted_keys())
 
     def __len__(self) -> int:
         if self._cut is not None:  # the store, which may have compacted the epoch, could no longer tell
             return len(self._contents) + self._added
         changed = sum(
-            (touched.value is not _GONE) - (self._contents.get(key) is not None)
+            (touched.value is not GONE) - (self._contents.get(key) is not None)
             for key, touched in self._touched.items()
         )
         return len(self._contents) + changed
@@ -231,9 +219,14 @@ class State(MutableMapping[Any, Any]):
             self._names[key] = encoded
         return encoded
 
+    def _sorted_keys(self) -> list[bytes]:
+        held = [key for key in self._contents.sorted_keys() if key not in self._touched]
+        live = [key for key, touched in self._touched.items() if touched.value is not GONE]
+        return sorted(held + live)
+
     def _has(self, key: bytes) -> bool:
         touched = self._touched.get(key)
-        return self._contents.get(key) is not None if touched is None else touched.value is not _GONE
+        return self._contents.get(key) is not None if touched is None else touched.value is not GONE
 
     def _running(self) -> None:
         if self._cut is not None:

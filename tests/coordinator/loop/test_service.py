@@ -299,6 +299,45 @@ def test_a_position_within_a_line_is_refused(tmp_path: Path) -> None:
     reader.close()
 
 
+def test_a_line_that_is_no_text_is_named_with_its_file_and_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"ok\nb\xffd\n")
+    service = tpc.service("lines", directory=tmp_path / "service")
+    service.each(service.read(LinesSource(file)))(lambda line, out: None)
+    service.write("rows", {"n": int}).to(Numbers(tmp_path).sink("even"))
+    with pytest.raises(DataError, match=r"lines\.txt at byte 3 cannot be decoded: .* byte 0xff in position 1.*decode="):
+        service.run(until_end=True)
+
+
+def test_lines_are_what_decode_makes_of_them_also_when_they_are_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"ok\nb\xffd\n[1]\n")
+    reader = LinesSource(file, decode=lambda line: line.decode(errors="replace")).reader()
+    reader.seek(None)
+    assert reader.poll(10, 0) == 3
+    [part] = reader.cut()
+    assert part.events == ["ok", "b\ufffdd", "[1]"]
+    reader.seek("3")
+    [part] = reader.read_to("11", 0)
+    assert part.events == ["b\ufffdd", "[1]"]
+    reader.close()
+
+
+def test_a_line_that_decode_refuses_is_named_and_its_own_failures_stay_what_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"[1]\n{\n")
+    reader = LinesSource(file, decode=json.loads).reader()
+    reader.seek("4")
+    with pytest.raises(DataError, match="at byte 4 cannot be decoded: Expecting property name"):
+        reader.read_to("6", 0)
+    reader.close()
+    reader = LinesSource(file, decode=lambda line: json.loads(line)["n"]).reader()
+    reader.seek(None)
+    with pytest.raises(TypeError):
+        reader.read_to("4", 0)
+    reader.close()
+
+
 def test_a_second_process_takes_over_and_the_first_ends_fenced(tmp_path: Path) -> None:
     numbers = Numbers(tmp_path, 50)
     ended: list[BaseException] = []

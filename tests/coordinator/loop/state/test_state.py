@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,96 @@ def test_keys_come_in_the_same_order_after_a_restart(epochs: Epochs) -> None:
     other.state.begin(1)
     other.state["b"] = 1
     assert list(other.state) == before
+
+
+def counting_passes(state: State, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """It gets longer by one whenever all keys of the state are gone through."""
+    passes: list[None] = []
+    sorted_keys = state._contents.sorted_keys
+
+    def counted() -> Iterator[bytes]:
+        passes.append(None)
+        return sorted_keys()
+
+    monkeypatch.setattr(state._contents, "sorted_keys", counted)
+    return passes
+
+
+def test_a_state_is_cleared_in_one_pass(epochs: Epochs, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs.run(0, lambda state: state.update(dict.fromkeys(range(1_000), 1)))
+    passes = counting_passes(epochs.state, monkeypatch)
+    epochs.run(1, State.clear)
+    assert len(passes) == 1
+    epochs.state.begin(2)
+    assert (dict(epochs.state), len(epochs.state), epochs.stored()) == ({}, 0, {})
+
+
+def test_keys_are_taken_in_their_order_one_by_one_in_one_pass(epochs: Epochs, monkeypatch: pytest.MonkeyPatch) -> None:
+    epochs.run(0, lambda state: state.update(dict.fromkeys(range(1_000), 1)))
+    passes = counting_passes(epochs.state, monkeypatch)
+    epochs.state.begin(1)
+    taken = [epochs.state.popitem() for _ in range(1_000)]
+    assert len(passes) == 1
+    assert taken == [(int(text), 1) for text in sorted(map(str, range(1_000)))]
+    with pytest.raises(KeyError, match="the state waiting is empty"):
+        epochs.state.popitem()
+    assert len(changed(epochs)) == 1_000
+
+
+def test_the_first_key_is_taken_also_where_the_epoch_has_written_or_deleted_it_in_between(epochs: Epochs) -> None:
+    epochs.run(0, lambda state: state.update({"b": 1, "d": 1, "e": 1}))
+    state = epochs.state
+    state.begin(1)
+    assert state.popitem() == ("b", 1)
+    del state["d"]
+    state.update({"a": 2, "b": 2, "e": 2})
+    assert [state.popitem() for _ in range(3)] == [("a", 2), ("b", 2), ("e", 2)]
+    state["c"] = 3
+    state.clear()
+    state["d"] = 3
+    assert (state.popitem(), len(state)) == (("d", 3), 0)
+    state.abandon()
+    state.begin(1)
+    assert state.popitem() == ("b", 1)
+
+
+def test_what_an_epoch_writes_after_it_has_cleared_a_state_is_there(epochs: Epochs) -> None:
+    epochs.run(0, lambda state: state.update({"read": [1], "written": 1, "deleted": 1, "same": 1, "left": 1}))
+    state = epochs.state
+    state.begin(1)
+    state["read"].append(2)
+    state.update({"written": 2, "new": 2})
+    del state["deleted"]
+    state.clear()
+    assert (len(state), "read" in state, "new" in state) == (0, False, False)
+    state.update({"written": 3, "same": 1, "other": 3})
+    assert (dict(state), len(state)) == ({"written": 3, "same": 1, "other": 3}, 3)
+    gone = dict.fromkeys((b'\x01"read"', b'\x01"deleted"', b'\x01"left"'))
+    assert changed(epochs) == {**gone, b'\x01"written"': b"\x013", b'\x01"other"': b"\x013"}
+    with pytest.raises(StateMachineError, match="is cut"):
+        state.clear()
+    state.abandon()
+    state.begin(1)
+    assert (len(state), state["read"]) == (5, [1])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=["memory", "disk"])
+def test_what_had_expired_when_a_state_is_cleared_is_gone_with_the_rest(tmp_path: Path, kind: Kind) -> None:
+    epochs = Epochs(tmp_path, kind, ttl_s=10.0)
+    epochs.run(0, lambda state: state.update({"expired": 1}), watermark_ms=0)
+    epochs.run(1, lambda state: state.update({"later": 1}), watermark_ms=5_000)
+
+    def work(state: State) -> None:
+        assert list(state) == ["later"]
+        state.clear()
+        state["later"] = 1
+
+    epochs.run(2, work, watermark_ms=10_000)
+    assert epochs.stored() == {"later": 1}
+    epochs.run(3, lambda state: None, watermark_ms=15_000)  # what was written after it lives from then on
+    assert epochs.stored() == {"later": 1}
+    epochs.run(4, lambda state: None, watermark_ms=20_000)
+    assert epochs.stored() == {}
 
 
 def test_a_delta_that_rests_on_another_epoch_than_the_store_s_is_not_prepared(epochs: Epochs) -> None:
