@@ -54,7 +54,7 @@ _LOOP = ("coordinator/loop/",)
 """The simulator runs Spark's passes."""
 _LOST_STATES = ("coordinator/loop/state/lost_stores.py", "coordinator/loop/leading.py")
 """What a start does before it asks anything else: the explorer's begin with a store as it is."""
-_EXPLORED_STATE = ("changelog_rows", "changes", "codec", "contents", "kept", "rebuilding", "rules", "state")
+_EXPLORED_STATE = ("changelog_rows", "changes", "codec", "contents", "kept", "rebuilding", "rules", "state", "touched")
 _EXPLORED_LOOP = (
     *(
         f"coordinator/loop/{name}.py"
