@@ -106,10 +106,13 @@ class KafkaReader(SourceReader):
             taken = 0
             for partition, came in polled.items():
                 if new := len(came) - before[partition]:
-                    self._next[partition] = came[-1].offset() + 1  # type: ignore[operator]  # what was read has one
+                    self._go_on(partition, came[-1].offset() + 1)  # type: ignore[operator]  # what was read has one
                     taken += new
         self._waits = self._waits or taken > 0
         return taken
+
+    def _go_on(self, partition: Partition, offset: int) -> None:
+        self._next[partition] = max(self._next[partition], offset)
 
     def _met(self, error: KafkaError, partition: Partition, offset: int) -> None:
         """Something else than a message: the end of a partition, which comes with its offset, or an error."""
@@ -117,7 +120,10 @@ class KafkaReader(SourceReader):
 
         code = error.code()
         if code == KafkaError._PARTITION_EOF:
+            # Before the end stand no more than records that no reader is given. A position on such a record looks lost
+            # once retention has taken it.
             self._ended[partition] = offset
+            self._go_on(partition, offset)
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise lost(partition, self._next.get(partition, -1), error.str())
         elif error.name().endswith("_AUTHORIZATION_FAILED"):
@@ -146,7 +152,7 @@ class KafkaReader(SourceReader):
         A broker that was cut off shows less than there is until it hears that another one leads.
         """
         ends, deadline = offsets_of(end), Deadline(timeout_s)
-        while any(max(self._next[p], self._ended.get(p, 0)) < at for p, at in ends.items()):
+        while any(self._next[p] < at for p, at in ends.items()):
             if deadline.passed:
                 raise TransientError(f"source {self._source.name!r} gave no more within {timeout_s:g} s, up to {end}")
             self._take(self._consumer().consume(10_000, _WAIT_S))
@@ -155,6 +161,10 @@ class KafkaReader(SourceReader):
             self._polled[partition] = [m for m in came if (m.offset() or 0) < at]
             self._next[partition] = at
         return self.cut()
+
+    def is_ahead(self) -> bool:
+        """See `SourceReader`."""
+        return self._next != self._position
 
     def is_exhausted(self) -> bool:
         """See `SourceReader`."""
