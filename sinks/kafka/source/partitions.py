@@ -89,7 +89,6 @@ class Cluster:
     ) -> Offsets:
         """Where to begin in each partition that was `found`, given where one stood before.
 
-        A partition that is new in a known topic begins at its beginning: what is in it came after all that was read.
         Raises `StateLostError` where the cluster no longer has what comes next.
         """
         for partition in known:
@@ -97,14 +96,27 @@ class Cluster:
                 raise lost(partition, known[partition], "it is not there, or not read any more")
         begin: Offsets = {}
         for partition in found:
+            if partition not in known and partition[0] in known_topics:
+                begin[partition] = self.beginning_of_added(partition)
+                continue
             low, high = self.bounds(partition)
             if partition in known:
                 if not low <= known[partition] <= high:
                     raise lost(partition, known[partition], f"it holds {low} to {high}")
                 begin[partition] = known[partition]
             else:
-                begin[partition] = high if first == "latest" and partition[0] not in known_topics else low
+                begin[partition] = high if first == "latest" else low
         return begin
+
+    def beginning_of_added(self, partition: Partition) -> int:
+        """Where a partition begins that is new in a known topic: all that was ever in it came after what was read.
+
+        Raises `StateLostError` where retention has been there before the reader.
+        """
+        low, high = self.bounds(partition)
+        if low > 0:
+            raise lost(partition, 0, f"it is new, and of what came into it {low} to {high} is left")
+        return low
 
 
 def in_words(partition: Partition) -> str:

@@ -177,12 +177,12 @@ class KafkaReader(SourceReader):
             self._made = None
 
     def _look_for_partitions(self) -> None:
-        """Take in partitions that were added; they are read from their beginning."""
+        """Take in partitions that were added; they are read from their beginning. Raises `StateLostError`."""
         self._looked_at = time.monotonic()
         try:
             cluster = self._cluster()
             found = self._found(cluster)
-            new = {partition: cluster.bounds(partition)[0] for partition in found if partition not in self._next}
+            new = {added: cluster.beginning_of_added(added) for added in found if added not in self._next}
         except TransientError as error:
             logger.warning("source %s cannot look for new partitions: %s", self._source.name, error.what)
             return

@@ -280,6 +280,32 @@ def test_partitions_that_were_added_while_it_was_away_are_read_from_their_beginn
         assert read(reader, 1) == ["there"]
 
 
+NEW_AND_CUT = r"partition 1 of topic .* from offset 0 on: it is new, and of what came into it 2 to 3 is left"
+
+
+@pytest.mark.parametrize("first", ["earliest", "latest"])
+def test_an_added_partition_whose_first_messages_are_gone_at_a_start_is_refused(first: str, kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, [(None, str(n), 1) for n in range(3)])
+    delete_up_to(kafka, topic, 2, partition=1)
+    with reader_of(kafka, topic, first=first) as reader:
+        with pytest.raises(StateLostError, match=NEW_AND_CUT):
+            reader.seek(json.dumps({topic: {"0": 0}}))
+        reader.seek(None)  # a first start takes what is there, or nothing
+        assert exhausted(reader) == (["2"] if first == "earliest" else [])
+
+
+def test_an_added_partition_whose_first_messages_go_before_it_is_noticed_is_refused(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    with reader_of(kafka, topic, look_again_s=0.0) as reader:
+        reader.seek(None)
+        kafka.add_partitions(topic, 2)
+        kafka.produce(topic, [(None, str(n), 1) for n in range(3)])
+        delete_up_to(kafka, topic, 2, partition=1)
+        with pytest.raises(StateLostError, match=NEW_AND_CUT):
+            exhausted(reader)
+
+
 def test_a_topic_that_is_not_there_is_refused_and_not_made(kafka: KafkaTopics) -> None:
     topic = kafka.name()
     with reader_of(kafka, topic) as reader, pytest.raises(ConfigurationError, match=topic):
