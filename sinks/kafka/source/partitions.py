@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TransientError
 from tpc.json import canonical, parse
@@ -13,6 +14,7 @@ from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
+    from confluent_kafka.admin import TopicMetadata
 
 _AGAIN_S = 0.1
 Partition: TypeAlias = "tuple[str, int]"
@@ -48,14 +50,9 @@ class Cluster:
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
         """All of them, in order. Raises `ConfigurationError` for a topic that is not there, or not to be seen."""
-        from confluent_kafka import KafkaException
-
         found: list[Partition] = []
         for topic in topics:
-            try:
-                described = self._consumer.list_topics(topic, timeout=self._timeout_s).topics[topic]
-            except KafkaException as error:
-                raise _refused(error, f"topic {topic!r} cannot be asked for") from error
+            described = self.described(topic)
             if described.error is not None or not described.partitions:
                 raise ConfigurationError(
                     f"topic {topic!r} cannot be read: {described.error or 'it has no partitions'}",
@@ -63,6 +60,12 @@ class Cluster:
                 )
             found += [(topic, number) for number in sorted(described.partitions)]
         return found
+
+    def described(self, topic: str) -> TopicMetadata:
+        """What the cluster says of it, which may be an error."""
+        with named(f"topic {topic!r} cannot be asked for"):
+            described: TopicMetadata = self._consumer.list_topics(topic, timeout=self._timeout_s).topics[topic]
+        return described
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """The first offset that is there, and that after the last.
@@ -130,6 +133,30 @@ def lost(partition: Partition, offset: int, why: str) -> StateLostError:
         f"{in_words(partition)} is to be read from offset {offset} on: {why}",
         remedy=f"nothing was skipped. Bring the messages back, or {START_ANEW}.",
     )
+
+
+def made_consumer(settings: Mapping[str, Any]) -> Consumer:
+    """A consumer. Raises `ConfigurationError` for what librdkafka does not know."""
+    from confluent_kafka import Consumer, KafkaException
+
+    try:
+        return Consumer(dict(settings))
+    except (KafkaException, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"librdkafka refuses the consumer's settings: {reason_of(error)}",
+            remedy="correct client=; the names stand in librdkafka's CONFIGURATION.md.",
+        ) from error
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Calls of a client whose errors become ours, and begin with `what`."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise _refused(error, what) from error
 
 
 def _refused(error: Exception, what: str) -> TransientError | ConfigurationError:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
@@ -16,6 +17,8 @@ from tpc.sinks.kafka.source.partitions import (
     Partition,
     in_words,
     lost,
+    made_consumer,
+    named,
     offsets_of,
     position_of,
     topics_of,
@@ -62,7 +65,8 @@ class KafkaReader(SourceReader):
         self._position, self._next = dict(begin), dict(begin)
         self._polled = {partition: [] for partition in sorted(begin)}
         self._ended, self._waits = {}, False
-        self._consumer().assign(_assignment(begin))
+        with self._named():
+            self._consumer().assign(_assignment(begin))
         self._looked_at = time.monotonic()
 
     def position(self) -> str:
@@ -81,14 +85,18 @@ class KafkaReader(SourceReader):
 
     def poll(self, rows: int, timeout_s: float) -> int:
         """See `SourceReader`."""
-        consumer, rows = self._consumer(), min(rows, _AT_ONCE)
+        rows = min(rows, _AT_ONCE)
         if time.monotonic() - self._looked_at >= self._source.look_again_s:
             self._look_for_partitions()
         # `consume` waits for all that it is asked for. Who has nothing yet wants to know of the first at once.
-        messages = consumer.consume(rows if self._waits else 1, timeout_s)
+        messages = self._consume(rows if self._waits else 1, timeout_s)
         if messages and not self._waits and rows > 1:
-            messages += consumer.consume(rows - 1, 0)
+            messages += self._consume(rows - 1, 0)
         return self._take(messages)
+
+    def _consume(self, rows: int, timeout_s: float) -> list[Message]:
+        with self._named():
+            return self._consumer().consume(rows, timeout_s)
 
     def _take(self, messages: list[Message]) -> int:
         polled, ended = self._polled, self._ended
@@ -155,7 +163,7 @@ class KafkaReader(SourceReader):
         while any(self._next[p] < at for p, at in ends.items()):
             if deadline.passed:
                 raise TransientError(f"source {self._source.name!r} gave no more within {timeout_s:g} s, up to {end}")
-            self._take(self._consumer().consume(10_000, _WAIT_S))
+            self._take(self._consume(10_000, _WAIT_S))
         for partition, came in self._polled.items():
             at = ends.get(partition, self._position[partition])
             self._polled[partition] = [m for m in came if (m.offset() or 0) < at]
@@ -188,20 +196,22 @@ class KafkaReader(SourceReader):
             return
         if new:
             logger.info("source %s: %d partitions are new", self._source.name, len(new))
-            self._consumer().incremental_assign(_assignment(new))
+            with self._named():
+                self._consumer().incremental_assign(_assignment(new))
             self._position |= new
             self._next |= new
             self._polled = {p: self._polled.get(p, []) for p in sorted(self._next)}
+
+    def _named(self) -> AbstractContextManager[None]:
+        return named(f"source {self._source.name!r} cannot be read")
 
     def _cluster(self) -> Cluster:
         return Cluster(self._consumer(), self._source.timeout_s)
 
     def _consumer(self) -> Consumer:
         if self._made is None:
-            from confluent_kafka import Consumer
-
             group = f"tpc-{self._source.name}"  # asked for by the client, and not used
-            self._made = Consumer({**_AHEAD, **self._source.connection.librdkafka(), **OURS, "group.id": group})
+            self._made = made_consumer({**_AHEAD, **self._source.connection.librdkafka(), **OURS, "group.id": group})
         return self._made
 
 
