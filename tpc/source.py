@@ -98,6 +98,14 @@ class SourceReader(ABC):
     def is_exhausted(self) -> bool:
         """Whether all is polled that was there when it was last asked for more."""
 
+    def is_ahead(self) -> bool:
+        """Whether a cut would move the position although no event was polled: past what is no event.
+
+        An epoch without events then records it, when nothing has come for a while: where the system drops what is old,
+        a position before it may not be there any more one day.
+        """
+        return False
+
     def partitions(self) -> Mapping[str, int]:
         """How many partitions each of its topics has, other shards' among them, as it was last seen.
 

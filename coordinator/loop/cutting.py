@@ -16,6 +16,11 @@ from tpc.source import Part, SourceReader
 IDLE_S = 0.2
 """How long a source is waited for at once; between the waits it is looked whether the service is asked to stop."""
 READ_AGAIN_TIMEOUT_S = 60.0
+QUIET_S = 60.0
+"""So long after the last cut a position that has moved without events is recorded.
+
+An epoch without events writes nothing that its own sources could read: one does not make the next.
+"""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class Cutter:
     def next(self, is_stopped: Callable[[], bool], between: Callable[[], None], *, until_end: bool) -> Cut | None:
         """The next epoch's events; None when it is to stop, or with `until_end` when the sources are exhausted.
 
+        There are none in an epoch that only records positions.
         `between` is called again and again. What is polled and not cut is read again by the next start.
         """
         if self._is_to_record and not is_stopped():
@@ -87,10 +93,15 @@ class Cutter:
             if rows >= self._every.rows or (rows and self._is_due()):
                 return self._cut()
             if until_end and all(reader.is_exhausted() for reader in self._readers):
-                return self._cut() if rows else None
+                return self._cut() if rows or self._is_ahead() else None
+            if not rows and time.monotonic() >= self._cut_at + QUIET_S and self._is_ahead():
+                return self._cut()
             between()
             wait_s = self._wait_s(rows)
         return None
+
+    def _is_ahead(self) -> bool:
+        return any(reader.is_ahead() for reader in self._readers)
 
     def _is_due(self) -> bool:
         return self._every.seconds is not None and time.monotonic() >= self._cut_at + self._every.seconds

@@ -12,7 +12,7 @@ from tpc.sinks.kafka.changelog.messages import row_of
 from tpc.sinks.kafka.changelog.open_transactions import held_up
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.source.own_settings import OURS
-from tpc.sinks.kafka.source.partitions import Cluster
+from tpc.sinks.kafka.source.partitions import Cluster, made_consumer, named
 from tpc.support.deadlines import Deadline, patiently, until
 
 if TYPE_CHECKING:
@@ -62,19 +62,19 @@ class TopicReader(ChangelogReader):
         """None where there is no such topic: that is a loss, and no reason to make an empty one."""
         from confluent_kafka import KafkaError
 
-        consumer, unknown = (
-            self._consumer("read_uncommitted"),
+        cluster, unknown = (
+            self._cluster("read_uncommitted"),
             (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC),
         )
-        error = consumer.list_topics(self._topic, timeout=self._timeout_s).topics[self._topic].error
+        error = patiently(lambda: cluster.described(self._topic), self._timeout_s).error
         if error is not None and error.code() in unknown:
             return set()
-        return {number for _, number in self._cluster("read_uncommitted").partitions([self._topic])}
+        return set(self._numbers(cluster))
 
     def _require_empty(self) -> None:
         """Nobody has written here, but for branches that were aborted."""
         cluster = self._cluster("read_committed")
-        bounds = {number: self._bounds(cluster, number) for _, number in cluster.partitions([self._topic])}
+        bounds = {number: self._bounds(cluster, number) for number in self._numbers(cluster)}
         first, end = ({str(p): at[side] for p, at in bounds.items()} for side in (0, 1))
         if next(self._messages(Reading({"first": first, "end": end})), None) is not None:
             raise ConfigurationError(
@@ -110,9 +110,13 @@ class TopicReader(ChangelogReader):
 
         deadline = Deadline(self._timeout_s)
         consumer = self._consumer("read_committed")
-        consumer.assign([TopicPartition(self._topic, number, reading.begin[number]) for number in sorted(reading.left)])
+        begin = [TopicPartition(self._topic, number, reading.begin[number]) for number in sorted(reading.left)]
+        cannot = f"topic {self._topic!r} cannot be read"
+        with named(cannot):
+            consumer.assign(begin)
         while reading.left:
-            came = consumer.consume(_AT_ONCE, _WAIT_S)
+            with named(cannot):
+                came = consumer.consume(_AT_ONCE, _WAIT_S)
             for message in came:
                 number, offset, error = message.partition() or 0, message.offset() or 0, message.error()
                 if error is not None:
@@ -125,7 +129,8 @@ class TopicReader(ChangelogReader):
                 deadline = Deadline(self._timeout_s)
             elif deadline.passed:
                 raise self._nothing_more(reading)
-        consumer.unassign()
+        with named(cannot):
+            consumer.unassign()
 
     def _nothing_more(self, reading: Reading) -> TransientError:
         within = f"nothing more came within {self._timeout_s:g} s, before the recorded end of"
@@ -136,8 +141,7 @@ class TopicReader(ChangelogReader):
     def _held_up(self) -> set[int]:
         """The partitions in which a transaction is open: readers of what is committed come no further."""
         all_of_it, committed = self._cluster("read_uncommitted"), self._cluster("read_committed")
-        numbers = [number for _, number in all_of_it.partitions([self._topic])]
-        return {n for n in numbers if self._bounds(committed, n)[1] < self._bounds(all_of_it, n)[1]}
+        return {n for n in self._numbers(all_of_it) if self._bounds(committed, n)[1] < self._bounds(all_of_it, n)[1]}
 
     def _met(self, error: KafkaError) -> None:
         """Something else than a message: the end of a partition passes, and what the client mends itself."""
@@ -154,6 +158,9 @@ class TopicReader(ChangelogReader):
     def _lost(self, why: str) -> StateLostError:
         return StateLostError(f"the changelog {self._topic!r} does not hold what it must: {why}", remedy=REMEDY)
 
+    def _numbers(self, cluster: Cluster) -> list[int]:
+        return [number for _, number in patiently(lambda: cluster.partitions([self._topic]), self._timeout_s)]
+
     def _bounds(self, cluster: Cluster, number: int) -> tuple[int, int]:
         """The client does not ask again by itself when a partition has moved to another leader."""
         return patiently(lambda: cluster.bounds((self._topic, number)), self._timeout_s)
@@ -163,10 +170,8 @@ class TopicReader(ChangelogReader):
 
     def _consumer(self, isolation: str) -> Consumer:
         if isolation not in self._made:
-            from confluent_kafka import Consumer
-
             ours = {**OURS, "isolation.level": isolation, "group.id": "tpc-changelog"}  # no group is joined
-            self._made[isolation] = Consumer({**self._connection.librdkafka(), **ours})
+            self._made[isolation] = made_consumer({**self._connection.librdkafka(), **ours})
         return self._made[isolation]
 
     def close(self) -> None:

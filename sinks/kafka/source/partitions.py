@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TransientError
 from tpc.json import canonical, parse
@@ -13,6 +14,7 @@ from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
+    from confluent_kafka.admin import TopicMetadata
 
 _AGAIN_S = 0.1
 Partition: TypeAlias = "tuple[str, int]"
@@ -48,14 +50,9 @@ class Cluster:
 
     def partitions(self, topics: Iterable[str]) -> list[Partition]:
         """All of them, in order. Raises `ConfigurationError` for a topic that is not there, or not to be seen."""
-        from confluent_kafka import KafkaException
-
         found: list[Partition] = []
         for topic in topics:
-            try:
-                described = self._consumer.list_topics(topic, timeout=self._timeout_s).topics[topic]
-            except KafkaException as error:
-                raise _refused(error, f"topic {topic!r} cannot be asked for") from error
+            described = self.described(topic)
             if described.error is not None or not described.partitions:
                 raise ConfigurationError(
                     f"topic {topic!r} cannot be read: {described.error or 'it has no partitions'}",
@@ -63,6 +60,12 @@ class Cluster:
                 )
             found += [(topic, number) for number in sorted(described.partitions)]
         return found
+
+    def described(self, topic: str) -> TopicMetadata:
+        """What the cluster says of it, which may be an error."""
+        with named(f"topic {topic!r} cannot be asked for"):
+            described: TopicMetadata = self._consumer.list_topics(topic, timeout=self._timeout_s).topics[topic]
+        return described
 
     def bounds(self, partition: Partition) -> tuple[int, int]:
         """The first offset that is there, and that after the last.
@@ -89,7 +92,6 @@ class Cluster:
     ) -> Offsets:
         """Where to begin in each partition that was `found`, given where one stood before.
 
-        A partition that is new in a known topic begins at its beginning: what is in it came after all that was read.
         Raises `StateLostError` where the cluster no longer has what comes next.
         """
         for partition in known:
@@ -97,14 +99,27 @@ class Cluster:
                 raise lost(partition, known[partition], "it is not there, or not read any more")
         begin: Offsets = {}
         for partition in found:
+            if partition not in known and partition[0] in known_topics:
+                begin[partition] = self.beginning_of_added(partition)
+                continue
             low, high = self.bounds(partition)
             if partition in known:
                 if not low <= known[partition] <= high:
                     raise lost(partition, known[partition], f"it holds {low} to {high}")
                 begin[partition] = known[partition]
             else:
-                begin[partition] = high if first == "latest" and partition[0] not in known_topics else low
+                begin[partition] = high if first == "latest" else low
         return begin
+
+    def beginning_of_added(self, partition: Partition) -> int:
+        """Where a partition begins that is new in a known topic: all that was ever in it came after what was read.
+
+        Raises `StateLostError` where retention has been there before the reader.
+        """
+        low, high = self.bounds(partition)
+        if low > 0:
+            raise lost(partition, 0, f"it is new, and of what came into it {low} to {high} is left")
+        return low
 
 
 def in_words(partition: Partition) -> str:
@@ -118,6 +133,30 @@ def lost(partition: Partition, offset: int, why: str) -> StateLostError:
         f"{in_words(partition)} is to be read from offset {offset} on: {why}",
         remedy=f"nothing was skipped. Bring the messages back, or {START_ANEW}.",
     )
+
+
+def made_consumer(settings: Mapping[str, Any]) -> Consumer:
+    """A consumer. Raises `ConfigurationError` for what librdkafka does not know."""
+    from confluent_kafka import Consumer, KafkaException
+
+    try:
+        return Consumer(dict(settings))
+    except (KafkaException, TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"librdkafka refuses the consumer's settings: {reason_of(error)}",
+            remedy="correct client=; the names stand in librdkafka's CONFIGURATION.md.",
+        ) from error
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Calls of a client whose errors become ours, and begin with `what`."""
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        raise _refused(error, what) from error
 
 
 def _refused(error: Exception, what: str) -> TransientError | ConfigurationError:

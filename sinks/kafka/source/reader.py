@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
@@ -16,6 +17,8 @@ from tpc.sinks.kafka.source.partitions import (
     Partition,
     in_words,
     lost,
+    made_consumer,
+    named,
     offsets_of,
     position_of,
     topics_of,
@@ -62,7 +65,8 @@ class KafkaReader(SourceReader):
         self._position, self._next = dict(begin), dict(begin)
         self._polled = {partition: [] for partition in sorted(begin)}
         self._ended, self._waits = {}, False
-        self._consumer().assign(_assignment(begin))
+        with self._named():
+            self._consumer().assign(_assignment(begin))
         self._looked_at = time.monotonic()
 
     def position(self) -> str:
@@ -81,14 +85,18 @@ class KafkaReader(SourceReader):
 
     def poll(self, rows: int, timeout_s: float) -> int:
         """See `SourceReader`."""
-        consumer, rows = self._consumer(), min(rows, _AT_ONCE)
+        rows = min(rows, _AT_ONCE)
         if time.monotonic() - self._looked_at >= self._source.look_again_s:
             self._look_for_partitions()
         # `consume` waits for all that it is asked for. Who has nothing yet wants to know of the first at once.
-        messages = consumer.consume(rows if self._waits else 1, timeout_s)
+        messages = self._consume(rows if self._waits else 1, timeout_s)
         if messages and not self._waits and rows > 1:
-            messages += consumer.consume(rows - 1, 0)
+            messages += self._consume(rows - 1, 0)
         return self._take(messages)
+
+    def _consume(self, rows: int, timeout_s: float) -> list[Message]:
+        with self._named():
+            return self._consumer().consume(rows, timeout_s)
 
     def _take(self, messages: list[Message]) -> int:
         polled, ended = self._polled, self._ended
@@ -106,10 +114,13 @@ class KafkaReader(SourceReader):
             taken = 0
             for partition, came in polled.items():
                 if new := len(came) - before[partition]:
-                    self._next[partition] = came[-1].offset() + 1  # type: ignore[operator]  # what was read has one
+                    self._go_on(partition, came[-1].offset() + 1)  # type: ignore[operator]  # what was read has one
                     taken += new
         self._waits = self._waits or taken > 0
         return taken
+
+    def _go_on(self, partition: Partition, offset: int) -> None:
+        self._next[partition] = max(self._next[partition], offset)
 
     def _met(self, error: KafkaError, partition: Partition, offset: int) -> None:
         """Something else than a message: the end of a partition, which comes with its offset, or an error."""
@@ -117,7 +128,10 @@ class KafkaReader(SourceReader):
 
         code = error.code()
         if code == KafkaError._PARTITION_EOF:
+            # Before the end stand no more than records that no reader is given. A position on such a record looks lost
+            # once retention has taken it.
             self._ended[partition] = offset
+            self._go_on(partition, offset)
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise lost(partition, self._next.get(partition, -1), error.str())
         elif error.name().endswith("_AUTHORIZATION_FAILED"):
@@ -146,15 +160,19 @@ class KafkaReader(SourceReader):
         A broker that was cut off shows less than there is until it hears that another one leads.
         """
         ends, deadline = offsets_of(end), Deadline(timeout_s)
-        while any(max(self._next[p], self._ended.get(p, 0)) < at for p, at in ends.items()):
+        while any(self._next[p] < at for p, at in ends.items()):
             if deadline.passed:
                 raise TransientError(f"source {self._source.name!r} gave no more within {timeout_s:g} s, up to {end}")
-            self._take(self._consumer().consume(10_000, _WAIT_S))
+            self._take(self._consume(10_000, _WAIT_S))
         for partition, came in self._polled.items():
             at = ends.get(partition, self._position[partition])
             self._polled[partition] = [m for m in came if (m.offset() or 0) < at]
             self._next[partition] = at
         return self.cut()
+
+    def is_ahead(self) -> bool:
+        """See `SourceReader`."""
+        return self._next != self._position
 
     def is_exhausted(self) -> bool:
         """See `SourceReader`."""
@@ -167,31 +185,33 @@ class KafkaReader(SourceReader):
             self._made = None
 
     def _look_for_partitions(self) -> None:
-        """Take in partitions that were added; they are read from their beginning."""
+        """Take in partitions that were added; they are read from their beginning. Raises `StateLostError`."""
         self._looked_at = time.monotonic()
         try:
             cluster = self._cluster()
             found = self._found(cluster)
-            new = {partition: cluster.bounds(partition)[0] for partition in found if partition not in self._next}
+            new = {added: cluster.beginning_of_added(added) for added in found if added not in self._next}
         except TransientError as error:
             logger.warning("source %s cannot look for new partitions: %s", self._source.name, error.what)
             return
         if new:
             logger.info("source %s: %d partitions are new", self._source.name, len(new))
-            self._consumer().incremental_assign(_assignment(new))
+            with self._named():
+                self._consumer().incremental_assign(_assignment(new))
             self._position |= new
             self._next |= new
             self._polled = {p: self._polled.get(p, []) for p in sorted(self._next)}
+
+    def _named(self) -> AbstractContextManager[None]:
+        return named(f"source {self._source.name!r} cannot be read")
 
     def _cluster(self) -> Cluster:
         return Cluster(self._consumer(), self._source.timeout_s)
 
     def _consumer(self) -> Consumer:
         if self._made is None:
-            from confluent_kafka import Consumer
-
             group = f"tpc-{self._source.name}"  # asked for by the client, and not used
-            self._made = Consumer({**_AHEAD, **self._source.connection.librdkafka(), **OURS, "group.id": group})
+            self._made = made_consumer({**_AHEAD, **self._source.connection.librdkafka(), **OURS, "group.id": group})
         return self._made
 
 

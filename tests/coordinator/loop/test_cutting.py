@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tpc.coordinator.loop import cutting
 from tpc.coordinator.loop.barriers import SourceCut
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout
 from tpc.errors import ConfigurationError
-from tpc.source import Source, SourceReader
+from tpc.source import Part, Source, SourceReader
 from tpc.sources import IterableSource
 
 
@@ -56,6 +57,45 @@ def test_a_source_that_fills_every_epoch_does_not_keep_another_out() -> None:
     cutter = cutter_of(IterableSource(range(1000), name="busy"), IterableSource("ab", name="rare"), rows=10)
     cuts = [cut(cutter) for _ in range(2)]
     assert [list(made.events["rare"]) for made in cuts] == [[], ["a", "b"]]
+
+
+class Ahead(IterableSource):
+    """Without events; a cut would move its position as often as it is told to."""
+
+    moves = 0
+
+    def reader(self) -> SourceReader:
+        made = super().reader()
+        made.is_ahead = lambda: self.moves > 0  # type: ignore[method-assign]
+        honest = made.cut
+
+        def moved() -> list[Part]:
+            self.moves -= 1
+            return honest()
+
+        made.cut = moved  # type: ignore[method-assign]
+        return made
+
+
+def test_a_position_that_moved_without_events_is_recorded_once_when_nothing_has_come_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = Ahead([])
+    cutter = cutter_of(source, rows=2)
+    source.moves = 1
+    assert cutter.next(after(9), lambda: None, until_end=False) is None
+    monkeypatch.setattr(cutting, "QUIET_S", 0.0)
+    assert cut(cutter).rows == 0
+    assert cutter.next(after(9), lambda: None, until_end=False) is None
+
+
+def test_a_run_to_the_end_records_it_as_its_last_epoch() -> None:
+    source = Ahead([])
+    cutter = cutter_of(source, rows=2)
+    source.moves = 1
+    made = cutter.next(after(9), lambda: None, until_end=True)
+    assert made is not None and made.rows == 0
+    assert cutter.next(after(9), lambda: None, until_end=True) is None
 
 
 class Clicks(IterableSource):

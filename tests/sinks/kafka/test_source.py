@@ -60,6 +60,22 @@ def exhausted(reader: SourceReader) -> list[Any]:
     return events_of(reader.cut())
 
 
+def write_transaction(kafka: KafkaTopics, topic: str, *events: str) -> None:
+    """So many messages, and the record of the commit after them."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": kafka.name("writer")}, logger=SILENT)
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    for event in events:
+        producer.produce(topic, event)
+    producer.commit_transaction(DEADLINE_S)
+
+
+def delete_up_to(kafka: KafkaTopics, topic: str, offset: int, partition: int = 0) -> None:
+    """As retention does."""
+    for done in kafka.admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+        done.result(DEADLINE_S)
+
+
 def test_a_cut_has_the_partitions_one_after_the_other_each_in_its_order(kafka: KafkaTopics) -> None:
     topic = kafka.topic(partitions=2)
     kafka.produce(topic, [(None, f"{n % 2}-{n:02}", n % 2) for n in range(20)])
@@ -99,14 +115,43 @@ def test_a_partition_that_ends_before_its_position_is_no_cut_that_is_read_again(
 def test_a_cut_is_read_again_up_to_records_that_no_reader_is_given(kafka: KafkaTopics) -> None:
     """The record of a commit has an offset of its own: the partition's end is known by where it ends."""
     topic = kafka.topic(partitions=1)
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": kafka.name("writer")}, logger=SILENT)
-    producer.init_transactions(DEADLINE_S)
-    producer.begin_transaction()
-    producer.produce(topic, "0")
-    producer.commit_transaction(DEADLINE_S)
+    write_transaction(kafka, topic, "0")
     with reader_of(kafka, topic) as reader:
         reader.seek(None)
         assert events_of(reader.read_to(json.dumps({topic: {"0": 2}}), DEADLINE_S)) == ["0"]
+
+
+def test_a_quiet_partition_that_retention_has_emptied_has_lost_nothing(kafka: KafkaTopics) -> None:
+    """What is last in it is the record of a commit, which goes with the message before it."""
+    topic = kafka.topic(partitions=1)
+    write_transaction(kafka, topic, "0")
+    with reader_of(kafka, topic) as reader:
+        reader.seek(None)
+        start = reader.position()
+        assert exhausted(reader) == ["0"]
+        end = reader.position()
+        reader.seek(start)
+        assert events_of(reader.read_to(end, DEADLINE_S)) == ["0"]
+        delete_up_to(kafka, topic, 2)
+        reader.seek(end)
+        write_transaction(kafka, topic, "1")
+        assert exhausted(reader) == ["1"]
+
+
+def test_a_reader_that_has_come_to_the_end_after_its_cut_says_that_it_is_ahead(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    write_transaction(kafka, topic, "0")
+    with reader_of(kafka, topic) as reader:
+        reader.seek(json.dumps({topic: {"0": 1}}))
+        assert not reader.is_ahead()
+        deadline = time.monotonic() + DEADLINE_S
+        while not reader.is_exhausted():
+            assert time.monotonic() < deadline
+            assert reader.poll(10, 0.1) == 0
+        assert reader.is_ahead()
+        assert events_of(reader.cut()) == []
+        assert json.loads(reader.position()) == {topic: {"0": 2}}
+        assert not reader.is_ahead()
 
 
 def test_what_is_not_committed_is_not_read(kafka: KafkaTopics) -> None:
@@ -182,9 +227,7 @@ def test_a_setting_that_reading_exactly_once_rests_on_is_refused_by_name(setting
 def test_messages_that_retention_has_taken_are_refused_by_name(kafka: KafkaTopics) -> None:
     topic = kafka.topic(partitions=1)
     kafka.produce(topic, [(None, str(n)) for n in range(10)])
-    deleted = kafka.admin.delete_records([TopicPartition(topic, 0, 6)])
-    for done in deleted.values():
-        done.result(DEADLINE_S)
+    delete_up_to(kafka, topic, 6)
     with reader_of(kafka, topic) as reader:
         with pytest.raises(StateLostError, match=r"partition 0 of topic .* from offset 3 on: it holds 6 to 10"):
             reader.seek(json.dumps({topic: {"0": 3}}))
@@ -201,8 +244,7 @@ def test_messages_that_go_while_it_reads_are_refused_and_not_skipped(kafka: Kafk
         read(reader, 1)
         reader.seek(reader.position())
         kafka.produce(topic, [(None, "x" * 900) for _ in range(200)])
-        for done in kafka.admin.delete_records([TopicPartition(topic, 0, 190)]).values():
-            done.result(DEADLINE_S)
+        delete_up_to(kafka, topic, 190)
         with pytest.raises(StateLostError, match="partition 0 of topic"):
             read(reader, 200)
 
@@ -236,6 +278,32 @@ def test_partitions_that_were_added_while_it_was_away_are_read_from_their_beginn
     with reader_of(kafka, topic, first="latest") as reader:
         reader.seek(json.dumps({topic: {"0": 0}}))
         assert read(reader, 1) == ["there"]
+
+
+NEW_AND_CUT = r"partition 1 of topic .* from offset 0 on: it is new, and of what came into it 2 to 3 is left"
+
+
+@pytest.mark.parametrize("first", ["earliest", "latest"])
+def test_an_added_partition_whose_first_messages_are_gone_at_a_start_is_refused(first: str, kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, [(None, str(n), 1) for n in range(3)])
+    delete_up_to(kafka, topic, 2, partition=1)
+    with reader_of(kafka, topic, first=first) as reader:
+        with pytest.raises(StateLostError, match=NEW_AND_CUT):
+            reader.seek(json.dumps({topic: {"0": 0}}))
+        reader.seek(None)  # a first start takes what is there, or nothing
+        assert exhausted(reader) == (["2"] if first == "earliest" else [])
+
+
+def test_an_added_partition_whose_first_messages_go_before_it_is_noticed_is_refused(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    with reader_of(kafka, topic, look_again_s=0.0) as reader:
+        reader.seek(None)
+        kafka.add_partitions(topic, 2)
+        kafka.produce(topic, [(None, str(n), 1) for n in range(3)])
+        delete_up_to(kafka, topic, 2, partition=1)
+        with pytest.raises(StateLostError, match=NEW_AND_CUT):
+            exhausted(reader)
 
 
 def test_a_topic_that_is_not_there_is_refused_and_not_made(kafka: KafkaTopics) -> None:
