@@ -16,8 +16,9 @@ from confluent_kafka import Message, Producer, TopicPartition
 import tpc
 from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
 from tpc import failpoints
+from tpc.coordinator.loop import cutting
 from tpc.errors import ConfigurationError, StateLostError, TransientError
-from tpc.sinks import FileSink
+from tpc.sinks import FileSink, KafkaSink
 from tpc.source import Part, SourceReader
 from tpc.sources import KafkaSource
 
@@ -206,6 +207,32 @@ def test_what_came_after_the_first_start_is_read_although_that_process_decided_n
         failpoints.install({})
     run(found.append)
     assert found == ["after"]
+
+
+def test_a_service_that_reads_what_it_writes_comes_to_rest(
+    kafka: KafkaTopics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own commits move its position without events: to record that moves nothing any more."""
+    monkeypatch.setattr(cutting, "QUIET_S", 0.0)
+    topic = kafka.topic(partitions=1)
+
+    def run() -> tuple[int, int]:
+        service = tpc.service("echo", directory=tmp_path / "service")
+
+        @service.each(service.read(KafkaSource(topic, servers=kafka.bootstrap, decode=text)))
+        def answer(event: str, out: Any) -> None:
+            if event == "call":
+                out.row("answers", {"value": "echo"})
+
+        service.write("answers", {"value": str}).to(KafkaSink(topic, name="out", servers=kafka.bootstrap))
+        service.run(every=1, until_end=True)
+        at = tpc.positions(tmp_path / "service")
+        return at.epoch, at.kafka[topic][0]
+
+    kafka.produce(topic, [(None, "call")])
+    came_to = [run() for _ in range(4)]
+    assert came_to[-1][1] == 3  # after the call, the echo, and the record of its commit
+    assert came_to[-1] == came_to[-2]
 
 
 def test_more_events_than_the_client_gives_at_once_may_be_asked_for(kafka: KafkaTopics) -> None:
