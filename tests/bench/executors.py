@@ -13,7 +13,7 @@ import resource
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,8 @@ from tpc.sinks import KafkaSink, PostgresSink
 PIPELINE = PipelineId("wide")
 SCHEMA = pa.schema([("key", pa.string()), ("id", pa.int64())])
 TABLE = "wide"
+TIMEOUT_S = 300.0
+"""Of the sinks: hundreds of processes on a few cores wait for each other."""
 _PRELOADED = ["tests.bench.executors", "confluent_kafka", "numpy", "pandas"]
 
 
@@ -91,7 +93,11 @@ class ManyTasksPass(EpochPass):
     def run(self, work: EpochWork) -> list[PartitionReport]:
         """Every task."""
         told = [self._executors.submit(run_task, work, number, self._rows) for number in range(self._partitions)]
-        reports = [each.result() for each in told]
+        try:
+            reports = [each.result() for each in told]
+        except BaseException:
+            self._executors.shutdown(cancel_futures=True)
+            raise
         self.context.end_phase("pass")
         return reports
 
@@ -124,8 +130,8 @@ class Wide:
 
     def coordinator(self) -> tuple[Coordinator, RowBatches]:
         """One that leads."""
-        kafka = KafkaSink(self.topic, servers=self.kafka.bootstrap)
-        postgres = PostgresSink(TABLE, dsn=self.postgres.dsn)
+        kafka = KafkaSink(self.topic, servers=self.kafka.bootstrap, timeout_s=TIMEOUT_S)
+        postgres = PostgresSink(TABLE, dsn=self.postgres.dsn, timeout_s=TIMEOUT_S)
         log, files = LocalLog(self.directory / "log"), LocalFiles(self.directory)
         made = Coordinator(PIPELINE, (kafka, postgres), log, files, EngineSettings())
         made.take_over({sink.name: CheckContext(PIPELINE, SCHEMA, self.partitions) for sink in (kafka, postgres)}, {})
@@ -161,7 +167,7 @@ def executors(directory: Path, *, executors: int, partitions: int, rows: int, ep
 def _measured(wide: Wide, epochs: int) -> Iterator[dict[str, Any]]:
     coordinator, batches = wide.coordinator()
     seen = Connections(wide.kafka, wide.postgres)
-    with seen.watching():
+    with closing(coordinator), seen.watching():
         for epoch in range(epochs):
             yield {"epoch": epoch, **wide.epoch(coordinator, batches, epoch)}
         failpoints.install({"epoch.decided": _crash})
@@ -169,7 +175,6 @@ def _measured(wide: Wide, epochs: int) -> Iterator[dict[str, Any]]:
             wide.epoch(coordinator, batches, epochs)
         failpoints.install({})
         in_doubt = seen.now()["prepared transactions"]
-    coordinator.close()
     began = time.perf_counter()
     again, _ = wide.coordinator()
     recovery_s = time.perf_counter() - began
