@@ -23,7 +23,12 @@ from tpc.coordinator.spark.java_errors import in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.plan_checks import reads_table
 from tpc.coordinator.spark.running_plan import running_plan
-from tpc.coordinator.spark.settings import available_now_for_tables, explicit_settings, stateful_settings
+from tpc.coordinator.spark.settings import (
+    available_now_for_tables,
+    explicit_settings,
+    settings_lock,
+    stateful_settings,
+)
 from tpc.coordinator.spark.source_folders import source_folders
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions, tell_passed_over
 from tpc.coordinator.stop_word import StopWord
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _UPKEEP_INTERVAL_S = 1
+_BATCH_ENDS_WITHIN_S = 60.0
+"""After its query: it may be undoing an epoch, in systems that are away."""
 
 
 class _StopAskedError(Exception):
@@ -98,7 +105,7 @@ class PipelineQuery(QueryFacts):
             .options(**self._options)
         )
         writer = writer.trigger(**trigger) if trigger else writer
-        with stateful_settings(self._session) if self._stateful else nullcontext():
+        with settings_lock, stateful_settings(self._session) if self._stateful else nullcontext():
             if "availableNow" not in trigger or not reads_table(self._plan.frame):
                 return writer.start()
             with available_now_for_tables(self._session) as await_initialized:
@@ -121,11 +128,16 @@ class PipelineQuery(QueryFacts):
                 self._upkeep()
         finally:
             self._stop_asked.set()  # a batch that Spark still begins is refused: nobody would tell of its end
+            self._coordinator.engine.stopping.set()
+            # Where the JVM has died the batch learns of it at the same moment, and still has an epoch to undo.
+            is_done = self._batch_lock.acquire(timeout=_BATCH_ENDS_WITHIN_S)
             try:
                 self._coordinator.close()
             except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
                 self._fail(error)
             finally:
+                if is_done:
+                    self._batch_lock.release()
                 self._ended.set()
 
     def _upkeep(self) -> None:

@@ -21,6 +21,9 @@ from tpc.sink import Outcome, Verdict
 
 logger = logging.getLogger(__name__)
 
+_DOUBLINGS_MAX = 60
+"""Of a pause: beyond any bound that is set by then. A float takes some thousand, as many as attempts in a night."""
+
 
 class Commits:
     """Carries out `Commit`."""
@@ -69,7 +72,8 @@ class Commits:
     def _wait_for_turn(self, effect: Commit) -> Event | None:
         """Pause before another attempt; what there is to say instead of it."""
         settings = self.settings
-        delay_s = min(settings.retry_delay_max_s, settings.retry_delay_s * 2 ** (effect.attempt - 1))
+        doublings = min(effect.attempt - 1, _DOUBLINGS_MAX)
+        delay_s = min(settings.retry_delay_max_s, settings.retry_delay_s * 2**doublings)
         if self.clock.wait(self.stopping, delay_s) or self._gave_up():
             return Failed(self._unfinished(effect))
         return self._superseded(effect)

@@ -186,7 +186,7 @@ class Performer:
                 self._swept(sweeper)
         except FencedError as error:
             return Superseded(error.what)
-        except TpcError:
+        except Exception:  # what has ended the epoch is what is to be raised
             logger.exception("epoch %d could not be undone everywhere; the next start does it", effect.epoch)
         return Aborted()
 

@@ -44,6 +44,16 @@ class Watch:
             over.set()
             thread.join()
 
+    def _cancel(self, interval_s: float, over: threading.Event, runner: EpochRunner) -> None:
+        """Again and again: a pass that has not come to its tasks yet has none that could be ended."""
+        while True:
+            try:
+                runner.cancel()
+            except Exception:  # the next try may end it, and the epoch is not decided in any case
+                logger.exception("the pass of a coordinator that does not lead any more could not be ended")
+            if over.wait(interval_s):
+                return
+
     def _watch(
         self, interval_s: float, over: threading.Event, runner: EpochRunner, clear_the_way: Callable[[], int]
     ) -> None:
@@ -53,7 +63,9 @@ class Watch:
                 clear_the_way()
             except FencedError as error:
                 self.fenced = error
-                runner.cancel()
+                self._cancel(interval_s, over, runner)
                 return
             except TpcError as error:  # what it means is found where the epoch is decided
                 logger.debug("the watch over the pass saw nothing: %s", error.what)
+            except Exception:  # of a sink's own; who leads must be looked at again
+                logger.exception("the watch over the pass could not clear its way")

@@ -23,6 +23,7 @@ from tpc.coordinator.passes.task import PassTask
 from tpc.coordinator.passes.worker_needs import DriverHas
 from tpc.coordinator.spark.java_errors import in_our_words
 from tpc.coordinator.spark.parallelism import parallelism_of
+from tpc.errors import TransientError
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ class SparkPass(EpochPass):
         self.frame = frame
         self.plan = plan
         self._jobs: PassJobs | None = None
+        self._is_cancelled = False
 
     def cancel(self) -> None:
-        """End the tasks of the pass."""
+        """End the tasks of the pass, or let none begin."""
+        self._is_cancelled = True
         if self._jobs is not None:
             self._jobs.cancel()
 
@@ -75,6 +78,8 @@ class SparkPass(EpochPass):
 
     def _collected(self, result: DataFrame) -> list[Row]:
         self._jobs = PassJobs(self.frame.sparkSession)
+        if self._is_cancelled:
+            raise TransientError("the pass was ended: another coordinator leads")
         try:
             return result.collect()
         finally:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tpc.coordinator.spark.settings import explicit_settings
+from tpc.coordinator.spark.settings import explicit_settings, settings_lock
 from tpc.states import State
 
 if TYPE_CHECKING:
@@ -65,16 +65,17 @@ def parallelism_to_repair(state: State, session: SparkSession) -> Iterator[bool]
     if decided is None or decided == parallelism_of(session):
         yield False
         return
-    explicit = explicit_settings(session)
-    # Who has set the second has had it when the epoch was decided: it did not follow from the cores then.
-    changed = [key for key in (READ, JOINED) if key == READ or key not in explicit]
-    for key in changed:
-        session.conf.set(key, str(decided))
-    try:
-        yield True
-    finally:
+    with settings_lock:
+        explicit = explicit_settings(session)
+        # Who has set the second has had it when the epoch was decided: it did not follow from the cores then.
+        changed = [key for key in (READ, JOINED) if key == READ or key not in explicit]
         for key in changed:
-            if key in explicit:
-                session.conf.set(key, explicit[key])
-            else:
-                session.conf.unset(key)
+            session.conf.set(key, str(decided))
+        try:
+            yield True
+        finally:
+            for key in changed:
+                if key in explicit:
+                    session.conf.set(key, explicit[key])
+                else:
+                    session.conf.unset(key)

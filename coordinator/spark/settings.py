@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, Any
 from tpc.errors import ConfigurationError
 from tpc.sink import Sink
 from tpc.support.file_systems import REMOTE, file_system
+from tpc.support.fork_safe_lock import ForkSafeLock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+settings_lock = ForkSafeLock(fork_waits=False)
+"""Held while settings of a session are changed for a moment, and while a query takes them over.
+
+Pipelines that start at the same time share a session. One would take the other's for the user's own, or lose its own.
+"""
 _NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 _STATE = "spark.sql.streaming.stateStore."
 STATEFUL_SETTINGS: Mapping[str, str] = {
@@ -122,6 +128,11 @@ def retained_batches(session: SparkSession) -> int:
 @contextmanager
 def stateful_settings(session: SparkSession) -> Iterator[None]:
     """Run the block with what a stateful query needs; explicit settings that contradict it are refused."""
+    with settings_lock:
+        yield from _stateful_settings(session)
+
+
+def _stateful_settings(session: SparkSession) -> Iterator[None]:
     explicit = explicit_settings(session)
     for key, value in STATEFUL_SETTINGS.items():
         if explicit.get(key, value) != value:
@@ -150,15 +161,16 @@ def available_now_for_tables(session: SparkSession) -> Iterator[Callable[[Stream
     Otherwise Spark runs a single batch for a query with a source of Python: after a crash that of the crash alone, and
     of the other sources no more than once. Gives what waits until the query has looked at the setting.
     """
-    before = explicit_settings(session).get(_AVAILABLE_NOW)
-    session.conf.set(_AVAILABLE_NOW, "true")
-    try:
-        yield lambda query: query._jsq.streamingQuery().awaitInitialization(INITIALIZED_WITHIN_S * 1000)
-    finally:
-        if before is None:
-            session.conf.unset(_AVAILABLE_NOW)
-        else:
-            session.conf.set(_AVAILABLE_NOW, before)
+    with settings_lock:
+        before = explicit_settings(session).get(_AVAILABLE_NOW)
+        session.conf.set(_AVAILABLE_NOW, "true")
+        try:
+            yield lambda query: query._jsq.streamingQuery().awaitInitialization(INITIALIZED_WITHIN_S * 1000)
+        finally:
+            if before is None:
+                session.conf.unset(_AVAILABLE_NOW)
+            else:
+                session.conf.set(_AVAILABLE_NOW, before)
 
 
 def explicit_settings(session: SparkSession) -> dict[str, str]:

@@ -43,11 +43,12 @@ def test_a_foreign_error_of_a_pass_is_raised_as_it_is() -> None:
     assert pipeline.sinks[0].prepared == {}
 
 
-def test_an_epoch_that_cannot_be_undone_now_is_undone_by_the_next_start() -> None:
+@pytest.mark.parametrize("trouble", [TransientError("down"), RuntimeError("cannot schedule new futures")])
+def test_an_epoch_that_cannot_be_undone_now_is_undone_by_the_next_start(trouble: Exception) -> None:
     pipeline = started()
     runner = pipeline.runner()
     runner.on_prepared = fail(DataError("a bad row"))
-    pipeline.sinks[0].abort_error = TransientError("down")
+    pipeline.sinks[0].abort_error = trouble
     with pytest.raises(DataError, match="a bad row"):
         pipeline.engine.run_batch(0, runner)
     assert (len(pipeline.sinks[0].prepared), len(pipeline.sinks[1].prepared)) == (1, 0)

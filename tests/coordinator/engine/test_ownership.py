@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 
@@ -76,6 +77,29 @@ def test_a_coordinator_that_is_fenced_during_its_pass_ends_its_tasks_and_undoes_
     with pytest.raises(FencedError, match="the log goes on after slot 1"):
         pipeline.engine.run_batch(0, runner)
     assert all(not sink.prepared for sink in pipeline.sinks)
+
+
+def test_a_pass_whose_tasks_had_not_begun_is_ended_when_they_have() -> None:
+    pipeline = started(watch_interval_s=0.01)
+    runner = pipeline.runner()
+    ended, tries = threading.Event(), itertools.count(1)
+
+    def cancel() -> None:
+        number = next(tries)
+        if number == 2:
+            raise RuntimeError("the JVM did not answer")
+        if number == 3:
+            ended.set()
+
+    def until_ended() -> None:
+        pipeline.somebody_takes_over()
+        assert ended.wait(30), "nobody has tried again"
+        raise RuntimeError("job 7 was cancelled")
+
+    runner.cancel = cancel  # type: ignore[method-assign]  # what Spark does of it
+    runner.on_prepared = until_ended
+    with pytest.raises(FencedError, match="the log goes on after slot 1"):
+        pipeline.engine.run_batch(0, runner)
 
 
 def test_a_pass_that_fails_undoes_its_epoch_although_another_leads_by_then() -> None:

@@ -18,7 +18,7 @@ from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing
 from tpc.effects import ReplayEpoch
-from tpc.errors import DataError
+from tpc.errors import DataError, TransientError
 from tpc.handles import DRIVER_PARTITION, Handle
 from tpc.manifest import Barrier, Manifest
 from tpc.merge import MergeHow, MergePlan
@@ -94,6 +94,14 @@ def ids(sink: DirectorySink) -> list[int]:
 
 
 # Writing -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pass_that_is_ended_before_its_job_begins_none(job: Job) -> None:
+    spark_pass = job.rows()
+    spark_pass.cancel()
+    with pytest.raises(TransientError, match="another coordinator leads"):
+        spark_pass.write(7, 3)
+    assert job.leftovers() == [0, 0]
 
 
 def test_the_manifest_names_branches_that_are_prepared_and_shows_none_of_their_rows(job: Job) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -147,6 +148,26 @@ def test_what_a_stateful_query_needs_is_set_for_its_start_and_put_back(spark: Sp
         before = spark_settings.explicit_settings(spark)
         with stateful_settings(spark):
             assert {key: spark.conf.get(key) for key in STATEFUL_SETTINGS} == STATEFUL_SETTINGS
+        assert spark_settings.explicit_settings(spark) == before
+
+
+def test_who_starts_beside_another_neither_takes_nor_loses_its_settings(spark: SparkSession) -> None:
+    is_in = threading.Event()
+    seen: dict[str, str | None] = {}
+
+    def another() -> None:
+        with stateful_settings(spark):
+            is_in.set()
+            seen.update({key: spark.conf.get(key) for key in STATEFUL_SETTINGS})
+
+    with session_with(spark, dict.fromkeys(STATEFUL_SETTINGS)):
+        before = spark_settings.explicit_settings(spark)
+        thread = threading.Thread(target=another)
+        with stateful_settings(spark):
+            thread.start()
+            assert not is_in.wait(0.5)
+        thread.join()
+        assert seen == STATEFUL_SETTINGS
         assert spark_settings.explicit_settings(spark) == before
 
 
