@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
-from tpc.coordinator.spark.query_log import SparkLog, source_offsets
+from tpc.coordinator.spark.query_log import SparkLog, is_whole_plan, source_offsets
 from tpc.coordinator.spark.source_folders import by_folder
+from tpc.coordinator.spark.usable_commit import RESTORE
 from tpc.coordinator.spark.whole_files import is_whole
 from tpc.errors import StateLostError
 from tpc.history import History
@@ -71,8 +72,8 @@ def look_at_sources(history: History, spark: SparkLog, committed: int, folders: 
     `committed` is the commit that Spark goes on from, `folders` what `source_folders` tells of the query.
     """
     mending = Mending(folders=folders)
-    last = None if history.last_intent is None else history.manifests.get(history.last_intent)
-    ends = by_folder(() if last is None else last.barrier.end, folders)
+    decided = history.last_intent is not None
+    ends = by_folder(_decided_ends(history, spark), folders)
     there = {int(one.name) for one in spark.files.entries("sources") if one.is_folder and one.name.isdigit()}
     for index in sorted(there | {index for index, end in ends.items() if _file_offset(end) is not None}):
         decided_to = _file_offset(ends.get(index, ""))
@@ -80,8 +81,31 @@ def look_at_sources(history: History, spark: SparkLog, committed: int, folders: 
         if decided_to is not None or log.lists:
             _look_at_files(log, index, -1 if decided_to is None else decided_to, mending)
         else:
-            _look_at_beginning(spark.files, f"{log.folder}/0", committed, decided=last is not None, mending=mending)
+            _look_at_beginning(spark.files, f"{log.folder}/0", committed, decided=decided, mending=mending)
     return mending
+
+
+def _decided_ends(history: History, spark: SparkLog) -> tuple[str, ...]:
+    """Where the sources stand after the last decided epoch; nothing where none is decided.
+
+    The log of an adopted query, or of a fork, begins after an epoch of which it holds no manifest: Spark's own plan of
+    it, which was copied with the sources' logs, tells.
+    """
+    epoch = history.last_intent
+    if epoch is None:
+        return ()
+    if (manifest := history.manifests.get(epoch)) is not None:
+        return manifest.barrier.end
+    plan = spark.read("offsets", epoch) if spark.agrees_with_checksum("offsets", epoch) else None
+    if plan is None or not is_whole_plan(plan, 0):
+        where = spark.files.where(f"offsets/{epoch}")
+        raise StateLostError(
+            f"{where} is torn or gone: it alone tells what the sources had read when the log began",
+            epoch=epoch,
+            remedy="put that file back from a backup, or from where this checkpoint was copied from; otherwise "
+            f"{RESTORE}",
+        )
+    return source_offsets(plan)
 
 
 def _look_at_files(log: _FileLog, index: int, decided: int, mending: Mending) -> None:

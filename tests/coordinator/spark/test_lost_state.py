@@ -225,3 +225,109 @@ def test_where_a_source_began_matters_only_to_run_its_first_batch(tmp_path: Path
         empty(checkpoint.state.file(batch, 0, "changelog"))
     with pytest.raises(StateLostError, match="where the source began, is torn, and batch 0 must be run again"):
         checkpoint.reconcile()
+
+
+# A log that begins after epochs of which it holds no manifest: that of an adopted query, of a fork -------------------
+
+COPIED, COMPACT = 125, 109
+
+
+class Copied:
+    """A query over a file source that has run for long elsewhere: its first lists are compacted, and deleted."""
+
+    def __init__(self, root: Path, end: str = offset(COPIED)) -> None:
+        self.spark = SparkLog(LocalFiles(root))
+        self.root = root
+        self.history = replace(begun(), last_intent=COPIED, last_complete=COPIED)
+        (root / "metadata").write_text('{"id": "q"}')
+        self.plan(COPIED, end)
+        write(root / "commits" / str(COPIED), b"v1\n{}")
+
+    def plan(self, batch: int, end: str) -> None:
+        write(self.root / "offsets" / str(batch), f'v1\n{{"batchWatermarkMs":0}}\n{end}'.encode())
+
+    def list(self, k: int) -> Path:
+        first, name = (0, f"{k}.compact") if k == COMPACT else (k, str(k))
+        return write(self.root / "sources" / "0" / name, StateOnDisk.list_text(first, k).encode())
+
+    def lists(self, last: int = COPIED) -> None:
+        for k in range(COMPACT, last + 1):
+            self.list(k)
+
+    def reconcile(self) -> None:
+        reconcile(self.history, self.spark, lambda: pytest.fail("no batch is to be run again"))
+
+    def files(self) -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+
+    def left(self) -> set[str]:
+        return {path.name for path in self.root.rglob("sources/0/[0-9]*")}
+
+
+def test_where_the_log_begins_after_long_running_the_lists_that_its_base_has_read_stay(tmp_path: Path) -> None:
+    copied = Copied(tmp_path)
+    copied.lists()
+    before = copied.files()
+    copied.reconcile()
+    assert copied.files() == before
+
+
+@pytest.mark.parametrize("lose", [empty, Path.unlink])
+def test_a_list_that_the_base_of_the_log_has_read_stops_the_start_where_no_copy_is_left(
+    tmp_path: Path, lose: Callable[[Path], None]
+) -> None:
+    copied = Copied(tmp_path)
+    copied.lists()
+    lose(tmp_path / "sources" / "0" / str(COPIED))
+    before = copied.files()
+    with pytest.raises(StateLostError, match=f"sources/0/{COPIED} is torn or gone: it names the files"):
+        copied.reconcile()
+    assert copied.files() == before
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_after_the_base_of_the_log_a_plan_stays_if_its_list_is_whole(tmp_path: Path, torn: bool) -> None:
+    copied = Copied(tmp_path)
+    copied.lists(COPIED + 1)
+    copied.plan(COPIED + 1, offset(COPIED + 1))
+    before = copied.left()
+    if torn:
+        empty(tmp_path / "sources" / "0" / str(COPIED + 1))
+    copied.reconcile()
+    assert copied.left() == (before - {str(COPIED + 1)} if torn else before)
+    assert copied.spark.batches("offsets")[-1] == (COPIED if torn else COPIED + 1)
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_so_does_it_where_the_source_had_found_no_file_before(tmp_path: Path, torn: bool) -> None:
+    copied = Copied(tmp_path, end="-")
+    copied.plan(COPIED + 1, offset(0))
+    first = copied.list(0)
+    if torn:
+        empty(first)
+    copied.reconcile()
+    assert copied.left() == (set() if torn else {"0"})
+    assert copied.spark.batches("offsets")[-1] == (COPIED if torn else COPIED + 1)
+
+
+def test_a_plan_after_the_base_of_the_log_does_not_rest_on_where_a_source_began(tmp_path: Path) -> None:
+    copied = Copied(tmp_path, end='{"topic":{"0":7}}')
+    copied.plan(COPIED + 1, '{"topic":{"0":8}}')
+    empty(write(tmp_path / "sources" / "0" / "0", b'v1\n{"topic":{"0":0}}'))
+    copied.reconcile()
+    assert copied.left() == set()
+    assert copied.spark.batches("offsets")[-1] == COPIED + 1
+
+
+@pytest.mark.parametrize("lose", [empty, Path.unlink, lambda path: path.write_text("v1\n{}\n-")])
+def test_where_the_plan_of_the_log_s_base_is_lost_the_start_says_so_and_changes_nothing(
+    tmp_path: Path, lose: Callable[[Path], object]
+) -> None:
+    copied = Copied(tmp_path)
+    copied.lists()
+    lose(tmp_path / "offsets" / str(COPIED))
+    before = copied.files()
+    with pytest.raises(StateLostError, match=f"offsets/{COPIED} is torn or gone") as caught:
+        copied.reconcile()
+    assert "from where this checkpoint was copied from" in caught.value.remedy
+    assert copied.files() == before
