@@ -55,7 +55,10 @@ def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float,
     else:
         question = None if pipeline is None else partial(ask, pipeline)
         home = object_store.shown(to) if remote else None
-        made = move_into_savepoint(found, checkpoint, folder, question, timeout_s=timeout_s, again=again, goes_to=home)
+        was_moved = partial(_was_moved, to) if remote else None
+        made = move_into_savepoint(
+            found, checkpoint, folder, question, timeout_s=timeout_s, again=again, goes_to=home, was_moved=was_moved
+        )
     if not remote:
         return look_at(*home_and_name(str(made)))
     away = RemoteSavepoint(f"{to.rstrip('/')}/{made.name}")
@@ -63,6 +66,10 @@ def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float,
         away.put(made)
     shutil.rmtree(made)
     return look_at(*home_and_name(away.url))
+
+
+def _was_moved(to: str, name: str) -> bool:
+    return RemoteSavepoint(f"{to.rstrip('/')}/{name}").note() is not None
 
 
 @contextmanager

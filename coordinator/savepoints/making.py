@@ -36,10 +36,12 @@ def move_into_savepoint(
     timeout_s: float = 600.0,
     again: bool = False,
     goes_to: str | None = None,
+    was_moved: Callable[[str], bool] | None = None,
 ) -> Path:
     """End a pipeline with a savepoint of it below `to`; the folder. One that runs is asked to stop after its epoch.
 
     `goes_to` is where all savepoints are, if this one is brought there once it is made: the log tells of that place.
+    `was_moved` tells whether a savepoint of this name lies there that a pipeline has gone on from.
     `ask` is called once it has stopped: what the sinks show. `again` makes the savepoint once more with which the log
     has ended, because that one is lost. Raises `CheckpointInUseError` when the pipeline has not stopped after
     `timeout_s`, `ConfigurationError` when an epoch is pending, none is complete, or the log has ended elsewhere,
@@ -58,6 +60,9 @@ def move_into_savepoint(
         epoch = _require_settled(history)
         asked = ask() if ask is not None and history.moved_to is None else None
         made = Writing(log, checkpoint, to, history, epoch, Kind.MOVE, identity, asked)
+        if history.moved_to is None:
+            name = made.folder.name
+            _require_new(history, f"{home}/{name}", made.is_there or (was_moved is not None and was_moved(name)))
         if made.is_there:
             read_manifest(made.folder)
             return made.folder
@@ -67,6 +72,17 @@ def move_into_savepoint(
         elif not made.lacks_name_only():
             made.write(slots)
         return made.finish()
+
+
+def _require_new(history: History, place: str, is_taken: bool) -> None:
+    """Nobody has gone on from the savepoint that is to be made: a log without an end has not ended with it."""
+    if is_taken:
+        raise ConfigurationError(
+            f"{place} is the savepoint that this checkpoint was restored from, and no pipeline was started here since",
+            pipeline=str(history.pipeline),
+            remedy="make the savepoint at another place (--to): this one says that the pipeline has gone on here, so "
+            "that it could not be restored, and might be pruned.",
+        )
 
 
 def _require_same(journal: Journal, identity: str, home: str, *, again: bool) -> None:

@@ -221,6 +221,17 @@ def test_a_savepoint_moves_once(place: Place) -> None:
     restore_fork(folder, *place.new("fork"))
 
 
+def test_what_was_restored_and_not_started_is_not_saved_into_the_savepoint_that_it_came_from(place: Place) -> None:
+    folder = place.move()
+    checkpoint, log = place.new()
+    restore_move(folder, checkpoint, log)
+    with pytest.raises(ConfigurationError, match="is the savepoint that this checkpoint was restored from"):
+        move_into_savepoint(log, checkpoint, place.to)
+    assert Journal(log).open().moved_to is None
+    elsewhere = move_into_savepoint(log, checkpoint, place.root / "elsewhere")
+    restore_move(elsewhere, *place.new("third"))
+
+
 def test_it_is_restored_into_an_empty_place_only(place: Place) -> None:
     folder, (new, log) = place.move(), place.new()
     new.mkdir()

@@ -255,3 +255,14 @@ def test_a_removal_that_was_interrupted_leaves_no_savepoint(
             drop(*home_and_name(where))
     with pytest.raises(ConfigurationError, match="is no savepoint"):
         restored(where, place.root / "new", moves=False)
+
+
+def test_what_was_restored_and_not_started_is_not_put_over_the_savepoint_that_it_came_from(
+    place: Place, url: str
+) -> None:
+    restored(made(place, url).place, place.root / "new")
+    with pytest.raises(ConfigurationError, match="is the savepoint that this checkpoint was restored from"):
+        make(str(place.root / "new"), url, None, copy=False, timeout_s=10.0, again=False)
+    assert history_at(place.root / "new").moved_to is None
+    elsewhere = make(str(place.root / "new"), f"{url}/elsewhere", None, copy=False, timeout_s=10.0, again=False)
+    restored(elsewhere.place, place.root / "third")
