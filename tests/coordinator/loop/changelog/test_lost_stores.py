@@ -13,7 +13,7 @@ from tests.coordinator.loop.test_states import Sums
 from tests.support.kafka_topics import KafkaTopics
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.loop.state import lost_stores
-from tpc.errors import FencedError, StateLostError
+from tpc.errors import FencedError, StateLostError, TpcError
 
 
 def test_a_lost_state_without_a_changelog_is_refused_and_nothing_is_put_in_its_place(tmp_path: Path) -> None:
@@ -22,8 +22,9 @@ def test_a_lost_state_without_a_changelog_is_refused_and_nothing_is_put_in_its_p
     state.rename(tmp_path / "kept")
     sums.values += range(100, 150)
     for _ in range(2):
-        with pytest.raises(StateLostError, match="by the log epoch 1 is the last that changed it") as refused:
+        with pytest.raises(TpcError, match="by the log epoch 1 is the last that changed it") as refused:
             sums.run()
+        assert isinstance(refused.value, StateLostError)
         assert f"put {state / 'sums.db'} back" in (refused.value.remedy or "")
         assert "tpc remove" not in str(refused.value)
         assert "What sink sums had of the epochs named here is gone there, not safe" in refused.value.safe
