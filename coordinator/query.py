@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
@@ -21,14 +20,9 @@ from tpc.coordinator.source_lag import SourceWatch
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.java_errors import in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
-from tpc.coordinator.spark.plan_checks import reads_table
+from tpc.coordinator.spark.query_start import start_query
 from tpc.coordinator.spark.running_plan import running_plan
-from tpc.coordinator.spark.settings import (
-    available_now_for_tables,
-    explicit_settings,
-    settings_lock,
-    stateful_settings,
-)
+from tpc.coordinator.spark.settings import explicit_settings
 from tpc.coordinator.spark.source_folders import source_folders
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions, tell_passed_over
 from tpc.coordinator.stop_word import StopWord
@@ -98,20 +92,9 @@ class PipelineQuery(QueryFacts):
         threading.Thread(target=self._watch, name=f"tpc-{coordinator.pipeline.name}", daemon=True).start()
 
     def _start_spark(self, trigger: Mapping[str, Any]) -> StreamingQuery:
-        writer = (
-            self._plan.frame.writeStream.foreachBatch(self._batch)
-            .queryName(self._coordinator.pipeline.name)
-            .option("checkpointLocation", str(self._coordinator.checkpoint))
-            .options(**self._options)
-        )
-        writer = writer.trigger(**trigger) if trigger else writer
-        with settings_lock, stateful_settings(self._session) if self._stateful else nullcontext():
-            if "availableNow" not in trigger or not reads_table(self._plan.frame):
-                return writer.start()
-            with available_now_for_tables(self._session) as await_initialized:
-                query = writer.start()
-                await_initialized(query)
-                return query
+        name, checkpoint = self._coordinator.pipeline.name, str(self._coordinator.checkpoint)
+        options = {"checkpointLocation": checkpoint, **self._options}
+        return start_query(self._plan.frame, self._batch, name, options, trigger, stateful=self._stateful)
 
     def _run_one_batch(self) -> None:
         """Let Spark run the batch that its log has planned and not committed, and nothing after it."""
