@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from tests.bench.connections import Connections
 from tests.bench.reading import WrongRowsError
+from tests.support.connections_seen import at_postgres
 from tests.support.kafka_topics import KafkaTopics
 from tpc import failpoints
 from tpc.chaos.servers.kafka import KafkaServer
@@ -166,7 +167,7 @@ def executors(directory: Path, *, executors: int, partitions: int, rows: int, ep
 
 def _measured(wide: Wide, epochs: int) -> Iterator[dict[str, Any]]:
     coordinator, batches = wide.coordinator()
-    seen = Connections(wide.kafka, wide.postgres)
+    seen = Connections(wide.kafka, wide.postgres.dsn)
     with closing(coordinator), seen.watching():
         for epoch in range(epochs):
             yield {"epoch": epoch, **wide.epoch(coordinator, batches, epoch)}
@@ -174,7 +175,7 @@ def _measured(wide: Wide, epochs: int) -> Iterator[dict[str, Any]]:
         with suppress(CrashError):
             wide.epoch(coordinator, batches, epochs)
         failpoints.install({})
-        in_doubt = seen.now()["prepared transactions"]
+        in_doubt = _prepared(wide)
     began = time.perf_counter()
     again, _ = wide.coordinator()
     recovery_s = time.perf_counter() - began
@@ -186,6 +187,11 @@ def _measured(wide: Wide, epochs: int) -> Iterator[dict[str, Any]]:
     yield {"most": seen.most, "looked": seen.looked}
     yield {"intent_bytes": intent_bytes, "of_a_branch": intent_bytes // (2 * wide.partitions), "driver_mb": peak_mb}
     yield {"in_doubt_in_postgres": in_doubt, "recovery_s": round(recovery_s, 3)}
+
+
+def _prepared(wide: Wide) -> int:
+    with psycopg.connect(wide.postgres.dsn, autocommit=True) as connection:
+        return at_postgres(connection)["prepared transactions"]
 
 
 def _rows(wide: Wide) -> int:

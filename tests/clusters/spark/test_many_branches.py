@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clusters.spark.bench import EXECUTORS, ClusterBench
-from tests.clusters.spark.connections import ConnectionsSeen
+from tests.clusters.spark.connections import ClusterConnections
 from tests.clusters.spark.runs import Claim, ClusterCase, ClusterRun, put_on_record
 from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
@@ -64,7 +64,7 @@ class ManyBranchesRun(SizeRun, ClusterRun):
         super()._prepare()
         kafka = self.bench.stack.kafka
         assert isinstance(kafka, KafkaServer)
-        self.connections = ConnectionsSeen(self.cluster, kafka, self.pipeline.addresses.dsn)
+        self.connections = ClusterConnections(self.cluster, kafka, self.pipeline.addresses.dsn)
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
