@@ -69,10 +69,8 @@ def require_kept(history: History, sink: StateSink) -> None:
     if history.pipeline is None or _identity(history, sink.name) is None:
         return
     pending, epoch = history.pending, _epoch_before(history, sink.name)
-    waits = pending is not None and pending.waits_for(sink.name)
-    if waits and pending is not None:
-        waits = history.resolution(pending.epoch, sink.name) is None
-        epoch = pending.epoch if waits else epoch
+    if pending is not None and pending.waits_for(sink.name) and history.resolution(pending.epoch, sink.name) is None:
+        epoch = pending.epoch
     if epoch == NO_EPOCH:
         return
     with closing(sink.committer(history.pipeline)) as committer:
