@@ -49,7 +49,7 @@ class Watch:
         while True:
             try:
                 runner.cancel()
-            except Exception:  # the next try may end it, and the epoch is not decided in any case
+            except Exception:  # the next try may end it, and no outcome rests on that
                 logger.exception("the pass of a coordinator that does not lead any more could not be ended")
             if over.wait(interval_s):
                 return
