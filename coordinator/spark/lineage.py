@@ -2,9 +2,9 @@
 
 Spark writes these files and never fsyncs them; a power cut leaves them empty, under names that a durable `commits/N-1`
 goes on to name. At the beginning of a batch everything that the batches before have made lies there: snapshots and
-changelogs, what describes them, the sources' own logs. Each file is made durable once, with its directory, by a thread
-that works while the pass runs; the intent waits for it. Which of them a start needs stands in `state.py` and
-`sources.py`.
+changelogs, what describes them, the sources' own logs. Each file is made durable once, with its directory, and again
+when it has grown since, by a thread that works while the pass runs; the intent waits for it. Which of them a start
+needs stands in `state.py` and `sources.py`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ FOLDERS = ("state", "sources")
 """The folders of a checkpoint whose files a later batch goes on from."""
 _SETTLED_NS = 2_000_000_000
 """A directory that changed more recently may change again within the same tick of its file system's clock."""
+_YOUNG_NS = 10_000_000_000
+"""A file written to more recently may not be whole yet: Spark's RocksDB store copies the files of a snapshot under the
+names that they keep (`RocksDBFileManager`, Spark 4.0), beside later batches too."""
 _TEMPORARY = ".tmp"
 """How the names of files end that Spark has not finished: what it finishes gets another name."""
 
@@ -44,6 +47,7 @@ class Lineage:
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
         self._seen: dict[Path, _Seen] = {}
+        self._young: dict[Path, tuple[int, int]] = {}  # size and time of change as they were before the fsync
         self._failure: OSError | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tpc-lineage")
 
@@ -60,11 +64,23 @@ class Lineage:
         if self._failure is not None:
             raise self._failure
         try:
+            for path, known in list(self._young.items()):
+                self._sync_file(path, known)
             for folder in FOLDERS:
                 self._sync_directory(self._checkpoint / folder)
         except OSError as error:
             self._failure = error  # the kernel may have dropped the pages: a second fsync would say that all is well
             raise
+
+    def _sync_file(self, path: Path, known: tuple[int, int] | None) -> None:
+        """Make a file durable unless it is as it was `known` to be, and look at it again while it is young."""
+        self._young.pop(path, None)
+        with suppress(FileNotFoundError):  # Spark removes what it no longer needs
+            found = path.stat()
+            if (found.st_size, found.st_mtime_ns) != known:
+                durable_files.sync(path)
+            if time.time_ns() - found.st_mtime_ns <= _YOUNG_NS:
+                self._young[path] = (found.st_size, found.st_mtime_ns)
 
     def _sync_directory(self, directory: Path) -> None:
         """Costs a stat where nothing has changed, else a listing, and an fsync for each new file."""
@@ -85,8 +101,7 @@ class Lineage:
         new = found.keys() - (before.entries if before else frozenset())
         for name, inode in new:
             if not found[name, inode] and not name.endswith(_TEMPORARY):
-                with suppress(FileNotFoundError):
-                    durable_files.sync(directory / name)
+                self._sync_file(directory / name, None)
         if new:
             durable_files.sync(directory)
         settled = time.time_ns() - changed_at > _SETTLED_NS
@@ -100,5 +115,6 @@ def _wait_for(done: Future[None]) -> None:
     except OSError as error:
         raise TransientError(
             f"what the epoch rests on could not be made durable: {durable_files.in_words(error)}",
-            remedy="mend the checkpoint's disk, then restart: the epoch is repeated whole.",
+            remedy="mend the checkpoint's disk and mount it anew, since the kernel may call written what it has "
+            "dropped, then restart: the epoch is repeated whole, from what is on the disk.",
         ) from error

@@ -88,6 +88,27 @@ def test_a_file_that_comes_within_one_tick_of_the_file_system_s_clock_is_not_mis
     assert disk.loose([late]) == []
 
 
+def test_a_file_that_spark_still_copied_is_made_durable_again_and_then_left_alone(
+    disk: Disk, state: StateOnDisk
+) -> None:
+    lineage, copied = Lineage(state.checkpoint), state.checkpoint / "state" / "0" / "0" / "SSTs" / "000012-id.sst"
+    copied.parent.mkdir(parents=True, exist_ok=True)
+    copied.write_bytes(b"the beginning")
+    lineage.begin()()
+    os.utime(copied.parent, (0, 0))  # what a file holds does not change the directory that it stands in
+    lineage.begin()()
+
+    with copied.open("ab") as file:
+        file.write(b" and the rest")
+    disk.synced.clear()
+    lineage.begin()()
+    assert disk.loose([copied]) == []
+
+    disk.synced.clear()
+    lineage.begin()()
+    assert disk.loose([copied]) == [copied]
+
+
 def test_quiet_directories_are_not_listed_again(
     disk: Disk, state: StateOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
