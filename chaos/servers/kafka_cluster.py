@@ -127,11 +127,12 @@ class KafkaNode(KafkaServer):
 class KafkaCluster:
     """The brokers `nodes`, by number from 1; `bootstrap` names all."""
 
+    make_node: type[KafkaNode] = KafkaNode
+
     def __init__(self, directory: Path | str, *, network: PrivateNetwork | None = None, **settings: Any) -> None:
         place = Path(directory).resolve()
-        self.nodes = {
-            number: KafkaNode(place / f"broker-{number}", number, network, **settings) for number in range(1, NODES + 1)
-        }
+        numbers = range(1, NODES + 1)
+        self.nodes = {each: self.make_node(place / f"broker-{each}", each, network, **settings) for each in numbers}
         quorum = ",".join(node.voter for node in self.nodes.values())
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         for node in self.nodes.values():
