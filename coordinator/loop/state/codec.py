@@ -21,7 +21,8 @@ from tpc.errors import CorruptionError, DataError
 VERSION = b"\x01"
 TAG = "$"
 PLAIN = frozenset((str, int, float, bool, type(None)))
-_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False, sort_keys=True)
+_TEXT = frozenset((str,))
 REMEDY = (
     "keep None, bool, int, float, str, bytes, Decimal, UUID, date, datetime, timedelta, and lists, tuples, sets and "
     "dicts of these; make of an object such a value before it is kept (dataclasses.asdict, say)."
@@ -33,6 +34,10 @@ def encode(value: Any, what: str = "value") -> bytes:
     if type(value) is str:  # as most keys are
         return VERSION + encode_basestring_ascii(value).encode("ascii")
     try:
+        if type(value) is dict and PLAIN.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
+            text = _ENCODER.encode(value)
+            if f'"{TAG}' not in text:  # no key begins with the tag, as most never do
+                return VERSION + text.encode("ascii")
         plain = value if type(value) in PLAIN else _plain(value)
         return VERSION + _ENCODER.encode(plain).encode("ascii")
     except (_UnknownTypeError, ValueError, RecursionError) as error:
@@ -68,7 +73,7 @@ def _plain(value: Any) -> Any:
             if type(key) is not str or key.startswith(TAG):
                 pairs = [[_plain(key), _plain(each)] for key, each in value.items()]
                 return {"$dict": sorted(pairs, key=lambda pair: json.dumps(pair[0]))}
-        return {key: each if type(each) in PLAIN else _plain(each) for key, each in sorted(value.items())}
+        return {key: each if type(each) in PLAIN else _plain(each) for key, each in value.items()}
     if kind not in _SPELLED:
         raise _UnknownTypeError(f"it holds a {kind.__module__}.{kind.__qualname__}")
     return {f"{TAG}{kind.__name__}": _SPELLED[kind](value)}
