@@ -97,6 +97,10 @@ class Coordinator:
         with self.engine.stating():
             self._lock.hold(self.journal.require_leading)
 
+    def retake(self) -> None:
+        """Hold the checkpoint's lock once it is free, where this start has gone past it."""
+        self._lock.retake()
+
     def read(self) -> History:
         """The log's history, with nothing asked or changed."""
         check_pipeline(history := self.journal.open(), self.pipeline, self.journal.log.describe())

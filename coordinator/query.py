@@ -126,6 +126,7 @@ class PipelineQuery(QueryFacts):
     def _upkeep(self) -> None:
         """Sweep if it is time to. After any error the machine stands in the middle of a step, so the query ends."""
         try:
+            self._coordinator.retake()  # who was gone past may have ended, and its supervisor starts it anew
             self._coordinator.engine.upkeep()
             self._stop_if_asked()
         except Exception as error:

@@ -13,13 +13,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tpc
+from tests.coordinator.test_checkpoint_lock import HOLDER
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
+from tests.support.processes import eventually, line, python
 from tpc.coordinator import EngineSettings
+from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.engine import Engine
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.spark.running_plan import running_plan
-from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
+from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError, HistoryMismatchError
 from tpc.sinks import FileSink, PostgresSink
 
 pytestmark = pytest.mark.spark
@@ -91,6 +94,29 @@ def test_a_wait_that_fails_while_the_query_runs_stops_the_query(
     with pytest.raises(OSError, match="Too many open files"):
         query.awaitTermination(120)
     assert not query.isActive
+
+
+def test_a_query_that_went_past_the_checkpoint_s_lock_holds_it_once_it_is_free(
+    feed: Feed, spark: SparkSession, tmp_path: Path
+) -> None:
+    notes = tmp_path / "checkpoint" / "tpc"
+    with python(HOLDER, notes) as holder:
+        assert line(holder) == "held"
+        query = pipeline_of(feed, spark, tmp_path).start(takeover=True)
+        holder.kill()
+        holder.wait(10)
+
+        def is_met() -> bool:
+            another = CheckpointLock(notes)
+            try:
+                another.acquire()
+            except CheckpointInUseError:
+                return True
+            another.release()
+            return False
+
+        eventually(is_met, "a start that does not take over meets the lock")
+        query.stop()
 
 
 def test_a_batch_that_has_begun_as_the_query_is_stopped_comes_to_its_end(
