@@ -102,4 +102,6 @@ def decode(data: bytes, slot: int) -> Record:
             f"slot {slot} of the log holds the record of slot {envelope['slot']}",
             remedy="a file was renamed or copied by hand: put the log's files back as they were.",
         )
+    if envelope["kind"] not in [kind.value for kind in RecordKind]:
+        raise LogFormatError(f"slot {slot} of the log holds a kind of record that is not known: {envelope['kind']}")
     return Record(slot, RecordKind(envelope["kind"]), envelope["nonce"], envelope["body"], envelope["after"])

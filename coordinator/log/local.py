@@ -13,6 +13,7 @@ import os
 import re
 import uuid
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from tpc import failpoints
@@ -117,7 +118,10 @@ class LocalLog(Log):
             return []
         except OSError as error:
             raise self._unreadable(error) from error
-        return sorted(int(match[1]) for name in names if (match := _SLOT_FILE.fullmatch(name)))
+        listed = sorted(int(match[1]) for name in names if (match := _SLOT_FILE.fullmatch(name)))
+        # A long directory is not listed at one moment: of two slots put meanwhile it may name the later one alone.
+        gaps = (range(before + 1, after) for before, after in pairwise(listed) if before)
+        return sorted([*listed, *(slot for gap in gaps for slot in gap if self._is_there(slot))])
 
     def read(self, slot: int) -> bytes:
         """See `Log.read`."""

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.builders import manifest
-from tpc.errors import CorruptionError
-from tpc.records import DamagedRecordError, Record, RecordKind, decode
+from tpc.errors import CorruptionError, LogFormatError
+from tpc.json import JSONObject, canonical
+from tpc.records import FORMAT_VERSION, DamagedRecordError, Record, RecordKind, decode, digest
 
 RECORD = Record(5, RecordKind.INTENT, "nonce", manifest(3).to_json())
 
@@ -40,6 +41,13 @@ def test_a_record_whose_line_ends_otherwise_is_damaged(end: bytes) -> None:
 def test_zeros_are_damaged() -> None:
     with pytest.raises(DamagedRecordError):
         decode(bytes(len(RECORD.encode())), 5)
+
+
+def test_a_record_of_an_unknown_kind_was_written_by_another_version() -> None:
+    envelope: JSONObject = {"format": FORMAT_VERSION, "slot": 5, "kind": "new", "nonce": "n", "body": {}, "after": ""}
+    data = canonical({**envelope, "checksum": digest(canonical(envelope))}) + b"\n"
+    with pytest.raises(LogFormatError, match="slot 5 of the log holds a kind of record that is not known: new"):
+        decode(data, 5)
 
 
 def test_a_record_in_another_slot_is_corruption() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -70,6 +71,30 @@ def test_the_order_of_slots_is_that_of_their_numbers(log: LocalLog) -> None:
     for slot in (10, 9, 100):
         log.put(slot, b"x", None)
     assert log.slots() == [9, 10, 100]
+
+
+def test_a_long_listing_beside_puts_names_every_slot_below_its_last(log: LocalLog) -> None:
+    """A directory of some pages is read in several calls, and what is put between two of them is named or not."""
+    log.put(1, b"first", None)
+
+    def put() -> None:
+        for slot in range(2, 12_000):
+            os.link(log.where(1), log.where(slot))  # as a put does, and faster than any disk makes one durable
+
+    writer = Thread(target=put)
+    writer.start()
+    while writer.is_alive():
+        slots = log.slots()
+        assert slots == list(range(1, slots[-1] + 1))
+
+
+def test_a_slot_that_is_not_there_is_not_named_between_others(log: LocalLog) -> None:
+    log.put(1, b"first", None)
+    log.put(2, b"second", b"first")
+    log.put(3, b"third", b"second")
+    Path(log.where(2)).unlink()
+
+    assert log.slots() == [1, 3]
 
 
 def test_a_slot_that_was_pruned_while_it_was_found_taken_is_not_ours(
