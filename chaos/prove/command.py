@@ -1,21 +1,23 @@
-"""What people see of a proof: progress, what did not hold, the closing line, and the exit code."""
+"""What people see of a proof: what became of each mutant, what did not hold, the closing line, and the exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tpc.chaos.explorer.whole import WHOLE, Whole
 from tpc.chaos.prove import records
+from tpc.chaos.prove.bars import Bar, bars
 from tpc.chaos.prove.copies import MUTANTS
 from tpc.chaos.prove.mutant import read_mutant, read_mutants
-from tpc.chaos.prove.parts import explore_whole, simulate_seeds, try_mutants
+from tpc.chaos.prove.parts import add_mutants, add_searches, add_seeds
 from tpc.chaos.prove.trial import Controls, Fate, MutantTrial, try_mutant
+from tpc.chaos.prove.work import Work
 
 EXPLORER, SIMULATOR, MUTANTS_PART = PARTS = ("explorer", "simulator", "mutants")
 COLOURS = {
@@ -38,21 +40,7 @@ def prove(parts: Iterable[str], first: int, seeds: int, record: Path, console: C
 
     `first` is the first of the simulator's `seeds`; of mutants it always runs the same.
     """
-    wanted = set(parts)
-    whole, blocks, entries = Whole(), [], []
-    with _progress(console) as progress:
-        if EXPLORER in wanted:
-            searches = progress.add_task("searches", total=len(WHOLE))
-            whole = explore_whole(lambda more: progress.advance(searches, more))
-            entries += records.search_entries(whole)
-        if SIMULATOR in wanted:
-            seeded = progress.add_task("seeds", total=seeds)
-            blocks = simulate_seeds(first, seeds, lambda more: progress.advance(seeded, more))
-            entries += [records.seed_entry(block) for block in blocks]
-        if wanted & {EXPLORER, SIMULATOR}:
-            entries += records.transition_entries(whole, blocks)
-        if MUTANTS_PART in wanted:
-            entries += _mutants(progress)
+    entries = _entries_of(set(parts), first, seeds, console)
     records.write_record(record, entries)
     for failure in records.failures(entries):
         console.print(f"[red]{escape(failure)}[/]", highlight=False)
@@ -61,16 +49,32 @@ def prove(parts: Iterable[str], first: int, seeds: int, record: Path, console: C
     return 1 if records.failures(entries) else 0
 
 
-def _mutants(progress: Progress) -> list[dict[str, Any]]:
-    mutants, controls = read_mutants(MUTANTS), Controls()
-    tried = progress.add_task("mutants", total=len(mutants))
+def _entries_of(wanted: set[str], first: int, seeds: int, console: Console) -> list[dict[str, Any]]:
+    """What the parts find, in their order; they are begun in it too, and the next one before the last has ended."""
+    searches: list[Future[Whole]] = []
+    blocks: list[Future[dict[str, Any]]] = []
+    trials: list[Future[MutantTrial]] = []
+    controls = Controls()
+    with bars(console) as progress, Work() as work:
+        if EXPLORER in wanted:
+            searches = add_searches(work, Bar(progress, "searches", len(WHOLE)))
+        if SIMULATOR in wanted:
+            blocks = add_seeds(work, first, seeds, Bar(progress, "seeds", seeds))
+        if MUTANTS_PART in wanted:
+            mutants = read_mutants(MUTANTS)
 
-    def report(trial: MutantTrial) -> None:
-        progress.advance(tried)
-        progress.console.print(_told(trial), highlight=False, soft_wrap=True)
+            def tell(trial: MutantTrial) -> None:
+                console.print(_told(trial), highlight=False, soft_wrap=True)
 
-    trials = try_mutants(mutants, controls, report)
-    return [*records.control_entries(controls), *map(records.mutant_entry, trials)]
+            trials = add_mutants(work, mutants, controls, Bar(progress, "mutants", len(mutants)), tell)
+        work.finish()
+    whole = Whole([search for future in searches for search in future.result().searches])
+    simulated = [future.result() for future in blocks]
+    entries = records.search_entries(whole) + [records.seed_entry(block) for block in simulated]
+    if wanted & {EXPLORER, SIMULATOR}:
+        entries += records.transition_entries(whole, simulated)
+    tried = [records.mutant_entry(future.result()) for future in trials]
+    return [*entries, *records.control_entries(controls), *tried]
 
 
 def _told(trial: MutantTrial) -> str:
@@ -96,8 +100,3 @@ def try_patch(path: Path, controls: Controls, console: Console) -> int:
     told = f"[{COLOURS[trial.fate]}]{trial.fate.value}[/]: {WHY[trial.fate]}: {escape(trial.what)}"
     console.print(told, highlight=False, soft_wrap=True)
     return 1
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description:9}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console)

@@ -1,68 +1,68 @@
-"""The parts of a proof, each over two processes: the searches, the blocks of seeds, the mutants.
+"""The parts of a proof as work for one queue: the searches, the blocks of seeds, the mutants.
 
-What they find is the same however they are scheduled. Each takes a function that is told about progress.
+What they find is the same however they are scheduled. The longest search comes first; beside it are seeds, since the
+checks of a mutant have deadlines; and last the mutants with the shortest ones, so that all cores end at about one time.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from tpc.chaos.explorer.whole import WHOLE, Whole, explore
-from tpc.chaos.prove.checks import checks_of
+from tpc.chaos.prove.bars import Bar
+from tpc.chaos.prove.checks import CHECKS, checks_of
 from tpc.chaos.prove.mutant import Mutant
 from tpc.chaos.prove.trial import Controls, MutantTrial, try_mutant
+from tpc.chaos.prove.work import Work, in_a_process
 from tpc.chaos.simulator.simulation import simulate_block
 
-PROCESSES = 2
 BLOCK = 250
 """Seeds in one record."""
 
-Report = Callable[[int], None]
-"""Is told how much more is done: searches, seeds, mutants."""
+
+def add_searches(work: Work, bar: Bar) -> list[Future[Whole]]:
+    """The whole exploration, each scope by itself; `WHOLE` begins with the longest."""
+    return [work.add(partial(in_a_process, explore, [scope]), bar.begin, lambda _: bar.advance(1)) for scope in WHOLE]
 
 
-def _processes() -> Executor:
-    # Spawned, so that a worker has nothing of this process: no threads, no open progress display.
-    return ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn"))
-
-
-def explore_whole(report: Report) -> Whole:
-    """The whole exploration, a scope in each process."""
-    with _processes() as pool:
-        futures = [pool.submit(explore, [scope]) for scope in WHOLE]
-        _report_each(futures, report)
-        return Whole([search for future in futures for search in future.result().searches])
-
-
-def simulate_seeds(first: int, count: int, report: Report) -> list[dict[str, Any]]:
+def add_seeds(work: Work, first: int, count: int, bar: Bar) -> list[Future[dict[str, Any]]]:
     """`count` seeds from `first` on, in blocks."""
     end = first + count
-    with _processes() as pool:
-        futures = [pool.submit(simulate_block, one, min(BLOCK, end - one)) for one in range(first, end, BLOCK)]
-        _report_each(futures, report, BLOCK)
-        return [future.result() for future in futures]
+    return [
+        work.add(
+            partial(in_a_process, simulate_block, one, min(BLOCK, end - one)),
+            bar.begin,
+            lambda block: bar.advance(block["count"]),
+        )
+        for one in range(first, end, BLOCK)
+    ]
 
 
-def try_mutants(
-    mutants: Sequence[Mutant], controls: Controls, report: Callable[[MutantTrial], None]
-) -> list[MutantTrial]:
-    """Every mutant, in their order; the checks run in processes of their own."""
-    with ThreadPoolExecutor(PROCESSES, thread_name_prefix="tpc-mutant") as pool:
-        # Those that may take long, since they need servers, begin first: nobody waits for them alone at the end.
-        futures = {m.name: pool.submit(try_mutant, m, controls) for m in sorted(mutants, key=_deadline_s, reverse=True)}
-        for future in as_completed(futures.values()):
-            report(future.result())
-        return [futures[mutant.name].result() for mutant in mutants]
+def add_mutants(
+    work: Work, mutants: Sequence[Mutant], controls: Controls, bar: Bar, tell: Callable[[MutantTrial], None]
+) -> list[Future[MutantTrial]]:
+    """Every mutant, and before them the controls that their headers ask for; returned in the order of the mutants.
+
+    The checks run in processes of their own.
+    """
+
+    def tried(trial: MutantTrial) -> None:
+        bar.advance(1)
+        tell(trial)
+
+    # A mutant whose control is known waits for nobody who is running it.
+    named = {mutant.expected.check for mutant in mutants if mutant.expected is not None}
+    for check in sorted(CHECKS, key=lambda check: check.deadline_s, reverse=True):
+        if check.name in named:
+            work.add(partial(controls.of, check), bar.begin, lambda _: None)
+    # Those that may take long, since they need servers, begin first: nobody waits for them alone at the end.
+    longest_first = sorted(mutants, key=_deadline_s, reverse=True)
+    futures = {m.name: work.add(partial(try_mutant, m, controls), bar.begin, tried) for m in longest_first}
+    return [futures[mutant.name] for mutant in mutants]
 
 
 def _deadline_s(mutant: Mutant) -> float:
     return max((check.deadline_s for check in checks_of(mutant.files)), default=0.0)
-
-
-def _report_each(futures: Sequence[Future[Any]], report: Report, amount: int = 1) -> None:
-    for future in as_completed(futures):
-        future.result()
-        report(amount)

@@ -36,6 +36,6 @@ def test_a_seed_that_the_code_as_it_is_violates_ends_the_proof_red(
 ) -> None:
     violation = {"seed": 7, "invariant": "live", "what": "x"}
     block = {"first": 0, "count": 10, "transitions": {}, "violations": [violation]}
-    monkeypatch.setattr("tpc.chaos.prove.command.simulate_seeds", lambda *_: [block])
-    assert simulator(tmp_path)[0] == 1
+    monkeypatch.setattr("tpc.chaos.prove.parts.in_a_process", lambda *_: block)
+    assert simulator(tmp_path, "--seeds", "10")[0] == 1
     assert "seed 7: live: x" in capsys.readouterr().out

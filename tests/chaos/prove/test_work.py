@@ -1,0 +1,86 @@
+"""When the work of a proof is begun, and what becomes of the rest when some of it fails."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from tpc.chaos.prove.work import Work, in_a_process
+
+DEADLINE_S = 30.0
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_as_much_is_done_at_the_same_time_as_there_are_cores(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    all_at_work, lock, at_work, most = threading.Barrier(cores), threading.Lock(), 0, 0
+
+    def one() -> None:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        all_at_work.wait(DEADLINE_S)
+        with lock:
+            at_work -= 1
+
+    with Work() as work:
+        for _ in range(2 * cores):
+            work.add(one, nothing, nothing)
+        work.finish()
+    assert most == cores
+
+
+def test_it_is_begun_in_the_order_in_which_it_was_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    told: list[str] = []
+
+    def saying(word: str) -> Callable[[], None]:
+        return lambda: told.append(word)
+
+    with Work() as work:
+        for name in "ab":
+            work.add(saying(f"{name} is done"), saying(f"{name} is begun"), nothing)
+        work.finish()
+    assert told == ["a is begun", "a is done", "b is begun", "b is done"]
+
+
+def test_what_came_out_is_told_in_the_thread_that_waits() -> None:
+    told: list[tuple[int, int]] = []
+    with Work() as work:
+        future = work.add(lambda: 7, nothing, lambda result: told.append((result, threading.get_ident())))
+        work.finish()
+    assert told == [(future.result(), threading.get_ident())]
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+def test_nothing_more_is_begun_after_something_has_failed(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    told, left = threading.Event(), threading.Event()
+
+    def fails(_: None) -> None:
+        told.set()
+        raise error
+
+    with pytest.raises(error), Work() as work:
+        work.add(lambda: None, nothing, fails)
+        work.add(lambda: told.wait(DEADLINE_S), nothing, nothing)
+        rest = [work.add(lambda: left.wait(0.5), nothing, nothing) for _ in range(10)]
+        work.finish()
+    assert rest[-1].cancelled()
+
+
+def test_a_process_of_its_own_is_gone_when_its_work_is_done() -> None:
+    pid = in_a_process(os.getpid)
+    assert pid != os.getpid()
+    assert not psutil.pid_exists(pid)
