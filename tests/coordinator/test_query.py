@@ -19,7 +19,7 @@ from tpc.coordinator import EngineSettings
 from tpc.coordinator.engine import Engine
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.spark.running_plan import running_plan
-from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
+from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError, TransientError
 from tpc.sinks import FileSink, PostgresSink
 
 pytestmark = pytest.mark.spark
@@ -91,6 +91,21 @@ def test_a_wait_that_fails_while_the_query_runs_stops_the_query(
     with pytest.raises(OSError, match="Too many open files"):
         query.awaitTermination(120)
     assert not query.isActive
+
+
+def test_a_query_whose_jvm_is_gone_ends_with_an_error_of_the_library(
+    feed: Feed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    def gone(*_: Any) -> bool:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    monkeypatch.setattr(StreamingQuery, "awaitTermination", gone)
+    query = pipeline_of(feed, spark, tmp_path).start()
+    with pytest.raises(TransientError, match="JVM has ended or cannot be reached: Connection refused") as caught:
+        query.awaitTermination(120)
+    assert caught.value.pipeline == "watched#1"
 
 
 def test_a_batch_that_has_begun_as_the_query_is_stopped_comes_to_its_end(
