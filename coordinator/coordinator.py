@@ -97,9 +97,10 @@ class Coordinator:
         with self.engine.stating():
             self._lock.hold(self.journal.require_leading)
 
-    def retake(self) -> None:
-        """Hold the checkpoint's lock once it is free, where this start has gone past it."""
-        self._lock.retake()
+    def upkeep(self) -> None:
+        """Between epochs: sweep if it is time to, and hold the checkpoint's lock where this start has gone past it."""
+        self._lock.retake()  # who held it may have ended, and its supervisor starts it anew
+        self.engine.upkeep()
 
     def read(self) -> History:
         """The log's history, with nothing asked or changed."""

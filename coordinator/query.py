@@ -18,7 +18,7 @@ from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.query_facts import QueryFacts
 from tpc.coordinator.source_lag import SourceWatch
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
-from tpc.coordinator.spark.java_errors import in_words, raise_alone
+from tpc.coordinator.spark.java_errors import in_our_words, in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.query_start import start_query
 from tpc.coordinator.spark.running_plan import running_plan
@@ -100,7 +100,8 @@ class PipelineQuery(QueryFacts):
         """Let Spark run the batch that its log has planned and not committed, and nothing after it."""
         query = self._start_spark({"once": True})
         try:
-            query.awaitTermination()
+            with in_our_words():
+                query.awaitTermination()
         except Exception as error:  # noqa: BLE001  raised again
             raise_alone(self._failure or error)
 
@@ -126,8 +127,7 @@ class PipelineQuery(QueryFacts):
     def _upkeep(self) -> None:
         """Sweep if it is time to. After any error the machine stands in the middle of a step, so the query ends."""
         try:
-            self._coordinator.retake()  # who was gone past may have ended, and its supervisor starts it anew
-            self._coordinator.engine.upkeep()
+            self._coordinator.upkeep()
             self._stop_if_asked()
         except Exception as error:
             logger.exception("the pipeline stops: its upkeep failed")
@@ -149,7 +149,8 @@ class PipelineQuery(QueryFacts):
     def _has_ended(self) -> bool:
         """Wait for the query's end, for at most the upkeep's interval."""
         try:
-            return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
+            with in_our_words():
+                return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
         except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
             if not self._stop_asked.is_set():
                 # Of the files of another coordinator's query Spark tells in words of its own.
@@ -169,7 +170,10 @@ class PipelineQuery(QueryFacts):
 
     def _fail(self, error: BaseException) -> None:
         """The first failure is the one that users are told."""
-        self._failure = self._failure or in_words(error)
+        told = in_words(error)
+        if isinstance(told, TpcError):
+            told.located(pipeline=str(self._coordinator.pipeline))
+        self._failure = self._failure or told
 
     # One epoch -------------------------------------------------------------------------------------------------
 
@@ -226,7 +230,8 @@ class PipelineQuery(QueryFacts):
     def processAllAvailable(self) -> None:  # noqa: N802  PySpark's name
         """Wait until everything that the sources hold now is committed in every sink."""
         try:
-            self._running.processAllAvailable()
+            with in_our_words():
+                self._running.processAllAvailable()
         except Exception as error:  # noqa: BLE001  raised again
             raise_alone(self._failure or error)
 
@@ -236,7 +241,8 @@ class PipelineQuery(QueryFacts):
         self._coordinator.engine.stop()
         with self._batch_lock:
             logger.debug("no batch has begun")  # Spark would end its tasks, and what they have prepared would stay
-        self._running.stop()
+        with in_our_words():
+            self._running.stop()
         self._ended.wait()
 
     def exception(self) -> BaseException | None:

@@ -5,6 +5,7 @@ It is fed Arrow batches in which the rows of its routes are marked (`route_plan`
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from enum import Enum
@@ -19,6 +20,8 @@ from tpc.sink import Committable, Sink, Writer
 
 if TYPE_CHECKING:
     import pyarrow
+
+logger = logging.getLogger(__name__)
 
 DIGEST_MODULUS = 2**64
 
@@ -149,10 +152,10 @@ class BranchFeed:
         table = None if self._keyed is None else self._keyed.reduced()
         return self._held if table is None else table.combine_chunks().to_batches()
 
-    def abort(self) -> None:
-        """Undo the branch, prepared or not."""
+    def undo(self) -> None:
+        """Undo the branch, prepared or not, because of an error."""
         if self._writer is not None:
-            self._writer.abort()
+            undo(self.handle, self._writer)
 
     def gathered(self) -> bytes | None:
         """The reduced rows for the driver."""
@@ -163,6 +166,14 @@ class BranchFeed:
             return None
         refuse_too_many(table.num_rows, self.name, self._keyed.plan)
         return serialize(table)
+
+
+def undo(handle: Handle, writer: Writer) -> None:
+    """Undo a branch because of an error, which is what is to be raised: one that `abort` raises is told, no more."""
+    try:
+        writer.abort()
+    except Exception:
+        logger.exception("%s is not undone by who has written it; the sweep does it", handle)
 
 
 def routed(batch: pyarrow.RecordBatch, route: RoutePlan) -> pyarrow.RecordBatch:

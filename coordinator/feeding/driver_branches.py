@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
-from tpc.coordinator.feeding.branch import Mode, SinkTask
+from tpc.coordinator.feeding.branch import Mode, SinkTask, undo
 from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.gather import combine
 from tpc.coordinator.feeding.partition import PartitionReport
@@ -96,5 +96,5 @@ def _write(task: SinkTask, handle: Handle, table: pyarrow.Table) -> Committable 
         failpoints.hit_branch("pass.prepared", handle)
         return made
     except BaseException:
-        writer.abort()
+        undo(handle, writer)
         raise

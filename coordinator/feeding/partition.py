@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,8 +16,6 @@ from tpc.sink import describe_row
 
 if TYPE_CHECKING:
     import pyarrow
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,10 +93,7 @@ class PartitionFeed:
     def _abort(self) -> None:
         """Undo every branch; one that cannot be undone now is left to the sweep and does not hold up the others."""
         for branch in self._branches:
-            try:
-                branch.abort()
-            except TpcError:
-                logger.exception("%s is not undone by its task; the sweep does it", branch.handle)
+            branch.undo()
 
 
 def any_valid(batch: pyarrow.RecordBatch, names: Sequence[str]) -> int:

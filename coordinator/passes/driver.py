@@ -63,13 +63,14 @@ class SparkPass(EpochPass):
         taken = {name for route in self.plan.routes for name in (route.digest, *(wide for wide, _ in route.columns))}
         task = PassTask(work, DriverHas.of(work), actions)
         result = in_order(self.frame, self.plan.order, taken).mapInArrow(task.run, REPORT_SCHEMA)
-        partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
-        context.end_phase("plan")
         with in_our_words():
+            partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
+            context.end_phase("plan")
             rows = self._collected(result)
         reports = decode([(row["sink"], bytes(row["payload"])) for row in rows])
         stages = {report.attempt.stage for report in reports}
-        self.repeated_tasks = left_losers(reports) or (self._jobs is not None and self._jobs.tried_again(stages))
+        with in_our_words():
+            self.repeated_tasks = left_losers(reports) or (self._jobs is not None and self._jobs.tried_again(stages))
         done = completed(reports, partitions, work.epoch)
         self.sink_seconds = {task.sink.name: slowest(task.sink.name, done) for task in work.sinks}
         failpoints.hit("epoch.collected", epoch=work.epoch)

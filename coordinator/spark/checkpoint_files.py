@@ -81,7 +81,10 @@ class CheckpointFiles(ABC):
 
     @abstractmethod
     def make_durable(self, names: Iterable[str]) -> None:
-        """Make those of the files durable that are there, which Spark has written, and their names."""
+        """Make those of the files durable that are there, which Spark has written, and their names.
+
+        Raises `TransientError`.
+        """
 
     @abstractmethod
     def lineage(self) -> Durability:

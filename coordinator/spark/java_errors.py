@@ -1,7 +1,8 @@
 """Errors of the JVM in the library's words: one line of ours, with Java's pages in its details.
 
 A job that ends without the word of its tasks (a killed `pyspark.daemon`, an executor that is lost) reaches Python as a
-raw `Py4JJavaError`. Nobody can act on its class, and its text is ninety lines of Java.
+raw `Py4JJavaError`. Nobody can act on its class, and its text is ninety lines of Java. A JVM that is killed is a
+`Py4JError`, or a refused connection, which names neither Spark nor what to do.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ out where others follow: what comes first then is the module that wants the othe
 _NO_PYTHON = re.compile(
     r'\[PYTHON_VERSION_MISMATCH\][^\n]*|Cannot run program "[^"\n]*"[^\n]*error=(?:2|13),[^\n]*'  # ENOENT, EACCES
 )
+_FROM_JAVA = "Trace:"
+"""In a `Py4JError` that the JVM has answered with: a method that it does not have, say."""
 _LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((?P<host>\S+) executor (?P<executor>[^)]+)\)")
 
 
@@ -39,13 +42,18 @@ _OTHER_SCHEMA = re.compile(
 
 @contextmanager
 def in_our_words() -> Iterator[None]:
-    """An error of the JVM leaves as one of the library, and alone: without Java's as its cause."""
-    from py4j.protocol import Py4JJavaError
+    """An error of the JVM leaves as one of the library, and alone: without Java's as its cause.
+
+    For calls of Spark alone: a connection that is lost in them is the one to the JVM.
+    """
+    from py4j.protocol import Py4JError
     from pyspark.errors import PythonException
 
     try:
         yield
-    except (Py4JJavaError, PythonException) as error:
+    except ConnectionError as error:
+        raise _gone(error.strerror or str(error)) from None
+    except (Py4JError, PythonException) as error:
         if (told := in_words(error)) is error:
             raise
         raise told from None
@@ -60,6 +68,8 @@ def in_words(error: BaseException) -> BaseException:
         return _carried(str(error)) or _other_schema(str(error)) or _not_waited_for(str(error)) or error
     if isinstance(error, PythonException):  # it has Java's pages in its text only where a setting says so
         return _not_loaded(getattr(error, "_stackTrace", "")) or error
+    if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError) and _FROM_JAVA not in str(error):
+        return _gone(str(error))
     if not isinstance(error, Py4JJavaError):
         return error
     failed: Any = error
@@ -71,6 +81,14 @@ def in_words(error: BaseException) -> BaseException:
         return without
     line = next((line.strip() for line in said.splitlines() if line.strip()), "no word of it")
     return TransientError(f"Spark could not run the epoch's job: {line[:_LONGEST]}", java=java)
+
+
+def _gone(said: str) -> TransientError:
+    return TransientError(
+        f"Spark's JVM has ended or cannot be reached: {said}",
+        remedy="restart the pipeline (a supervisor does it): the log says what became of the epoch, and the start "
+        "finishes or repeats it.",
+    )
 
 
 def _not_loaded(java: str) -> TpcError | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles, Entry
 from tpc.coordinator.spark.checksums import agrees, checksum_file
 from tpc.coordinator.spark.lineage import Lineage
+from tpc.errors import TransientError
 from tpc.support import durable_files
 
 
@@ -66,8 +67,14 @@ class LocalFiles(CheckpointFiles):
         """See `CheckpointFiles.make_durable`: fsync of the files, then of their directories up to the checkpoint's."""
         paths = [self.root / name for name in names]
         for path in [*paths, *dict.fromkeys([*(path.parent for path in paths), self.root])]:
-            if path.exists():
-                durable_files.sync(path)
+            try:
+                if path.exists():
+                    durable_files.sync(path)
+            except OSError as error:
+                raise TransientError(
+                    f"Spark's {path} could not be made durable: {error.strerror or error}",
+                    remedy="mend the checkpoint's disk, then restart: the epoch is repeated whole.",
+                ) from error
 
     def lineage(self) -> Lineage:
         """See `CheckpointFiles.lineage`."""

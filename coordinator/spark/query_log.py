@@ -52,9 +52,12 @@ class SparkLog:
         return sorted(int(entry.name) for entry in self.files.entries(kind) if entry.name.isdigit())
 
     def read(self, kind: str, batch: int) -> str | None:
-        """The text of one file, None when it is not there."""
+        """The text of one file, None when it is not there; of a torn one whose bytes are no text, nothing."""
         data = self.files.read(f"{kind}/{batch}")
-        return None if data is None else data.decode()
+        try:
+            return None if data is None else data.decode()
+        except UnicodeDecodeError:
+            return ""  # not what can be read of it: that may look whole
 
     def is_whole_commit(self, batch: int) -> bool:
         """Whether `commits/N` is there to its end: a version, one JSON object, and what its checksum file says."""

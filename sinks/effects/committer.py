@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tpc.errors import FencedError, TpcError, TransientError
+from tpc.errors import FencedError, TpcError
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, GivenUp, Marker, Outcome, Owner
@@ -97,15 +97,7 @@ class EffectCommitter(StagedCommitter):
         taken = super().take_ownership(owner, before)
         if taken:
             self._owner = owner
-            self._add_index()
         return taken
-
-    def _add_index(self) -> None:
-        """Only speed rests on it: who may not, or has to wait too long, goes on without."""
-        try:
-            self._database.add_index()
-        except TransientError as error:
-            logger.warning("sink %s: %s; without an index, its epochs are slower", self.sink.name, error.what)
 
     def completed(self, epoch: int) -> None:
         """Every epoch up to this one is complete: its effects are carried out from now on."""

@@ -21,10 +21,7 @@ from tpc.sinks.authoring.staging_directory import OWN
 from tpc.support.durable_files import in_words, make_directories, put_if_absent, sync
 from tpc.support.locked_files import remedy_where_locked
 
-_BY_CHANGE = "effects_by_change"
-INDEX = f"CREATE INDEX IF NOT EXISTS {_BY_CHANGE} ON effects (sink, state, changed_at);"
-"""What was done long ago is forgotten after each epoch: found by this, at no cost of what is kept."""
-TABLES = f"""
+TABLES = """
 CREATE TABLE IF NOT EXISTS effects (
     id INTEGER PRIMARY KEY, sink TEXT NOT NULL, handle TEXT NOT NULL, ordinal INT NOT NULL, epoch INT NOT NULL,
     key TEXT NOT NULL, row TEXT NOT NULL, state TEXT NOT NULL, refusals INT NOT NULL DEFAULT 0,
@@ -32,11 +29,12 @@ CREATE TABLE IF NOT EXISTS effects (
     changed_at REAL NOT NULL, UNIQUE (handle, ordinal));
 CREATE INDEX IF NOT EXISTS effects_by_key ON effects (sink, key);
 CREATE INDEX IF NOT EXISTS effects_by_state ON effects (sink, state, not_before);
-{INDEX}
+CREATE INDEX IF NOT EXISTS effects_by_change ON effects (sink, state, changed_at);
 CREATE TABLE IF NOT EXISTS markers (handle TEXT PRIMARY KEY, sink TEXT, epoch INT, generation INT);
 CREATE TABLE IF NOT EXISTS given_up (handle TEXT PRIMARY KEY, sink TEXT, epoch INT);
 CREATE TABLE IF NOT EXISTS carriers (sink TEXT PRIMARY KEY, generation INT, nonce TEXT);
 """
+"""What was done long ago is forgotten after each epoch: found by `effects_by_change`, at no cost of what is kept."""
 
 
 class Database:
@@ -58,15 +56,6 @@ class Database:
                 sync(self.path.parent)
                 put_if_absent(self._identity, uuid.uuid4().hex.encode())
             return self._identity.read_text()
-
-    def add_index(self) -> None:
-        """Give an outbox that an earlier version has made the index that it lacks. Raises `TransientError`."""
-        with self._asking():
-            if not self.path.exists():
-                return
-            with closing(self._opened("rw")) as db:
-                if db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (_BY_CHANGE,)).fetchone() is None:
-                    db.execute(INDEX)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

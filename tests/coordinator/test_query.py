@@ -22,7 +22,7 @@ from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.engine import Engine
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.spark.running_plan import running_plan
-from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError, HistoryMismatchError
+from tpc.errors import CheckpointInUseError, ConfigurationError, FencedError, HistoryMismatchError, TransientError
 from tpc.sinks import FileSink, PostgresSink
 
 pytestmark = pytest.mark.spark
@@ -117,6 +117,21 @@ def test_a_query_that_went_past_the_checkpoint_s_lock_holds_it_once_it_is_free(
 
         eventually(is_met, "a start that does not take over meets the lock")
         query.stop()
+
+
+def test_a_query_whose_jvm_is_gone_ends_with_an_error_of_the_library(
+    feed: Feed, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    def gone(*_: Any) -> bool:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    monkeypatch.setattr(StreamingQuery, "awaitTermination", gone)
+    query = pipeline_of(feed, spark, tmp_path).start()
+    with pytest.raises(TransientError, match="JVM has ended or cannot be reached: Connection refused") as caught:
+        query.awaitTermination(120)
+    assert caught.value.pipeline == "watched#1"
 
 
 def test_a_batch_that_has_begun_as_the_query_is_stopped_comes_to_its_end(

@@ -15,7 +15,7 @@ from kafka.protocol.admin.groups import DeleteGroupsRequest, DescribeGroupsReque
 from kafka.protocol.metadata import MetadataRequest
 
 from tpc.errors import ConfigurationError, TransientError
-from tpc.sinks.kafka.cluster.answers import NONE, Reply
+from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, Reply
 from tpc.sinks.kafka.cluster.raw_requests import GROUP, RawClient, brokers, by_coordinator, forget, reply_of
 
 _TOPIC, _BROKER = 2, 4
@@ -113,19 +113,25 @@ class KafkaCluster:
         return members if members or state in _WITHOUT_MEMBERS else [f"consumers in state {state}"]
 
     def delete_groups(self, groups: Iterable[str]) -> int:
-        """Delete groups without members; returns how many went. Those that are gone or refuse are left."""
+        """Delete groups without members; returns how many went. Those that are gone or refuse are left.
+
+        Raises `TransientError` also when a coordinator answers that it cannot delete one now.
+        """
         names = list(groups)
 
-        async def ask(admin: Any) -> int:
-            gone = 0
+        async def ask(admin: Any) -> list[Reply]:
+            replies: list[Reply] = []
             for node, names_there in (await by_coordinator(admin, GROUP, names)).items():
                 response = await admin._manager.send(DeleteGroupsRequest(groups_names=names_there), node_id=node)
-                gone += sum(reply_of(result.error_code).name == NONE for result in response.results)
+                replies += [reply_of(result.error_code) for result in response.results]
             for name in names:
                 forget(admin, GROUP, name)
-            return gone
+            return replies
 
-        return int(self._client.run(ask, "DeleteGroups")) if names else 0
+        replies: list[Reply] = self._client.run(ask, "DeleteGroups") if names else []
+        if (later := next((reply for reply in replies if reply.name in RETRIABLE), None)) is not None:
+            raise TransientError(f"Kafka did not delete all of {len(names)} groups: {later}")
+        return sum(reply.name == NONE for reply in replies)
 
     def _metadata(self, topics: list[str]) -> Any:
         async def ask(admin: Any) -> Any:

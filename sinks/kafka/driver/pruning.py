@@ -15,6 +15,8 @@ PRUNED_AT_MOST = 50
 
 So many ids fall out of the hint at most: fewer would let the groups become more with every epoch.
 """
+WAITING_AT_MOST = 10_000
+"""Marker groups that wait to be deleted, beside one epoch's winners. Others are found again by a later listing."""
 
 
 class Pruning:
@@ -32,7 +34,8 @@ class Pruning:
 
         Those are groups whose id no hint names any more, and groups of older generations; never one of this epoch: of
         many winners the first fall out of the hint at once, and their groups wait for the next epoch. No transaction of
-        a decided epoch is open while this runs, so none can lose its marker.
+        a decided epoch is open while this runs, so none can lose its marker. Groups that could not be deleted
+        wait for a later epoch.
         """
         if not committables:
             return
@@ -48,8 +51,14 @@ class Pruning:
             self._epochs_until_listing = PRUNE_EVERY_EPOCHS
             older = self._markers.of_older_generations(committables[0].handle.generation)
             self._to_delete.update((name, None) for name in older if name not in newest)
+        while len(self._to_delete) > WAITING_AT_MOST + len(newest):
+            self._to_delete.popitem()
         batch = list(islice(self._to_delete, PRUNED_AT_MOST + len(newest)))
         for name in batch:
             del self._to_delete[name]
         self._to_delete.update((str(name), None) for name in fallen if str(name) in newest)
-        self._markers.delete(batch)
+        try:
+            self._markers.delete(batch)
+        except Exception:
+            self._to_delete.update(dict.fromkeys(batch))  # at the end, where they do not hold up the others
+            raise

@@ -16,7 +16,7 @@ from tpc.coordinator.feeding.route_plan import RoutePlan
 from tpc.errors import DataError
 from tpc.merge import MergePlan
 from tpc.sink import CheckContext
-from tpc.testing.directory_sink import DirectorySink
+from tpc.testing.directory_sink import DirectorySink, DirectoryWriter
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -48,6 +48,17 @@ class Job:
 
     def leftovers(self) -> list[int]:
         return [len(sink.leftovers()) for sink in self.sinks.values()]
+
+
+class FailsToAbort(DirectoryWriter):
+    """As the writer of a third party's sink with a defect in it."""
+
+    def abort(self) -> None:
+        raise AttributeError("no such thing")
+
+
+class NeverUndone(DirectorySink):
+    writer_class = FailsToAbort
 
 
 @pytest.fixture
@@ -86,6 +97,13 @@ def test_a_row_that_one_sink_refuses_undoes_the_branches_of_all(job: Job) -> Non
         job.run(batch([1, None], [10, None], [None, 20]))
     assert (caught.value.pipeline, caught.value.epoch, caught.value.sink) == (str(JOB), 7, "b")
     assert job.leftovers() == [0, 0]
+
+
+def test_an_abort_that_fails_by_itself_hides_neither_the_first_error_nor_the_other_branches(job: Job) -> None:
+    job.sinks["a"] = NeverUndone("a", job.sinks["a"].root)
+    with pytest.raises(DataError, match="column id is NULL"):
+        job.run(batch([1], [10], [20]), batch([None], [None], [21]))
+    assert job.leftovers() == [1, 0]
 
 
 def test_rows_that_no_sink_takes_are_counted(job: Job) -> None:

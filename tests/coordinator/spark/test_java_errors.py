@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
@@ -45,6 +46,30 @@ def test_an_error_of_java_becomes_one_line_and_leaves_alone(spark: SparkSession)
     assert "java.lang.IndexOutOfBoundsException" in caught.value.details["java"]
     assert "IndexOutOfBoundsException" not in "".join(traceback.format_exception(caught.value))
     assert pickle.loads(pickle.dumps(caught.value)).details == caught.value.details
+
+
+_GONE = [
+    Py4JError("An error occurred while calling o245.awaitTermination"),  # as py4j says it of a JVM that was killed
+    Py4JNetworkError("Answer from Java side is empty"),
+    ConnectionRefusedError(111, "Connection refused"),
+]
+
+
+@pytest.mark.parametrize("error", _GONE, ids=lambda error: type(error).__name__)
+def test_a_jvm_that_is_gone_is_named_and_what_became_of_the_epoch_is_left_to_the_log(error: Exception) -> None:
+    with pytest.raises(TransientError, match="Spark's JVM has ended or cannot be reached: ") as caught, in_our_words():
+        raise error
+    assert "the log says what became of the epoch" in caught.value.remedy
+
+
+def test_a_connection_that_is_refused_elsewhere_is_not_taken_for_the_jvm_s() -> None:
+    error = ConnectionRefusedError(111, "Connection refused")
+    assert in_words(error) is error
+
+
+def test_a_method_that_this_spark_does_not_have_is_not_taken_for_a_jvm_that_is_gone() -> None:
+    error = Py4JError("An error occurred while calling o1.none. Trace:\nMethod none([]) does not exist\n")
+    assert in_words(error) is error
 
 
 def test_any_other_error_stays_as_it_is_with_its_own_cause() -> None:

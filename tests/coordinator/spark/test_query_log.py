@@ -126,6 +126,20 @@ def test_what_an_intent_rests_on_is_fsynced_before_it(log: SparkLog, monkeypatch
     assert synced == {"offsets/2", "commits/1", "metadata", "offsets", "commits", "."}
 
 
+def test_a_plan_that_cannot_be_made_durable_is_a_passing_trouble_with_words(
+    log: SparkLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, "offsets", 2, V1)
+
+    def fsync(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(TransientError, match="offsets/2 could not be made durable: Input/output error") as caught:
+        log.make_durable(2)
+    assert "mend the checkpoint's disk, then restart" in caught.value.remedy
+
+
 def test_a_file_written_back_has_its_bytes_and_no_old_checksum(log: SparkLog) -> None:
     path = write(log, "offsets", 3, "another moment's")
     log.restore("offsets", 3, V1)

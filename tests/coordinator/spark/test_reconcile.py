@@ -189,6 +189,29 @@ def test_a_torn_plan_of_a_decided_epoch_is_written_back_as_it_was_decided(tmp_pa
     assert checkpoint.spark.read("offsets", 2) == checkpoint.offsets_text(2)
 
 
+@pytest.mark.parametrize("kept", [0, 20, None], ids=["from the beginning", "in the middle", "after its end"])
+def test_a_plan_of_a_decided_epoch_whose_bytes_are_no_text_is_written_back(tmp_path: Path, kept: int | None) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=2, stateful=True)
+    checkpoint.lose("commits", 2)
+    (tmp_path / "offsets" / "2").write_bytes(checkpoint.offsets_text(2).encode()[:kept] + b"\xc3")
+    checkpoint.reconcile()
+    assert checkpoint.spark.read("offsets", 2) == checkpoint.offsets_text(2)
+
+
+def test_a_plan_that_nobody_decided_whose_bytes_are_no_text_is_moved_aside(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=True)
+    (tmp_path / "offsets" / "2").write_bytes(b'v1\n{}\n{"path":"caf\xc3"}')
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("offsets") == [0, 1]
+
+
+def test_a_commit_whose_bytes_are_no_text_is_moved_aside(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, decided=1, stateful=False)
+    (tmp_path / "commits" / "1").write_bytes(b'v1\n{"run":"\xff"}')
+    checkpoint.reconcile()
+    assert checkpoint.spark.batches("commits") == [0]
+
+
 @pytest.mark.parametrize("epoch", [0, 2, 3])
 @pytest.mark.parametrize("late", ["another plan", "", "v1", 'v1\n{}\n{"offset":7'])
 def test_a_late_plan_of_a_decided_epoch_is_moved_aside_and_the_decided_one_written_back(

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from tests.sinks.effects.outbox import Outbox
 from tpc.sinks.effects.branches import Branches
 from tpc.sinks.effects.calls import counts
@@ -79,36 +77,3 @@ def test_what_is_old_is_forgotten_of_this_sink_alone(tmp_path: Path) -> None:
         )
     Branches(database, committer.key, "").prune(5, KEEP_S)
     assert outbox.fates() == {"1": Fate.DONE, "other": Fate.DONE}
-
-
-def indexes(path: Path) -> set[str]:
-    with closing(sqlite3.connect(path)) as db:
-        return {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
-
-
-def without_index(outbox: Outbox) -> Path:
-    """An outbox as an earlier version has made it."""
-    path = Database(outbox.path, 10.0).path
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("DROP INDEX IF EXISTS effects_by_change")
-    return path
-
-
-def test_the_next_owner_of_an_outbox_of_before_gives_it_what_it_lacks(tmp_path: Path) -> None:
-    outbox, _ = outbox_of(tmp_path / "outbox")
-    path = without_index(outbox)
-    assert "effects_by_change" not in indexes(path)
-    outbox.life(checked=False)
-    assert "effects_by_change" in indexes(path)
-
-
-def test_an_outbox_that_cannot_be_given_it_is_used_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    outbox, _ = outbox_of(tmp_path / "outbox")
-    path = without_index(outbox)
-    outbox.sink.timeout_s = 0.1
-    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-        writer.execute("BEGIN IMMEDIATE")
-        committer = outbox.life(checked=False)  # which asserts that it owns
-    assert "effects_by_change" not in indexes(path)
-    assert "slower" in caplog.text
-    assert committer.newest_marker() is None

@@ -9,11 +9,12 @@ from itertools import islice
 
 import pytest
 
+from tpc.errors import TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable
 from tpc.sinks.kafka.cluster.released_ids import ReleasedIds, is_released
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
-from tpc.sinks.kafka.driver.pruning import PRUNED_AT_MOST, Pruning
+from tpc.sinks.kafka.driver.pruning import PRUNED_AT_MOST, WAITING_AT_MOST, Pruning
 
 JOB = PipelineId("job")
 GENERATION = 2
@@ -26,11 +27,14 @@ class Groups:
         self.older = [str(TransactionalId(JOB, GENERATION - 1, "out", "gone", slot)) for slot in range(older)]
         self.there = set(self.older)
         self.deleted: list[int] = []
+        self.are_away = False
 
     def of_older_generations(self, _: int) -> list[str]:
         return [name for name in self.older if name in self.there]
 
     def delete(self, groups: Sequence[str]) -> int:
+        if self.are_away:
+            raise TransientError("Kafka did not answer (DeleteGroups)")
         self.deleted.append(len(groups))
         self.there -= set(groups)
         return len(groups)
@@ -118,3 +122,44 @@ def test_the_marker_of_an_id_that_wins_again_while_it_waits_to_be_deleted_stays(
     for epoch in range(40):
         winner = names[epoch % 2]
         assert epochs.complete([winner]) <= groups.there
+
+
+def test_groups_whose_coordinator_is_away_are_deleted_when_it_is_back() -> None:
+    groups = Groups(older=PRUNED_AT_MOST)
+    epochs = Epochs(groups, ReleasedIds())
+
+    groups.are_away = True
+    with pytest.raises(TransientError):
+        epochs.run(1)
+    groups.are_away = False
+    epochs.run(1)
+
+    assert groups.of_older_generations(GENERATION) == []
+
+
+def test_groups_whose_coordinator_is_away_do_not_hold_up_the_others() -> None:
+    groups = Groups(older=3 * PRUNED_AT_MOST)
+    epochs = Epochs(groups, ReleasedIds())
+
+    groups.are_away = True
+    with pytest.raises(TransientError):
+        epochs.run(1)
+    first = set(groups.older[:PRUNED_AT_MOST])
+    groups.are_away = False
+    epochs.run(1)
+
+    assert first <= groups.there
+
+
+def test_of_groups_that_can_never_be_deleted_a_bounded_number_waits() -> None:
+    groups = Groups(older=2 * WAITING_AT_MOST)
+    epochs = Epochs(groups, ReleasedIds())
+
+    groups.are_away = True
+    with pytest.raises(TransientError):
+        epochs.run(1)
+    groups.are_away = False
+    for _ in range(90):  # before the next listing
+        epochs.run(WAITING_AT_MOST // 80)
+
+    assert len(groups.of_older_generations(GENERATION)) >= WAITING_AT_MOST - 1
