@@ -27,7 +27,7 @@ def resolve(
     *,
     epoch: Annotated[int, typer.Option(help="the decided epoch")],
     reason: Reason,
-    sink: Annotated[str, typer.Option(help="the sink that refuses it")] = "",
+    sink: Annotated[str, typer.Option(help="the sink that refuses it; not with --accept-state")] = "",
     log: LogPlace = None,
     accept_loss: Annotated[bool, typer.Option("--accept-loss", help="the sink never gets the epoch's rows")] = False,
     mark_committed: Annotated[
@@ -60,6 +60,12 @@ def resolve(
     operations.resolve(*checkpoint_named(place, log), resolution)
     if as_json:
         print_json(resolution.to_json())
+        return
+    if resolution.action is Action.ACCEPT_STATE:
+        typer.echo(
+            f"recorded: epoch {epoch} accept-state. Start the pipeline: it goes on with the state as the replay makes "
+            "it; what the sinks hold of the epoch stays as it was decided."
+        )
         return
     typer.echo(
         f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`: it ends "

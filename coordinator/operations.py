@@ -229,6 +229,9 @@ def operator_name() -> str:
 
 def _check_resolution(history: History, resolution: Resolution) -> None:
     if resolution.action is Action.ACCEPT_STATE:
+        if resolution.sink:
+            what = f"a state is accepted for all sinks of epoch {resolution.epoch}, not for {resolution.sink!r} alone"
+            raise ConfigurationError(what, remedy="leave --sink out: what the sinks hold of the epoch stays.")
         if history.last_intent is None or resolution.epoch > history.last_intent:
             raise ConfigurationError(f"epoch {resolution.epoch} is not decided: there is no replay to accept")
         return

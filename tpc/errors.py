@@ -149,11 +149,6 @@ class RepairNeededError(DecidedError):
 class DeterminismError(DecidedError):
     """A replay of a decided epoch made other rows than the epoch that was decided."""
 
-    remedy_by_default = (
-        "make the query deterministic; to go on with the state as it is now: "
-        "`tpc resolve CHECKPOINT --epoch N --accept-state --reason ...`."
-    )
-
 
 class DigestKindError(DecidedError):
     """A replay's digests are of another kind than those of the decided epoch: its rows cannot be compared."""

@@ -179,8 +179,9 @@ class History:
         return self.manifests[self.last_intent]
 
     def resolution(self, epoch: int, sink: str) -> Resolution | None:
-        """The last decision recorded for `sink` in `epoch`."""
-        found = [r for r in self.resolutions if (r.epoch, r.sink) == (epoch, sink)]
+        """The last decision that gave up the branches of `sink` in `epoch`, which an accepted state does not."""
+        decided = [r for r in self.resolutions if r.action is not Action.ACCEPT_STATE]
+        found = [r for r in decided if (r.epoch, r.sink) == (epoch, sink)]
         return found[-1] if found else None
 
     def last_epoch_of(self, sink: str, *, before: int | None = None) -> int | None:

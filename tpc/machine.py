@@ -353,7 +353,7 @@ def _difference(state: State, manifest: Manifest, event: Replayed) -> TpcError |
         handle = str(branch.committable.handle)
         if handle in state.lost and _digest(event.replacements.get(handle)) != branch.digest:
             same = event.digests.get(sink) == manifest.sinks[sink].digest
-            return (_other_partitions if same else _other_rows)(state, manifest, sink)
+            return (_other_partitions if same else _other_lost_rows)(state, manifest, sink)
     differing = sorted(name for name, part in manifest.sinks.items() if event.digests.get(name) != part.digest)
     if not differing or _is_accepted(state, manifest):
         return None
@@ -390,6 +390,22 @@ def _other_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
         pipeline=str(state.pipeline),
         epoch=manifest.epoch,
         sink=sink,
+        remedy="make the query deterministic; to go on with the state as it is now: "
+        f"`tpc resolve CHECKPOINT --epoch {manifest.epoch} --accept-state --reason ...`.",
+    )
+
+
+def _other_lost_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
+    """What was decided of a lost branch is nowhere any more but in what the query once made: no state is to accept."""
+    return DeterminismError(
+        "the replay of a decided epoch made other rows for a lost branch than the ones decided: they were not written",
+        pipeline=str(state.pipeline),
+        epoch=manifest.epoch,
+        sink=sink,
+        remedy="start once with program, settings and sources as they were, if that makes the same rows; or write the "
+        "missing rows by hand and record that: "
+        f"`tpc resolve CHECKPOINT --epoch {manifest.epoch} --sink {sink} --mark-committed --reason ...`, or with "
+        "`--accept-loss` that they stay missing.",
     )
 
 

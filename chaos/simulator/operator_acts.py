@@ -145,7 +145,8 @@ class Operator:
         if not self.world.plan.fired[Fault.NOT_DETERMINISTIC]:
             return False
         if self.place.spark.stateful and error.epoch is not None and self.world.random.random() < 0.5:
-            self.resolve(Resolution(error.epoch, "", Action.ACCEPT_STATE, "simulated", "operator"))
+            sink = self.world.random.choice(("", error.sink or ""))  # as one types who reads the sink in the error
+            self.resolve(Resolution(error.epoch, sink, Action.ACCEPT_STATE, "simulated", "operator"))
         return True
 
     def resolve(self, resolution: Resolution) -> None:

@@ -50,7 +50,7 @@ def refuse_ambiguous(effect: ReplayEpoch, inexact: Collection[str]) -> None:
                 sink=sink,
                 remedy="where floats come out the same bit by bit, to(..., exact_floats=True) prevents this; for "
                 "this epoch write the missing rows by hand, then "
-                "`tpc resolve CHECKPOINT --epoch N --sink NAME --mark-committed --reason ...`.",
+                f"`tpc resolve CHECKPOINT --epoch {effect.epoch} --sink {sink} --mark-committed --reason ...`.",
             )
 
 

@@ -154,6 +154,13 @@ def test_resolve_wants_exactly_one_decision(checkpoint: Path, choice: tuple[str,
     assert Journal(LocalLog(checkpoint / LOG_FOLDER)).open().resolutions == ()
 
 
+def test_a_state_that_is_accepted_is_told_to_end_nothing_in_the_sinks(checkpoint: Path) -> None:
+    code, output = resolve(checkpoint, "--epoch", "1", "--accept-state")
+    assert code == 0
+    assert "what the sinks hold of the epoch stays as it was decided" in " ".join(output.split())
+    assert "it ends" not in output
+
+
 def test_resolve_without_a_reason_is_refused(checkpoint: Path) -> None:
     result = RUNNER.invoke(app, ["resolve", str(checkpoint), "--epoch", "1", "--sink", "a", "--accept-loss"])
     assert result.exit_code == 2

@@ -130,6 +130,12 @@ def test_another_state_can_be_accepted_for_a_decided_epoch_only(place: Place) ->
         place.resolve(epoch=2, sink="", action=Action.ACCEPT_STATE)
 
 
+def test_a_state_is_accepted_for_no_sink_alone_whose_branches_would_be_given_up_by_it(place: Place) -> None:
+    with pytest.raises(ConfigurationError, match="a state is accepted for all sinks of epoch 1, not for 'a' alone"):
+        place.resolve(epoch=1, sink="a", action=Action.ACCEPT_STATE)
+    assert Journal(place.log).open().resolutions == ()
+
+
 def test_nothing_is_resolved_while_the_pipeline_runs(place: Place) -> None:
     with CheckpointLock(place.checkpoint / "tpc"), pytest.raises(CheckpointInUseError):
         place.resolve()

@@ -105,6 +105,13 @@ def test_the_expected_marker_is_the_last_epoch_with_branches_that_were_not_given
     assert history.last_epoch_of("unknown") is None
 
 
+def test_an_accepted_state_gives_up_no_sink_s_branches() -> None:
+    accepted = Resolution(1, "a", Action.ACCEPT_STATE, "checked", "op")
+    history = begun(intent(manifest(0)), complete(0), intent(manifest(1)), (RecordKind.RESOLUTION, accepted.to_json()))
+    assert history.resolution(1, "a") is None
+    assert history.last_epoch_of("a") == 1
+
+
 def test_an_epoch_without_branches_passes_the_expected_marker_on() -> None:
     history = begun(intent(manifest(0)), complete(0), intent(manifest(1, {"a": 0, "b": 1})))
     assert history.last_epoch_of("a") == 0

@@ -235,6 +235,21 @@ def test_an_accepted_state_lets_the_differing_replay_pass() -> None:
     assert effects == [Return(0)]
 
 
+def test_other_rows_for_a_lost_branch_are_written_by_hand_since_no_accepted_state_brings_them_back() -> None:
+    made = manifest(3, stateful=True)
+    accepted = Resolution(3, "", Action.ACCEPT_STATE, "checked", "op")
+    begin = Opened(begun(intent(made), (RecordKind.RESOLUTION, accepted.to_json())))
+    state, _ = run(begin, Stored(), Owned(), answers(made, a=Verdict.LOST), Swept())
+    others = {handle: replace(branch("a", 3, generation=2), digest="f" * 16) for handle in state.lost}
+    state, _ = run(BatchStarted(3, made), Replayed({"a": "f" * 16, "b": "0" * 16}, others), state=state)
+    _, effects = run(Aborted(), state=state)
+    assert isinstance(effects[0], Stop)
+    error = effects[0].error
+    assert isinstance(error, DeterminismError)
+    assert "--epoch 3 --sink a --mark-committed" in error.remedy
+    assert "--accept-state" not in error.remedy
+
+
 OTHER = {"a": "f" * 16, "b": "0" * 16}
 """Digests that are not those of `manifest`."""
 
