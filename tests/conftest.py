@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 # A busy machine makes every example slow: time is no part of what is asked.
 settings.register_profile("tpc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tpc")
+
+# A server of the standard library looks twice a second whether it is to end, and whoever ends it waits for that.
+socketserver.BaseServer.serve_forever.__defaults__ = (0.02,)
 
 pytest_plugins = ["tests.support.longest_files", "tests.support.drawn_by_day", "tests.support.told_at_once"]
 
