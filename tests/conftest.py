@@ -68,13 +68,16 @@ def pytest_configure() -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Marks every test by the fixtures it asks for, also through others, so that no test has to say it again.
 
-    What a test starts by itself it says by itself.
+    What a test starts by itself it says by itself. The tests that a class has from a kit stand elsewhere: which of
+    them are slow for what it tries, it names in `slow_tests`.
     """
     fixtures = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009  # pytest names it nowhere else
     given = {str(one.func.__annotations__.get("return")) for every in fixtures.values() for one in every}
     for marker, needs in NEEDS.items():
         if any(needs.search(annotation) for annotation in given):
             item.add_marker(marker)
+    if isinstance(item, pytest.Function) and item.originalname in getattr(item.cls, "slow_tests", ()):
+        item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
