@@ -7,6 +7,7 @@ machine (no Java, no network for the first fetch); a server that is there and do
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 import socketserver
@@ -78,6 +79,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.add_marker(marker)
     if isinstance(item, pytest.Function) and item.originalname in getattr(item.cls, "slow_tests", ()):
         item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Every run of a service looks through all objects for garbage: thousands of tests need not be among them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
