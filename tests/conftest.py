@@ -7,8 +7,10 @@ machine (no Java, no network for the first fetch); a server that is there and do
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 settings.register_profile("tpc", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tpc")
 
+# A server of the standard library looks twice a second whether it is to end, and whoever ends it waits for that.
+socketserver.BaseServer.serve_forever.__defaults__ = (0.02,)
+
 pytest_plugins = ["tests.support.longest_files", "tests.support.drawn_by_day", "tests.support.told_at_once"]
 
 CANNOT_BE_HAD = (JavaNotFoundError, JarFetchError, NotInstalledError)
@@ -64,13 +69,22 @@ def pytest_configure() -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Marks every test by the fixtures it asks for, also through others, so that no test has to say it again.
 
-    What a test starts by itself it says by itself.
+    What a test starts by itself it says by itself. The tests that a class has from a kit stand elsewhere: which of
+    them are slow for what it tries, it names in `slow_tests`.
     """
     fixtures = getattr(item, "_fixtureinfo").name2fixturedefs  # noqa: B009  # pytest names it nowhere else
     given = {str(one.func.__annotations__.get("return")) for every in fixtures.values() for one in every}
     for marker, needs in NEEDS.items():
         if any(needs.search(annotation) for annotation in given):
             item.add_marker(marker)
+    if isinstance(item, pytest.Function) and item.originalname in getattr(item.cls, "slow_tests", ()):
+        item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Every run of a service looks through all objects for garbage: thousands of tests need not be among them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

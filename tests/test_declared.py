@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.architecture.imports import read_tree
+from tests.architecture.imports import own_tree
 from tests.architecture.rules import foreign, room_of, told
 
 if sys.version_info >= (3, 11):
@@ -21,7 +21,7 @@ else:
 
 ROOT = Path(__file__).parents[1]
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TREE = read_tree(ROOT)
+TREE = own_tree()
 
 DISTRIBUTIONS = {"bson": "pymongo", "kafka": "kafka-python", "py4j": "pyspark"}
 """What is imported under another name than that of the distribution that brings it."""

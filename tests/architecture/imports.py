@@ -6,7 +6,10 @@ import ast
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,12 @@ def read_tree(root: Path, package: str = "tpc") -> Tree:
     modules = dict(sorted(_modules(root, package)))
     imports = [found for name, path in modules.items() for found in _imports(name, path, set(modules))]
     return Tree(modules, tuple(imports))
+
+
+@cache
+def own_tree() -> Tree:
+    """The tree of this repository, read once in a process: several files of tests need it to be collected."""
+    return read_tree(ROOT)
 
 
 def _modules(root: Path, package: str) -> Iterator[tuple[str, Path]]:

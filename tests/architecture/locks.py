@@ -7,7 +7,8 @@ Locks that a function makes are not told: they last no longer than what asked fo
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.architecture.imports import Tree
@@ -31,10 +32,17 @@ class ProcessLock:
 
 def process_locks(tree: Tree, *more: str) -> list[ProcessLock]:
     """Those of a tree, in the order of its modules; `more` are names of further classes that are locks."""
-    parsed = {module: ast.parse(path.read_text()) for module, path in tree.modules.items()}
+    texts = {module: path.read_text() for module, path in tree.modules.items()}
     kinds = {*KINDS, *more}
-    holders = {name for source in parsed.values() for name in _classes_that_hold(source, kinds)}
-    return [lock for module, source in parsed.items() for lock in _of_module(module, source, kinds | holders)]
+    holders = {name for _, source in _that_name(texts, kinds) for name in _classes_that_hold(source, kinds)}
+    kinds |= holders
+    return [lock for module, source in _that_name(texts, kinds) for lock in _of_module(module, source, kinds)]
+
+
+def _that_name(texts: Mapping[str, str], kinds: set[str]) -> Iterator[tuple[str, ast.Module]]:
+    """The modules in whose text one of the names occurs: the others need not be parsed."""
+    named = re.compile("|".join(map(re.escape, kinds)))
+    return ((module, ast.parse(text)) for module, text in texts.items() if named.search(text))
 
 
 def _classes_that_hold(source: ast.Module, kinds: set[str]) -> Iterator[str]:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.architecture.imports import read_tree
+from tests.architecture.imports import own_tree
 from tests.architecture.locks import ProcessLock, process_locks
 from tests.architecture.made_up import tree_of
 
 FORK_SAFE = "ForkSafeLock"
-LOCKS = process_locks(read_tree(Path(__file__).parents[2]), FORK_SAFE)
+LOCKS = process_locks(own_tree(), FORK_SAFE)
 CHILD_S = 20
 HELD_S = 0.2
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.imports import read_tree
+from tests.architecture.imports import own_tree
 from tests.architecture.made_up import tree_of
-from tests.architecture.picture import DOCUMENT, PART, ROOT, arrows, drawn, flowchart, reduced, refreshed
+from tests.architecture.picture import DOCUMENT, PART, arrows, drawn, flowchart, reduced, refreshed
 
 
 def test_the_page_is_what_the_source_draws() -> None:
     text = DOCUMENT.read_text()
     assert len(PART.findall(text)) >= 8
-    assert refreshed(text, read_tree(ROOT)) == text, "run `make architecture`"
+    assert refreshed(text, own_tree()) == text, "run `make architecture`"
 
 
 def test_an_arrow_is_drawn_between_the_rooms_of_two_modules(tmp_path: Path) -> None:

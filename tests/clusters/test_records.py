@@ -162,8 +162,8 @@ def test_the_closing_line_is_counted_from_the_records(cases: list[dict[str, Any]
 @pytest.mark.parametrize(
     ("last", "ends_with", "said"),
     [
-        ("...", 0, "faults: 0 cases, 0 passed, 0 failed, 0 skipped"),
-        ("assert False", 1, "faults: 0 cases, 0 passed, 0 failed, 0 skipped"),
+        pytest.param("...", 0, "faults: 0 cases, 0 passed, 0 failed, 0 skipped", marks=pytest.mark.slow),
+        pytest.param("assert False", 1, "faults: 0 cases, 0 passed, 0 failed, 0 skipped", marks=pytest.mark.slow),
         ("raise KeyboardInterrupt", 1, "CUT SHORT: 1 of 2 cases have run"),
     ],
     ids=["whole", "failed", "cut short"],
@@ -174,6 +174,7 @@ def test_a_run_that_is_cut_short_does_not_pass(tmp_path: Path, last: str, ends_w
     assert lines_of(record["cases"], record["planned"])[0] == said
 
 
+@pytest.mark.slow
 def test_a_run_of_which_nothing_could_be_run_does_not_pass(tmp_path: Path) -> None:
     code, record = run(tmp_path, "import pytest\n\n\ndef test_first():\n    pytest.skip('no broker')\n")
     assert (code, [case["outcome"] for case in record["cases"]]) == (2, ["skipped"])

@@ -95,7 +95,11 @@ def asked(checkpoint: str, folder: str, environment: Mapping[str, str]) -> dict[
     return told
 
 
-@pytest.fixture(scope="module", params=["", f"/{LOG_FOLDER}"], ids=["by its checkpoint", "by its own place"])
+@pytest.fixture(
+    scope="module",
+    params=["", pytest.param(f"/{LOG_FOLDER}", marks=pytest.mark.slow)],
+    ids=["by its checkpoint", "by its own place"],
+)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     """A log in a directory and one with the same records on S3, asked all questions."""
     root = tmp_path_factory.mktemp("elsewhere")

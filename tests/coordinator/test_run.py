@@ -112,7 +112,11 @@ def test_when_the_strategy_gives_up_the_job_s_code_is_passed_on(tmp_path: Path) 
     assert one.err.endswith("gave up: the strategy allows no restart after 1 of them\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGINT, signal.SIGHUP))],
+    ids=lambda number: number.name,
+)
 def test_a_signal_stops_the_job_after_its_current_epoch(number: signal.Signals, tmp_path: Path) -> None:
     with run(tmp_path, "runs", *FAST) as one:
         one.wait_for("begins 1")
@@ -124,7 +128,11 @@ def test_a_signal_stops_the_job_after_its_current_epoch(number: signal.Signals, 
     assert one.err.endswith("has ended with 0; it was asked to stop\n")
 
 
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "second",
+    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
+    ids=lambda number: number.name,
+)
 def test_a_second_signal_ends_the_job_at_once(second: signal.Signals, tmp_path: Path) -> None:
     with run(tmp_path, "deaf", *FAST) as one:
         one.wait_for("begins 0")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.imports import is_within, read_tree
+from tests.architecture.imports import is_within, own_tree
 from tests.architecture.rules import (
     circles,
     foreign,
@@ -26,7 +26,7 @@ from tests.architecture.rules import (
 )
 
 ROOT = Path(__file__).parents[2]
-TREE = read_tree(ROOT)
+TREE = own_tree()
 COMPOSITION_ROOTS = {"tpc", "tpc.__main__", "tpc.sources"}
 OUTER = {"tpc.testing", "tpc.support", "tpc.sinks", "tpc.coordinator", "tpc.chaos"}
 

@@ -18,14 +18,15 @@ ADVISED = re.compile(r"new (incarnation|checkpoint|history)|incarnation=")
 def texts(source: str) -> list[str]:
     """The strings of a module as they are said: f-strings whole, with the names of what is put in; no docstrings."""
     tree = ast.parse(source)
-    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)} - {
-        id(node) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)
-    }
+    nodes = list(ast.walk(tree))
+    statements = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    joined = [node for node in nodes if isinstance(node, ast.JoinedStr)]
+    parts = {id(part) for node in joined for part in ast.walk(node)} - set(map(id, joined))
     return [
         ast.unparse(node) if isinstance(node, ast.JoinedStr) else str(node.value)
-        for node in ast.walk(tree)
-        if id(node) not in statements | parts
+        for node in nodes
+        if id(node) not in statements
+        and id(node) not in parts
         and (isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str)))
     ]
 

@@ -14,19 +14,22 @@ from tpc.testing.directory_sink import DirectorySink
 
 
 class TestDirectorySink(DirectoryKit):
-    pass
+    slow_tests = ("test_a_large_branch_arrives_whole",)
 
 
+@pytest.mark.slow
 class TestWeakSink(DirectoryKit):
     sink_class = WeakSink
     large_branch_rows = 2_000
 
 
+@pytest.mark.slow
 class TestSinkThatForgets(DirectoryKit):
     sink_class = ForgetsOldMarkers
     large_branch_rows = 2_000
 
 
+@pytest.mark.slow
 class TestKeyedSink(DirectoryKit):
     sink_class = KeyedSink
     keyed = "id"

@@ -21,6 +21,7 @@ class TestModel(ModelKit):
     pass
 
 
+@pytest.mark.slow
 class TestReplaced(ReplacedKit):
     pass
 

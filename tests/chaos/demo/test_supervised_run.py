@@ -54,6 +54,7 @@ def test_what_goes_wrong_in_the_killer_s_threads_is_the_run_s_error(paths: DemoD
     assert len(record.lives) == 1
 
 
+@pytest.mark.slow
 def test_a_life_that_fell_silent_is_red_with_its_number_and_its_last_step(paths: DemoDirectory) -> None:
     (paths.root / "stuck-3").touch()
     record = RunRecord({})

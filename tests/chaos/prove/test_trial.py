@@ -102,7 +102,11 @@ def seed_of(trial: MutantTrial) -> int:
     ("failing", "told"),
     [
         ([2603], "violates seed 2603 (live), and"),
-        ([1, 2, 3, 4, 5], "violates seed 1 (live), seed 2 (live), seed 3 (live) and 2 more, and"),
+        pytest.param(
+            [1, 2, 3, 4, 5],
+            "violates seed 1 (live), seed 2 (live), seed 3 (live) and 2 more, and",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_mutant_that_no_other_seed_notices_is_not_judged_and_the_seeds_are_named(

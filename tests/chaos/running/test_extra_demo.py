@@ -42,8 +42,11 @@ def python(code: str, *words: str, here: Path) -> subprocess.CompletedProcess[st
     )
 
 
+SELDOM = ("example payments", "chaos run job:pipeline", "chaos matrix", "chaos soak")
+
+
 @pytest.mark.parametrize(
-    "words", ["example payments", "demo", "verify", "chaos run job:pipeline", "chaos matrix", "chaos soak"]
+    "words", ["demo", "verify", *(pytest.param(words, marks=pytest.mark.slow) for words in SELDOM)]
 )
 def test_without_the_extra_a_command_ends_with_2_and_says_what_to_install(words: str, tmp_path: Path) -> None:
     done = python(COMMAND, *words.split(), here=tmp_path)

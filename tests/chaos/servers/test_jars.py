@@ -47,6 +47,7 @@ def _registry(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.mark.usefixtures("_registry")
+@pytest.mark.slow
 def test_a_set_is_fetched_once(cache: Path) -> None:
     jars = fetch("small", SMALL)
     assert [jar.name for jar in jars] == ["commons-pool2-2.12.0.jar"]
@@ -76,6 +77,7 @@ def test_a_killed_fetch_leaves_nothing_that_looks_complete(cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("_registry")
+@pytest.mark.slow
 def test_what_a_killed_fetch_left_is_cleared_by_the_next(cache: Path) -> None:
     left_over = cache / "jars" / f"small-{SMALL.digest()}.part-12345"
     left_over.mkdir(parents=True)

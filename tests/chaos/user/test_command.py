@@ -123,6 +123,7 @@ def test_a_user_s_pipeline_goes_through_its_faults(
 
 
 @pytest.mark.timeout(TIME_LIMIT_S)
+@pytest.mark.slow
 def test_a_user_s_service_goes_through_its_faults_without_spark_and_without_java(here: Path) -> None:
     (here / "small_service.py").write_text(SERVICE)
     (here / "pyspark.py").write_text(NO_SPARK)

@@ -101,10 +101,10 @@ def test_a_pipeline_that_ends_by_itself_again_and_again_is_given_up(run: Run) ->
 
 
 def test_a_life_that_does_not_end_is_given_up(run: Run) -> None:
-    run.rounds.processes.limit_s = 1.0
+    run.rounds.processes.limit_s = 0.5
     (run.place / "stuck").touch()
     assert not run.disturbed()
-    assert [life.given_up for life in run.rounds.processes.lives] == ["not ended after 1 s (--life-limit)"] * 3
+    assert [life.given_up for life in run.rounds.processes.lives] == ["not ended after 0.5 s (--life-limit)"] * 3
 
 
 def test_a_life_that_ends_with_0_before_the_end_of_its_input_has_not_come_to_its_end(run: Run) -> None:
@@ -122,7 +122,7 @@ def test_a_life_that_leaves_early_after_a_fault_is_no_recovery(run: Run) -> None
 
 
 def test_in_peace_a_life_that_does_not_end_is_not_tried_again(run: Run) -> None:
-    run.rounds.processes.limit_s = 1.0
+    run.rounds.processes.limit_s = 0.5
     (run.place / "stuck").touch()
     assert not run.rounds.in_peace(run.place / "account")
     assert [life.overdue for life in run.rounds.processes.lives] == [True]

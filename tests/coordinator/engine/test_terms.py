@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.memory_pipeline import started
 from tests.support.memory_sink import MemorySink
 from tpc.sink import Owner, Verdict
@@ -35,6 +37,7 @@ def test_a_term_is_renewed_after_so_much_time_though_no_batch_comes() -> None:
     assert [owner_of(sink).generation for sink in pipeline.sinks] == [2, 2]
 
 
+@pytest.mark.slow
 def test_the_number_of_slots_stays_bounded_over_thousands_of_epochs() -> None:
     pipeline = started(keep_epochs=20, renew_after_epochs=20)
     most = 0

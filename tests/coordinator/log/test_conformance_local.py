@@ -17,6 +17,7 @@ from tpc.testing.log_conformance import LogConformance
 
 
 class TestLocalLog(LogConformance):
+    slow_tests = ("test_of_two_racing_processes_exactly_one_wins_each_slot",)  # `test_local.py` has a shorter race
     NO_LOST_ANSWER = ""
     NO_LOSS_MEANWHILE = ""
     NO_DAMAGE = ""

@@ -75,6 +75,10 @@ class TestS3Log(LogConformance):
 
 
 class TestLocalStoreLog(LogConformance):
+    slow_tests = (
+        "test_of_two_racing_processes_exactly_one_wins_each_slot",
+        "test_a_put_that_is_killed_leaves_its_slot_whole_or_empty",
+    )
     NO_LOST_ANSWER = "the store is this process and its disk"
     NO_LOSS_MEANWHILE = ""
     NO_DAMAGE = ""

@@ -315,6 +315,7 @@ def test_a_missing_record_above_the_floor_is_corruption() -> None:
         opened(log)
 
 
+@pytest.mark.slow
 def test_the_number_of_files_stays_constant_over_thousands_of_epochs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

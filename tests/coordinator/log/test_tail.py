@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,7 +38,16 @@ class CountedLog(MemoryLog):
 
 
 def long_log(epochs: int, *, term_every: int) -> CountedLog:
-    log, generation = CountedLog(), 0
+    """A log of a test's own."""
+    log = CountedLog()
+    log.content = dict(long_content(epochs, term_every))
+    return log
+
+
+@cache
+def long_content(epochs: int, term_every: int) -> Mapping[int, bytes]:
+    """What is in it: many tests ask for the same thousands of records, which take longer than they do."""
+    log, generation = MemoryLog(), 0
     journal = Journal(log)
     for epoch in range(epochs):
         if epoch % term_every == 0:
@@ -45,8 +56,7 @@ def long_log(epochs: int, *, term_every: int) -> CountedLog:
             journal.append(RecordKind.GENERATION, generation_body(generation, last_complete=last))
         journal.append(*intent(manifest(epoch, generation=generation)))
         journal.append(*complete(epoch, generation))
-    log.reads = log.listings = 0
-    return log
+    return log.content
 
 
 def opened(log: MemoryLog) -> Window:

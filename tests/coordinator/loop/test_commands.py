@@ -209,7 +209,7 @@ def moving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sums:
     return Sums(tmp_path)
 
 
-@pytest.mark.parametrize("named", ["directory", "job"])
+@pytest.mark.parametrize("named", ["directory", pytest.param("job", marks=pytest.mark.slow)])
 def test_a_service_moves_with_its_states(named: str, moving: Sums) -> None:
     root = moving.root
     done = command("savepoint", str(root / "old") if named == "directory" else "sums_job:old", "--to", "kept", "--json")

@@ -18,6 +18,12 @@ from tpc.source import Part, Source, SourceReader
 from tpc.sources import IterableSource
 
 
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test says how many times it is looked, and not for how long."""
+    monkeypatch.setattr(cutting, "IDLE_S", 0.01)
+
+
 def cutter_of(*sources: Source, rows: int, ends: Sequence[SourceCut] = ()) -> Cutter:
     cutter = Cutter([Input(source, None) for source in sources], Every(rows=rows))
     cutter.seek(ends)

@@ -17,11 +17,13 @@ class Knot:
 
 @pytest.fixture(autouse=True)
 def as_before() -> Iterator[None]:
+    """A program that has set nothing aside; the run of the tests has (`tests/conftest.py`)."""
     before = gc.get_threshold()
+    gc.unfreeze()
     yield
     gc.set_threshold(*before)
     gc.enable()
-    gc.unfreeze()
+    gc.freeze()
 
 
 def knots() -> int:

@@ -111,7 +111,7 @@ def test_several_lost_branches_are_written_again_as_they_were(lost: tuple[str, .
     assert program.shown() == program.expected()
 
 
-@pytest.mark.parametrize("lost", ["out", "sums", "seen"])
+@pytest.mark.parametrize("lost", ["out", "sums", pytest.param("seen", marks=pytest.mark.slow)])
 def test_what_no_source_holds_any_more_is_given_up_on_the_record_and_the_service_goes_on(
     lost: str, tmp_path: Path
 ) -> None:

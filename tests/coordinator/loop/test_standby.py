@@ -181,6 +181,7 @@ def waiting(line: NextInLine) -> tuple[threading.Thread, list[Any]]:
     return thread, came
 
 
+@pytest.mark.slow
 def test_an_operator_at_work_is_waited_for_however_long_it_takes(tmp_path: Path) -> None:
     """The leader is gone without a word, and a command holds the lock."""
     notes = tmp_path / "tpc"

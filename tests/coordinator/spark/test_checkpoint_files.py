@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PLACE = os.environ.get("CHECKPOINT_PLACE")
-ON_DISK = ("a directory", "a URL of Spark's")
+ON_DISK = ("a directory", pytest.param("a URL of Spark's", marks=pytest.mark.spark))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import PipelineId
 from tpc.sink import CheckContext
 from tpc.sinks import Effect, EffectRefusedError, EffectSink, EffectUnavailableError
+from tpc.sinks.effects import carrier
 from tpc.sinks.effects.calls import listed, settle
 from tpc.sinks.effects.database import Database
 from tpc.sinks.effects.effect import EffectsOverdueError, Fate
@@ -53,7 +54,8 @@ def test_after_so_many_refusals_an_effect_is_dead_and_the_others_go_on(tmp_path:
     driver.close()
 
 
-def test_a_dead_effect_is_called_again_when_a_person_says_so(tmp_path: Path) -> None:
+def test_a_dead_effect_is_called_again_when_a_person_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrier, "LOOK_AGAIN_S", 0.05)  # else the test is one long wait
     calls = Calls()
     calls.errors["shop#1/pay/0"] = [EffectRefusedError("closed")] * 3
     outbox = Outbox(tmp_path / "outbox", calls)

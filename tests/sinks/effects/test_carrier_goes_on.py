@@ -14,6 +14,7 @@ from tests.sinks.effects.outbox import DEADLINE_S, PIPELINE, SCHEMA, Outbox, bec
 from tpc.errors import TransientError
 from tpc.sink import CheckContext, Owner
 from tpc.sinks import Effect, EffectUnavailableError
+from tpc.sinks.effects import carrier
 from tpc.sinks.effects import committer as committer_module
 from tpc.sinks.effects.calls import Calls, listed
 from tpc.sinks.effects.committer import EffectCommitter
@@ -144,8 +145,10 @@ def test_a_pause_that_is_none_is_the_one_that_doubles(tmp_path: Path, pause: Any
 
 
 def test_what_a_carrier_does_not_expect_is_told_and_does_not_end_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(carrier, "LOOK_AGAIN_S", 0.05)  # else the test is one long wait
+
     class Strange(Calls):
         asked = 0
 

@@ -30,6 +30,10 @@ def as_float(row: dict[str, Any]) -> float | None:
 class TestEffectSink(SinkConformance):
     """One outbox for each test."""
 
+    slow_tests = (
+        "test_a_large_branch_arrives_whole",
+        "test_a_task_that_dies_at_any_act_leaves_nothing_beyond_a_sweep",
+    )
     deadline_s = 5.0
     deaths = 6
     large_branch_rows = 20_000

@@ -152,11 +152,11 @@ def test_promise(promise: Promise, tmp_path: Path, server: BankServer) -> None:
     ("kind", "promise"),
     [
         (broken.CallsWhenCommitted, nothing_is_called_before_its_epoch_is_complete),
-        (broken.ForgetsAtRestart, what_is_due_is_carried_on_after_a_restart),
+        pytest.param(broken.ForgetsAtRestart, what_is_due_is_carried_on_after_a_restart, marks=pytest.mark.slow),
         (broken.KeysByHandle, a_key_is_the_same_after_a_repair),
         (broken.KeysByEpoch, a_key_never_becomes_another_row_s),
-        (broken.CallsTwice, at_most_once_is_not_called_again),
-        (broken.NotesBeforeTheCall, at_least_once_is_called_again_with_its_key),
+        pytest.param(broken.CallsTwice, at_most_once_is_not_called_again, marks=pytest.mark.slow),
+        pytest.param(broken.NotesBeforeTheCall, at_least_once_is_called_again_with_its_key, marks=pytest.mark.slow),
     ],
 )
 def test_a_sink_that_breaks_a_promise_is_noticed(

@@ -103,6 +103,7 @@ class FilesKit(SinkConformance):
 
 
 class TestParquet(FilesKit):
+    slow_tests = ("test_a_large_branch_arrives_whole",)
     format = "parquet"
     types = SPARK_TYPES
 
@@ -111,6 +112,7 @@ class TestParquet(FilesKit):
         return rows
 
 
+@pytest.mark.slow
 class TestJson(FilesKit):
     format = "json"
     fixed_columns = "the hook reads JSON without knowing the types; tests/sinks/files/test_formats.py tries them"
@@ -122,6 +124,7 @@ class TestJson(FilesKit):
         return [{**dict.fromkeys(self.schema.names), **row, **amount(row)} for row in rows]
 
 
+@pytest.mark.slow
 class TestCsv(FilesKit):
     format = "csv"
     fixed_columns = "tests/sinks/files/test_formats.py tries what CSV can hold"

@@ -72,7 +72,7 @@ class Epochs:
         return newest
 
 
-@pytest.mark.parametrize("branches", [3, 300, 2000])
+@pytest.mark.parametrize("branches", [3, 300, pytest.param(2000, marks=pytest.mark.slow)])
 def test_the_groups_of_markers_do_not_become_more_with_the_epochs(branches: int) -> None:
     groups = Groups()
     epochs = Epochs(groups, ReleasedIds())

@@ -23,6 +23,7 @@ def rows(path: Path, question: str) -> list[tuple[Any, ...]]:
 
 
 class TestStateSink(SinkConformance):
+    slow_tests = ("test_a_large_branch_arrives_whole",)
     schema = SCHEMA
     keyed = "key"
     required_columns = ("key", "value")
