@@ -72,10 +72,15 @@ def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json(doubts)
     elif doubts:
-        rows = [(doubt["sink"], doubt["resource"], doubt["generation"], doubt["fate"]) for doubt in doubts]
-        print_listing(("sink", "resource", "generation", "fate"), rows)
+        columns = ("sink", "resource", "generation", "epoch", "fate")
+        print_listing(columns, [tuple(_known(doubt[column]) for column in columns) for doubt in doubts])
     else:
         typer.echo("nothing is in doubt")
+
+
+def _known(cell: str | int | None) -> str | int:
+    """Kafka lists its transactions without their epoch."""
+    return "not told" if cell is None else cell
 
 
 def recover(target: Target, *, as_json: AsJson = False) -> None:
@@ -118,7 +123,7 @@ def orphans(
 ) -> None:
     """Branches that other pipelines have left in this pipeline's systems, and whether anybody still owns them.
 
-    Changes nothing without --abort.
+    With --log it says what its pipeline's log has decided of each. Changes nothing without --abort.
     """
     from tpc.coordinator import operations
     from tpc.coordinator.log.journal import Journal
@@ -136,7 +141,7 @@ def orphans(
     if as_json:
         print_json(branches)
     elif branches:
-        rows = [(branch["sink"], branch["resource"], branch["fate"]) for branch in branches]
-        print_listing(("sink", "resource", "fate"), rows)
+        columns = ("sink", "resource", "epoch", "fate")
+        print_listing(columns, [tuple(_known(branch[column]) for column in columns) for branch in branches])
     else:
         typer.echo("no branches of others")

@@ -93,15 +93,17 @@ def in_doubt(pipeline: Job) -> list[dict[str, Any]]:
     coordinator = pipeline.coordinator()
     try:
         with stated(holds_for_reader):
-            history = coordinator.read()
-            listed = coordinator.participants.in_doubt()
+            history, participants = coordinator.read(), coordinator.participants
+            listed = {name: doubts for name, doubts in participants.in_doubt().items() if doubts}
+            # One that holds nothing is not asked, as before a sweep: its tables, or its store, may not be there.
+            refusal = participants.shown.lost(history, participants.newest_markers(history, listed))
         return [
             {
                 "sink": doubt.sink,
                 "resource": doubt.resource,
                 "generation": doubt.generation,
                 "epoch": doubt.epoch,
-                "fate": fate_of(history, doubt),
+                "fate": fate_of(history, doubt, refusal),
             }
             for doubts in listed.values()
             for doubt in doubts

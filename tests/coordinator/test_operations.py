@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,79 @@ def test_in_doubt_knows_what_an_operator_has_given_up(place: Place) -> None:
     place.resolve()
     assert {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())} == {
         "end: an operator has given it up; if it is committed meanwhile it stays"
+    }
+
+
+def test_in_doubt_says_that_a_branch_of_a_complete_epoch_has_lost_its_commit(place: Place) -> None:
+    """The sink failed over to a replica that had not got the commits of epoch 1."""
+    prepare(place)
+    place.journal.append(*complete(1))
+    fates = [doubt["fate"] for doubt in operations.in_doubt(place.pipeline())]
+    assert [fate.split(":")[0] for fate in fates] == ["commit by hand", "commit by hand"]
+    assert "epoch 1 is complete by the log and its commit is lost in the sink" in fates[0]
+    assert "the next start is refused" in fates[0]
+
+
+def test_in_doubt_says_so_also_where_the_next_start_would_take_the_branch_for_a_loser(place: Place) -> None:
+    """A later commit was made by hand before that of epoch 1, so that the sink shows what the log says."""
+    prepare(place)
+    place.journal.append(*complete(1))
+    place.sinks["a"].marker = Marker(1, branch("a", 1).committable.handle)
+    fates = {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())}
+    assert {fate.split(":")[0] for fate in fates} == {"commit by hand"}
+    assert not any("refused" in fate for fate in fates)
+
+
+def test_in_doubt_foretells_nothing_of_other_branches_while_the_next_start_is_refused(place: Place) -> None:
+    place.journal.append(*complete(1))
+    place.sinks["a"].plant(2)
+    [doubt] = operations.in_doubt(place.pipeline())
+    assert doubt["fate"].startswith("none: the next start is refused (sink a: the sink shows epoch 0 as its newest, ")
+    assert "these epochs are lost in it: 1" in doubt["fate"]
+
+
+def test_in_doubt_of_a_branch_that_was_given_up_in_a_complete_epoch_says_so(place: Place) -> None:
+    prepare(place)
+    place.resolve()
+    given_up = {str(c.handle): "undone" for c in place.decided.committables("a")}
+    place.journal.open()
+    place.journal.append(RecordKind.COMPLETE, {**complete(1)[1], "given_up": given_up})
+    assert {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())} == {
+        "abort: an operator has given it up, in epoch 1"
+    }
+
+
+def test_in_doubt_of_an_id_that_a_complete_epoch_has_used_says_so(place: Place) -> None:
+    """Kafka lists no epochs, and its ids are used again."""
+    prepare(place)
+    place.journal.append(*complete(1))
+    place.sinks["a"].marker = Marker(1, branch("a", 1).committable.handle)
+    prepared = place.sinks["a"].prepared
+    prepared.update({resource: replace(doubt, epoch=None) for resource, doubt in prepared.items()})
+    assert {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())} == {
+        "abort: no epoch that waits names it (epoch 1, which is complete, had the same name)"
+    }
+
+
+def test_in_doubt_of_a_branch_whose_epoch_is_pruned_says_so(place: Place) -> None:
+    body = generation_body(7, sinks={"a": "id-a"}, markers={"a": 5}, last_complete=5)
+    place.log = LocalLog(place.checkpoint / "pruned")
+    Journal(place.log).append(RecordKind.GENERATION, body)
+    place.sinks["a"].marker = Marker(5, branch("a", 5).committable.handle)
+    place.sinks["a"].plant(3)
+    made = tpc.pipeline("job", checkpoint=place.checkpoint, log=place.log)
+    made.offsets_to(place.sinks["a"])
+    assert [doubt["fate"] for doubt in operations.in_doubt(made)] == [
+        "abort: epoch 3 is complete, and what it decided is pruned from the log"
+    ]
+
+
+def test_in_doubt_of_a_branch_whose_log_is_lost_foretells_no_abort(place: Place) -> None:
+    prepare(place)
+    made = tpc.pipeline("job", checkpoint=place.checkpoint.parent / "empty")
+    made.offsets_to(place.sinks["a"])
+    assert {doubt["fate"].split(";")[0] for doubt in operations.in_doubt(made)} == {
+        "none: the log is empty, so the next start is refused"
     }
 
 
