@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tpc.history import History
 from tpc.sink import GivenUp, InDoubt
@@ -51,6 +52,17 @@ def may_be_pruned(history: History, doubt: InDoubt) -> bool:
     if oldest is None:
         return True
     return oldest > 0 and doubt.generation <= history.manifests[oldest].generation
+
+
+def in_doubt_row(history: History, doubt: InDoubt, refusal: str | None) -> dict[str, Any]:
+    """A branch in doubt as `tpc in-doubt` tells it; `epoch` is None where the system does not tell it."""
+    return {
+        "sink": doubt.sink,
+        "resource": doubt.resource,
+        "generation": doubt.generation,
+        "epoch": doubt.epoch,
+        "fate": fate_of(history, doubt, refusal),
+    }
 
 
 def fate_of(history: History, doubt: InDoubt, refusal: str | None = None) -> str:
