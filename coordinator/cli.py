@@ -72,37 +72,54 @@ def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json(doubts)
     elif doubts:
-        rows = [(doubt["sink"], doubt["resource"], doubt["generation"], doubt["fate"]) for doubt in doubts]
-        print_listing(("sink", "resource", "generation", "fate"), rows)
+        columns = ("sink", "resource", "generation", "epoch", "fate")
+        print_listing(columns, [tuple(_known(doubt[column]) for column in columns) for doubt in doubts])
     else:
         typer.echo("nothing is in doubt")
 
 
+def _known(cell: str | int | None) -> str | int:
+    """Kafka lists its transactions without their epoch."""
+    return "not told" if cell is None else cell
+
+
 def recover(target: Target, *, as_json: AsJson = False) -> None:
-    """Finish what is decided, abort what is not, then stop. Changes sinks and log as a start does; reads no source."""
+    """Finish what is decided, abort what is not, then stop. Changes sinks and log as a start does; reads no source.
+
+    Ends with 1 when an epoch still waits: its lost branches are repaired by a start alone.
+    """
     from tpc.coordinator import operations
-    from tpc.coordinator.status_lines import resolution_line
+    from tpc.coordinator.status_lines import joined_line, resolution_line
 
     done = operations.recover(load_job(target))
     if as_json:
         print_json(done)
-        return
-    typer.echo(f"generation {done['generation']}: complete up to epoch {done['last_complete']}")
-    for resolution in done["given_up"]:
-        typer.echo(resolution_line(resolution))
-    if done["waiting_for_repair"]:
-        typer.echo(f"{len(done['waiting_for_repair'])} lost branches are repaired when the pipeline starts")
+    else:
+        typer.echo(f"generation {done['generation']}: complete up to epoch {done['last_complete']}")
+        for line in (*map(joined_line, done["joined"]), *map(resolution_line, done["given_up"])):
+            typer.echo(line)
+        if done["pending"] is not None:
+            typer.echo(
+                f"epoch {done['pending']} is NOT complete: {len(done['waiting_for_repair'])} lost branches are "
+                "repaired when the pipeline starts. Safe: the epoch is decided and stays so. To do: start the "
+                "pipeline with this checkpoint; until then the rows are not in the sink, and nobody else brings them."
+            )
+    if done["pending"] is not None:
+        raise typer.Exit(1)
 
 
 def sweep(target: Target, *, as_json: AsJson = False) -> None:
     """Abort every prepared branch that no intent names. Nothing that is decided changes."""
     from tpc.coordinator import operations
+    from tpc.coordinator.status_lines import joined_line
 
-    aborted = operations.sweep(load_job(target))
+    done = operations.sweep(load_job(target))
     if as_json:
-        print_json({"aborted": aborted})
-    else:
-        typer.echo(f"aborted {aborted} branches")
+        print_json(done)
+        return
+    typer.echo(f"aborted {done['aborted']} branches")
+    for sink in done["joined"]:
+        typer.echo(joined_line(sink))
 
 
 def orphans(
@@ -118,7 +135,7 @@ def orphans(
 ) -> None:
     """Branches that other pipelines have left in this pipeline's systems, and whether anybody still owns them.
 
-    Changes nothing without --abort.
+    With --log it says what its pipeline's log has decided of each. Changes nothing without --abort.
     """
     from tpc.coordinator import operations
     from tpc.coordinator.log.journal import Journal
@@ -136,7 +153,7 @@ def orphans(
     if as_json:
         print_json(branches)
     elif branches:
-        rows = [(branch["sink"], branch["resource"], branch["fate"]) for branch in branches]
-        print_listing(("sink", "resource", "fate"), rows)
+        columns = ("sink", "resource", "epoch", "fate")
+        print_listing(columns, [tuple(_known(branch[column]) for column in columns) for branch in branches])
     else:
         typer.echo("no branches of others")

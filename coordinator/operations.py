@@ -9,15 +9,16 @@ import getpass
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
+from tpc.belonging import joins_again
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.fates import fate_of
+from tpc.coordinator.fates import in_doubt_row
 from tpc.coordinator.job import Job
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
@@ -70,7 +71,7 @@ def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
         "pending_branches": {} if pending is None else {n: len(p.branches) for n, p in pending.sinks.items()},
         "parked": parked,
         "damaged_slots": [damaged.slot for damaged in history.damaged],
-        "removed_sinks": {name: removal.marker for name, removal in history.removed.items()},
+        "removed_sinks": {name: gone.after for name, gone in history.removed.items() if name not in history.sinks},
         "resolutions": [resolution.to_json() for resolution in history.resolutions],
         "epochs": epoch_rows(history)[-10:],
     }
@@ -91,23 +92,12 @@ def _held(pipeline: Job) -> Iterator[Coordinator]:
 def in_doubt(pipeline: Job) -> list[dict[str, Any]]:
     """Every branch that a sink holds prepared for the pipeline, and what becomes of it. Changes nothing."""
     coordinator = pipeline.coordinator()
-    try:
-        with stated(holds_for_reader):
-            history = coordinator.read()
-            listed = coordinator.participants.in_doubt()
-        return [
-            {
-                "sink": doubt.sink,
-                "resource": doubt.resource,
-                "generation": doubt.generation,
-                "epoch": doubt.epoch,
-                "fate": fate_of(history, doubt),
-            }
-            for doubts in listed.values()
-            for doubt in doubts
-        ]
-    finally:
-        coordinator.close()
+    with stated(holds_for_reader), closing(coordinator):
+        history, participants = coordinator.read(), coordinator.participants
+        listed = {name: doubts for name, doubts in participants.in_doubt().items() if doubts}
+        # One that holds nothing is not asked, as before a sweep: its tables, or its store, may not be there.
+        refusal = participants.shown.lost(history, participants.newest_markers(history, listed))
+        return [in_doubt_row(history, doubt, refusal) for doubts in listed.values() for doubt in doubts]
 
 
 def check(pipeline: Job) -> None:
@@ -130,22 +120,30 @@ def check(pipeline: Job) -> None:
 
 
 def recover(pipeline: Job) -> dict[str, Any]:
-    """Finish what is decided, sweep what is not, then stop. The checkpoint must not be in use."""
+    """Finish what is decided, sweep what is not, then stop. The checkpoint must not be in use.
+
+    `pending` is the decided epoch that waits for a start, which alone can repair its lost branches. `joined` are sinks
+    that were removed on the record, and are part of the pipeline again with these settings.
+    """
     with _held(pipeline) as coordinator:
+        joined = joins_again(coordinator.journal.history, coordinator.participants.sinks)
         coordinator.finish()
         state = coordinator.engine.state
         return {
             "generation": state.generation,
             "last_complete": state.last_complete,
+            "pending": None if state.pending is None else state.pending.epoch,
             "waiting_for_repair": sorted(state.lost),
             "given_up": [r.to_json() for r in state.resolutions if r.epoch == state.last_complete and r.ends],
+            "joined": joined,
         }
 
 
-def sweep(pipeline: Job) -> int:
-    """Abort what no intent names, without committing anything; how many branches were aborted."""
+def sweep(pipeline: Job) -> dict[str, Any]:
+    """Abort what no intent names, without committing anything: how many were `aborted`; `joined` as in `recover`."""
     with _held(pipeline) as coordinator:
-        return coordinator.sweep_only()
+        joined = joins_again(coordinator.journal.history, coordinator.participants.sinks)
+        return {"aborted": coordinator.sweep_only(), "joined": joined}
 
 
 def resolve(log: Log, checkpoint: CheckpointFiles, resolution: Resolution) -> History:

@@ -35,6 +35,14 @@ class Shown:
         """Sinks that are about to be swept must show no less. Raises `HistoryMismatchError`."""
         check_swept(history, markers, self._expiring)
 
+    def lost(self, history: History, markers: Mapping[str, Marker | None]) -> str | None:
+        """Which sink has lost epochs of the log, in words, so that no start goes on; None when none has."""
+        try:
+            self.check_before_sweep(history, markers)
+        except HistoryMismatchError as error:
+            return f"sink {error.sink}: {error.what}"
+        return None
+
     def check_last_look(
         self, history: History, markers: Mapping[str, Marker | None], still_leading: Callable[[], None]
     ) -> None:

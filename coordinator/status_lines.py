@@ -23,7 +23,10 @@ def status_lines(state: dict[str, Any]) -> list[str]:
     elif (parked := state["parked"]) is not None:
         at = datetime.fromtimestamp(parked["at"]).astimezone().isoformat(" ", "seconds")
         lines.append(f"epoch {state['pending']} is parked: sink {parked['sink']}, {at}: {parked['what']}")
-        lines.append("every other sink has committed it. To do: remove the cause and start, or `tpc resolve`")
+        lines.append(
+            "all else of it is committed, but for what is refused or lost too. To do: remove the cause and start, or "
+            "`tpc resolve`"
+        )
     else:
         branches = ", ".join(f"{name}: {count}" for name, count in state["pending_branches"].items() if count)
         lines.append(f"epoch {state['pending']} is decided and not complete; branches: {branches or 'none'}")
@@ -32,9 +35,20 @@ def status_lines(state: dict[str, Any]) -> list[str]:
         "the record and repeats its epoch unless a sink shows something that it decided, and then says what to restore."
         for slot in state["damaged_slots"]
     ]
-    lines += [f"sink {sink} was removed after epoch {epoch}" for sink, epoch in state["removed_sinks"].items()]
+    for sink, after in state["removed_sinks"].items():
+        lines.append(
+            f"sink {sink} was removed {'before an epoch was decided' if after is None else f'after epoch {after}'}"
+        )
     lines += [resolution_line(resolution) for resolution in state["resolutions"]]
     return lines
+
+
+def joined_line(sink: str) -> str:
+    """Of a sink whose removal settings of before have undone."""
+    return (
+        f"sink {sink} was removed on the record and is part of the pipeline again, since these settings have it. "
+        "To do: nothing if it is to stay; else `tpc remove` it once more: before that a start without it is refused"
+    )
 
 
 def resolution_line(resolution: dict[str, Any]) -> str:

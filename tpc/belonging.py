@@ -7,7 +7,7 @@ when, is the shell's business; which epochs they must show stands in `shown_epoc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tpc.errors import START_ANEW, ConfigurationError, HistoryMismatchError
 from tpc.handles import PipelineId
@@ -102,9 +102,9 @@ def _if_renamed(history: History, name: str, identity: str, identities: Mapping[
     return f"you renamed it? its old name was {name!r}: give it to {' or '.join(new)} again (same system). Otherwise "
 
 
-def joins_again(history: History, identities: Mapping[str, str]) -> list[str]:
-    """The sinks that were removed on the record and are part of the pipeline once more."""
-    return sorted((identities.keys() & history.removed.keys()) - history.sinks.keys())
+def joins_again(history: History, sinks: Collection[str]) -> list[str]:
+    """Those of `sinks` that were removed on the record and are part of the pipeline once more."""
+    return sorted(history.removed.keys() & set(sinks) - history.sinks.keys())
 
 
 def check_damage(

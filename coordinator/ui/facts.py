@@ -193,7 +193,8 @@ def _pending_in(history: History, note: dict[str, Any] | None, sink: str) -> str
         return "given up by an operator"
     if note is None:
         return "has to commit it"
-    return "refuses it" if note["sink"] == sink else "has committed it"
+    # The note is of one refusal alone: another sink may refuse the epoch too, or have lost a branch of it.
+    return "refuses it" if note["sink"] == sink else "has committed it, unless it refuses it or has lost it too"
 
 
 def parked(one: Watched) -> dict[str, Any] | None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tpc.belonging import knows_owner
-from tpc.coordinator.fates import fate_of
+from tpc.coordinator.fates import fate_of, naming_of
 from tpc.coordinator.ui.asking import Said
 from tpc.coordinator.ui.watching import Watched
 from tpc.history import History
+from tpc.sink import InDoubt
 
 NOT_ASKED = (
     "The systems were not asked: only a log was named, and it holds no way to reach them. Name the job "
@@ -73,11 +74,19 @@ def _sink(said: Said, history: History, now: float) -> dict[str, Any]:
                 "generation": doubt.generation,
                 "epoch": doubt.epoch,
                 "since": since,
-                "fate": fate_of(history, doubt),
+                "fate": _fate(history, doubt, said.asked_at),
             }
             for doubt, since in said.in_doubt
         ],
     }
+
+
+def _fate(history: History, doubt: InDoubt, asked_at: float) -> str:
+    """The log may be read later than a system was asked: a branch of an epoch that is complete since is not lost."""
+    naming = naming_of(history, doubt)
+    if naming is not None and history.completed.get(naming.epoch, {}).get("completed_at", asked_at) > asked_at:
+        return f"commit: epoch {naming.epoch} is complete since this system was asked"
+    return fate_of(history, doubt)
 
 
 def _owner(said: Said, history: History) -> str:

@@ -61,6 +61,7 @@ def test_status_of_a_parked_epoch_names_the_sink_that_refuses_and_its_words(chec
     assert "epoch 1 is parked: sink a, " in shown
     assert ": the unique index refuses key 7\n" in shown
     assert "branches: a: 2" not in shown
+    assert "all else of it is committed, but for what is refused or lost too" in shown
     note.keep(ParkedError("another index refused key 3", epoch=0, sink="a"))
     assert "parked" not in RUNNER.invoke(app, ["status", str(checkpoint)]).output, "that epoch is complete"
     note.keep(ParkedError("the unique index refuses key 7", epoch=1, sink="a"))

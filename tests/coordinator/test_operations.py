@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 import tpc
 from tests.core.builders import branch, complete, generation_body, intent, manifest
 from tests.support.memory_pipeline import acting
 from tests.support.memory_sink import MemoryOffsetsSink, MemorySink
 from tpc import failpoints
-from tpc.coordinator import operations
+from tpc.__main__ import app
+from tpc.coordinator import cli, operations
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
 from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.status_lines import status_lines
 from tpc.errors import (
     CheckpointInUseError,
     ConfigurationError,
@@ -29,10 +33,10 @@ from tpc.errors import (
     SlotTakenError,
 )
 from tpc.handles import PipelineId
-from tpc.history import Action, Resolution
+from tpc.history import Action, History, Removal, Resolution
 from tpc.json import canonical
 from tpc.records import RecordKind
-from tpc.sink import Marker
+from tpc.sink import Marker, Verdict
 
 
 class Place:
@@ -174,23 +178,121 @@ def test_in_doubt_knows_what_an_operator_has_given_up(place: Place) -> None:
     }
 
 
+def test_in_doubt_says_that_a_branch_of_a_complete_epoch_has_lost_its_commit(place: Place) -> None:
+    """The sink failed over to a replica that had not got the commits of epoch 1."""
+    prepare(place)
+    place.journal.append(*complete(1))
+    fates = [doubt["fate"] for doubt in operations.in_doubt(place.pipeline())]
+    assert [fate.split(":")[0] for fate in fates] == ["commit by hand", "commit by hand"]
+    assert "epoch 1 is complete by the log and its commit is lost in the sink" in fates[0]
+    assert "the next start is refused" in fates[0]
+
+
+def test_in_doubt_says_so_also_where_the_next_start_would_take_the_branch_for_a_loser(place: Place) -> None:
+    """A later commit was made by hand before that of epoch 1, so that the sink shows what the log says."""
+    prepare(place)
+    place.journal.append(*complete(1))
+    place.sinks["a"].marker = Marker(1, branch("a", 1).committable.handle)
+    fates = {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())}
+    assert {fate.split(":")[0] for fate in fates} == {"commit by hand"}
+    assert not any("refused" in fate for fate in fates)
+
+
+def test_in_doubt_foretells_nothing_of_other_branches_while_the_next_start_is_refused(place: Place) -> None:
+    place.journal.append(*complete(1))
+    place.sinks["a"].plant(2)
+    [doubt] = operations.in_doubt(place.pipeline())
+    assert doubt["fate"].startswith("none: the next start is refused (sink a: the sink shows epoch 0 as its newest, ")
+    assert "these epochs are lost in it: 1" in doubt["fate"]
+
+
+def test_in_doubt_of_a_branch_that_was_given_up_in_a_complete_epoch_says_so(place: Place) -> None:
+    prepare(place)
+    place.resolve()
+    given_up = {str(c.handle): "undone" for c in place.decided.committables("a")}
+    place.journal.open()
+    place.journal.append(RecordKind.COMPLETE, {**complete(1)[1], "given_up": given_up})
+    assert {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())} == {
+        "abort: an operator has given it up, in epoch 1"
+    }
+
+
+def test_in_doubt_of_an_id_that_a_complete_epoch_has_used_says_so(place: Place) -> None:
+    """Kafka lists no epochs, and its ids are used again."""
+    prepare(place)
+    place.journal.append(*complete(1))
+    place.sinks["a"].marker = Marker(1, branch("a", 1).committable.handle)
+    prepared = place.sinks["a"].prepared
+    prepared.update({resource: replace(doubt, epoch=None) for resource, doubt in prepared.items()})
+    assert {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())} == {
+        "abort: no epoch that waits names it (epoch 1, which is complete, had the same name)"
+    }
+
+
+def test_in_doubt_of_a_branch_whose_epoch_is_pruned_says_so(place: Place) -> None:
+    body = generation_body(7, sinks={"a": "id-a"}, markers={"a": 5}, last_complete=5)
+    place.log = LocalLog(place.checkpoint / "pruned")
+    Journal(place.log).append(RecordKind.GENERATION, body)
+    place.sinks["a"].marker = Marker(5, branch("a", 5).committable.handle)
+    place.sinks["a"].plant(3)
+    made = tpc.pipeline("job", checkpoint=place.checkpoint, log=place.log)
+    made.offsets_to(place.sinks["a"])
+    assert [doubt["fate"] for doubt in operations.in_doubt(made)] == [
+        "abort: epoch 3 is complete, and what it decided is pruned from the log"
+    ]
+
+
+def test_in_doubt_of_a_branch_whose_log_is_lost_foretells_no_abort(place: Place) -> None:
+    prepare(place)
+    made = tpc.pipeline("job", checkpoint=place.checkpoint.parent / "empty")
+    made.offsets_to(place.sinks["a"])
+    assert {doubt["fate"].split(";")[0] for doubt in operations.in_doubt(made)} == {
+        "none: the log is empty, so the next start is refused"
+    }
+
+
 def test_recover_finishes_the_decided_epoch_and_lets_go_of_the_checkpoint(place: Place) -> None:
     prepare(place)
     assert operations.recover(place.pipeline()) == {
         "generation": 2,
         "last_complete": 1,
+        "pending": None,
         "waiting_for_repair": [],
         "given_up": [],
+        "joined": [],
     }
     assert len(place.sinks["a"].committed) == 2
     with CheckpointLock(place.checkpoint / "tpc"):
         assert operations.status(operations.log_of(place.checkpoint), LocalFiles(place.checkpoint))["pending"] is None
 
 
+def called(place: Place, monkeypatch: pytest.MonkeyPatch, *words: str) -> Result:
+    """The command, told of this pipeline."""
+    monkeypatch.setattr(cli, "load_job", lambda _: place.pipeline())
+    return CliRunner().invoke(app, [*words, "job:pipeline"])
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["words", "json"])
+def test_recover_ends_with_1_while_the_epoch_waits_for_a_repair(
+    place: Place, monkeypatch: pytest.MonkeyPatch, form: tuple[str, ...]
+) -> None:
+    prepare(place)
+    place.sinks["a"].answers = [Verdict.LOST]
+    result = called(place, monkeypatch, "recover", *form)
+    assert result.exit_code == 1
+    assert '"pending": 1' in result.output if form else "epoch 1 is NOT complete: 2 lost branches" in result.output
+
+
+def test_recover_ends_with_0_when_nothing_is_pending(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(place)
+    result = called(place, monkeypatch, "recover")
+    assert (result.exit_code, result.output) == (0, "generation 2: complete up to epoch 1\n")
+
+
 def test_sweep_aborts_what_no_intent_names_and_commits_nothing(place: Place) -> None:
     prepare(place)
     stray = place.sinks["a"].plant(1, partition=9)
-    assert operations.sweep(place.pipeline()) == 1
+    assert operations.sweep(place.pipeline())["aborted"] == 1
     assert place.sinks["a"].aborted() == [stray]
     assert place.sinks["a"].committed == {}
     assert operations.status(operations.log_of(place.checkpoint), LocalFiles(place.checkpoint))["pending"] == 1
@@ -245,6 +347,32 @@ def test_a_sink_whose_system_is_gone_is_removed_on_the_record_alone(finished: Pl
     operations.remove_lost_sink(finished.log, LocalFiles(finished.checkpoint), "a", "the server burnt down")
     assert Journal(finished.log).open().removed["a"].marker == 1
     assert finished.sinks["a"].aborted() == []
+
+
+@pytest.mark.parametrize("command", ["recover", "sweep"])
+def test_a_command_with_the_old_settings_says_that_a_removed_sink_joins_again(
+    finished: Place, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    operations.remove_sink(finished.pipeline(), "a", "moved to another team")
+    again = called(finished, monkeypatch, command).output
+    assert "sink a was removed on the record and is part of the pipeline again" in again
+    assert "a was removed" not in called(finished, monkeypatch, command).output, "it did so before"
+
+
+def test_a_sink_that_has_joined_again_is_not_told_as_removed(finished: Place) -> None:
+    operations.remove_sink(finished.pipeline(), "a", "moved to another team")
+    assert operations.status(finished.log, LocalFiles(finished.checkpoint))["removed_sinks"] == {"a": 1}
+    operations.recover(finished.pipeline())
+    assert operations.status(finished.log, LocalFiles(finished.checkpoint))["removed_sinks"] == {}
+
+
+def test_a_removed_sink_is_told_with_the_last_epoch_that_was_decided_with_it() -> None:
+    removed = {"a": Removal(marker=2, owners={}, after=9), "b": Removal(marker=None, owners={}, after=None)}
+    lines = status_lines(operations.state_of(History(removed=removed), None))
+    assert [line for line in lines if "removed" in line] == [
+        "sink a was removed after epoch 9",
+        "sink b was removed before an epoch was decided",
+    ]
 
 
 def test_a_sink_that_a_decided_epoch_waits_for_is_not_removed_before_an_operator_gave_it_up(place: Place) -> None:

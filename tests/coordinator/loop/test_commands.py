@@ -114,12 +114,23 @@ def test_orphans_of_a_service_are_seen_from_another_one(job: Numbers) -> None:
     with pytest.raises(Die):
         job.run_with({"epoch.prepared": die})
     assert json.loads(command("orphans", JOB, "--json").stdout) == []
+    assert columns_of(command("orphans", "numbers_job:others")) == ["sink", "resource", "epoch", "fate"]
     done = command("orphans", "numbers_job:others", "--json")
     assert [(one["sink"], one["pipeline"], one["fate"]) for one in json.loads(done.stdout)] == [
         ("even", "numbers#1", "left alone: its pipeline is alive")
     ]
     job.run()
     assert job.is_right()
+
+
+def test_what_is_in_doubt_is_listed_with_its_epoch(job: Numbers) -> None:
+    with pytest.raises(Die):
+        job.run_with({"epoch.prepared": die})
+    assert columns_of(command("in-doubt", JOB)) == ["sink", "resource", "generation", "epoch", "fate"]
+
+
+def columns_of(done: subprocess.CompletedProcess[str]) -> list[str]:
+    return done.stdout.splitlines()[0].split()
 
 
 def test_run_starts_a_service_and_a_signal_ends_it_after_its_epoch(job: Numbers, tmp_path: Path) -> None:

@@ -440,7 +440,7 @@ def told(*words: str) -> Any:
 def test_the_commands_of_a_pipeline_are_those_of_a_service(job: Numbers) -> None:
     assert told("status", "numbers_job:service")["pending"] == 0
     assert {doubt["sink"] for doubt in told("in-doubt", "numbers_job:service")} == {"even", "odd"}
-    assert told("sweep", "numbers_job:service") == {"aborted": 0}
+    assert told("sweep", "numbers_job:service") == {"aborted": 0, "joined": []}
     assert told("recover", "numbers_job:service")["last_complete"] == 0
     assert job.is_right()
     assert told("in-doubt", "numbers_job:service") == []

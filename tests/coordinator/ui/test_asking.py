@@ -73,6 +73,25 @@ def test_the_sinks_are_told_with_marker_owner_and_branches_in_doubt_with_their_a
     assert 'href="/pipelines/0/sinks"' in site.text("/pipelines/0")
 
 
+def test_a_branch_that_is_committed_since_its_system_was_asked_is_not_told_as_lost(decided: MemoryPipeline) -> None:
+    site = site_over(decided)
+    site.text("/pipelines/0/sinks")
+    decided.clock.now_s = site.clock.now_s + 1
+    decided.restarted()
+    site.look()
+    page = words(site.text("/pipelines/0/sinks"))
+    assert page.count("commit: epoch 1 is complete since this system was asked") == 2
+
+
+def test_a_branch_of_a_complete_epoch_that_is_prepared_again_is_told_as_a_lost_commit(decided: MemoryPipeline) -> None:
+    resource = next(iter(decided.sinks[0].prepared))
+    decided.restarted()
+    decided.sinks[0].plant(1)
+    assert resource in decided.sinks[0].prepared
+    page = words(site_over(decided).text("/pipelines/0/sinks"))
+    assert f"{resource} a 1 1 just now commit by hand: epoch 1 is complete by the log" in page
+
+
 def test_an_owner_of_another_log_is_told(decided: MemoryPipeline) -> None:
     decided.sinks[0].owner = Owner(7, "somebody's", 0.0)
     page = words(site_over(decided).text("/pipelines/0/sinks"))
