@@ -147,10 +147,11 @@ def list_savepoints(place: Savepoints, *, as_json: AsJson = False) -> None:
 
 
 def _row(one: Kept, now_s: float) -> tuple[str | int, ...]:
-    state = (
-        "copy" if one.manifest.kind.value == "copy" else f"moved to {one.moved_to}" if one.moved_to else "to be moved"
-    )
-    found = one.manifest
+    found, state = one.manifest, "to be moved"
+    if found.kind.value == "copy":
+        state = "copy"
+    elif one.move is not None:
+        state = f"moved to {one.moved_to}" if one.moved_to else f"being moved to {one.moving_to}"
     age = f"{(now_s - found.made_at) / 3600:.1f} h"
     return one.name, str(found.pipeline), found.epoch, age, found.size_bytes, state
 

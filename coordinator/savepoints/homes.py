@@ -5,15 +5,14 @@ What may be removed stands in `keeping`.
 
 from __future__ import annotations
 
-import json
 import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 
 from tpc.coordinator.savepoints.manifest import FILE_NAME, LOG, SavepointManifest, read_manifest
+from tpc.coordinator.savepoints.move_note import Move, NotedFolder, move_told
 from tpc.coordinator.savepoints.remote import RemoteSavepoint, is_remote
 from tpc.coordinator.savepoints.remote_objects import RemoteObjects
-from tpc.coordinator.savepoints.restoring import moved_note
 from tpc.errors import ConfigurationError
 from tpc.support import durable_files
 
@@ -39,8 +38,8 @@ class Home(ABC):
         """What a savepoint says of itself. Raises as `read_manifest` does."""
 
     @abstractmethod
-    def moved_to(self, name: str) -> str | None:
-        """Where its pipeline went on from it, None while it did not."""
+    def move(self, name: str) -> Move | None:
+        """Where its pipeline goes on from it, None where it does not."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
@@ -95,9 +94,8 @@ class _FolderHome(Home):
     def manifest(self, name: str) -> SavepointManifest:
         return read_manifest(self.folder / name)
 
-    def moved_to(self, name: str) -> str | None:
-        note = moved_note(self.folder / name)
-        return None if note is None else str(note.get("checkpoint"))
+    def move(self, name: str) -> Move | None:
+        return move_told(NotedFolder(self.folder / name).note())
 
     def remove(self, name: str) -> None:
         durable_files.remove(self.folder / name / FILE_NAME)
@@ -127,9 +125,8 @@ class _RemoteHome(Home):
     def manifest(self, name: str) -> SavepointManifest:
         return self._savepoint(name).manifest()
 
-    def moved_to(self, name: str) -> str | None:
-        note = self._savepoint(name).note()
-        return None if note is None else str(json.loads(note).get("checkpoint"))
+    def move(self, name: str) -> Move | None:
+        return move_told(self._savepoint(name).note())
 
     def remove(self, name: str) -> None:
         self._savepoint(name).remove()

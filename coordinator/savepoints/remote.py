@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tpc.coordinator.log import object_store
 from tpc.coordinator.savepoints.manifest import FILE_NAME, SavepointManifest, decode, read_manifest
+from tpc.coordinator.savepoints.move_note import MOVED_FILE
 from tpc.coordinator.savepoints.remote_objects import RemoteObjects
-from tpc.coordinator.savepoints.restoring import MOVED_FILE
 from tpc.errors import ConfigurationError, CorruptionError
 from tpc.support import durable_files
 
@@ -71,6 +71,10 @@ class RemoteSavepoint:
     def put_note(self, word: bytes) -> bytes | None:
         """Put the note on where it was moved to, unless there is one, which is returned then."""
         return self.objects.put_if_absent(MOVED_FILE, word)
+
+    def replace_note(self, word: bytes) -> None:
+        """Put it over the one that is there."""
+        self.objects.put(MOVED_FILE, word)
 
     def remove(self) -> None:
         """Delete it, its manifest first: half of it is no savepoint."""
