@@ -183,8 +183,7 @@ def drop(
     from tpc.coordinator.savepoints.homes import home_and_name
     from tpc.coordinator.savepoints.keeping import drop as dropped
 
-    kept = dropped(*home_and_name(savepoint), force=force)
-    _tell_dropped([kept], as_json=as_json)
+    _tell_dropped([dropped(*home_and_name(savepoint), force=force)], as_json=as_json)
 
 
 def prune(
@@ -201,11 +200,11 @@ def prune(
     _tell_dropped(pruned(home_of(place), keep=keep, older_than_days=older_than_days), as_json=as_json)
 
 
-def _tell_dropped(dropped: list[Kept], *, as_json: bool) -> None:
+def _tell_dropped(places: list[str], *, as_json: bool) -> None:
     if as_json:
-        print_json({"dropped": [one.place for one in dropped]})
+        print_json({"dropped": places})
         return
-    for one in dropped:
-        typer.echo(f"dropped {one.place}")
-    if not dropped:
+    for place in places:
+        typer.echo(f"dropped {place}")
+    if not places:
         typer.echo("nothing to drop")

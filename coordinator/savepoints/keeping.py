@@ -89,13 +89,17 @@ def savepoints_in(home: Home) -> tuple[list[Kept], dict[str, str]]:
     return sorted(kept, key=lambda one: one.manifest.made_at, reverse=True), others
 
 
-def drop(home: Home, name: str, *, force: bool = False) -> Kept:
-    """Remove a savepoint. One that is its pipeline's only home goes with `force` alone (`ConfigurationError`)."""
-    kept = look_at(home, name)
-    if kept.is_only_home and not force:
-        raise _only_home(kept)
+def drop(home: Home, name: str, *, force: bool = False) -> str:
+    """Remove a savepoint, or what an interrupted removal has left of one; where it was.
+
+    One that is its pipeline's only home goes with `force` alone (`ConfigurationError`).
+    """
+    if not home.is_half_removed(name):
+        kept = look_at(home, name)
+        if kept.is_only_home and not force:
+            raise _only_home(kept)
     home.remove(name)
-    return kept
+    return home.place(name)
 
 
 def _only_home(kept: Kept) -> ConfigurationError:
@@ -116,10 +120,10 @@ def _only_home(kept: Kept) -> ConfigurationError:
     )
 
 
-def prune(home: Home, *, keep: int, older_than_days: float, now_s: float | None = None) -> list[Kept]:
+def prune(home: Home, *, keep: int, older_than_days: float, now_s: float | None = None) -> list[str]:
     """Drop the savepoints there that are older than so many days, but the newest `keep` of each incarnation.
 
-    One that is its pipeline's only home stays. Returns what was dropped, the oldest first.
+    One that is its pipeline's only home stays. Returns where those were that are dropped, the oldest first.
     """
     now_s = time.time() if now_s is None else now_s
     kept, _ = savepoints_in(home)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.coordinator.savepoints.test_folder import Place
 from tpc.__main__ import app
-from tpc.coordinator.savepoints import move_note, restoring
+from tpc.coordinator.savepoints import homes, move_note, restoring
 from tpc.coordinator.savepoints.homes import home_and_name, home_of
 from tpc.coordinator.savepoints.keeping import drop, prune
 from tpc.coordinator.savepoints.restoring import restore_move
@@ -81,3 +81,47 @@ def replaces_but(folder: Path) -> Any:
     """`durable_files.replace`, which fails in `folder`."""
     replace = move_note.durable_files.replace
     return lambda path, data: full() if path.parent == folder else replace(path, data)
+
+
+# Removed in part -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def half_dropped(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A savepoint whose removal was interrupted once its manifest was gone."""
+    folder = place.copy()
+    with monkeypatch.context() as failing:
+        failing.setattr(homes.shutil, "rmtree", full)
+        with pytest.raises(OSError, match="No space left"):
+            drop(*home_and_name(str(folder)))
+    return folder
+
+
+def test_a_savepoint_that_was_removed_in_part_is_not_called_one_to_be_made(place: Place, half_dropped: Path) -> None:
+    [other] = listed(place)["others"]
+    assert (other["savepoint"], other["what"]) == (
+        str(half_dropped),
+        "removed in part: repeat the `tpc savepoints drop` that was interrupted",
+    )
+
+
+def test_the_removal_of_a_savepoint_may_be_repeated(place: Place, half_dropped: Path) -> None:
+    dropped = CliRunner().invoke(app, ["savepoints", "drop", str(half_dropped)])
+    assert (dropped.exit_code, dropped.output) == (0, f"dropped {half_dropped}\n")
+    assert not half_dropped.exists()
+
+
+def test_a_removal_that_is_interrupted_twice_may_be_repeated(
+    place: Place, half_dropped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as failing:
+        failing.setattr(homes.shutil, "rmtree", full)
+        with pytest.raises(OSError, match="No space left"):
+            drop(*home_and_name(str(half_dropped)))
+    drop(*home_and_name(str(half_dropped)))
+    assert not half_dropped.exists()
+
+
+def test_what_was_removed_in_part_may_be_made_anew(place: Place, half_dropped: Path) -> None:
+    assert place.copy() == half_dropped
+    assert [one["savepoint"] for one in listed(place)["savepoints"]] == [str(half_dropped)]
