@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,12 @@ from typer.testing import CliRunner
 
 from tests.coordinator.savepoints.test_folder import Place
 from tpc.__main__ import app
-from tpc.coordinator.savepoints import homes, move_note, restoring
+from tpc.coordinator.savepoints import restoring
 from tpc.coordinator.savepoints.homes import home_and_name, home_of
 from tpc.coordinator.savepoints.keeping import drop, prune
 from tpc.coordinator.savepoints.restoring import restore_move
 from tpc.errors import ConfigurationError
+from tpc.support import durable_files
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_a_restore_whose_end_cannot_be_noted_has_ended_and_its_savepoint_stays(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = place.move()
-    monkeypatch.setattr(move_note.durable_files, "replace", replaces_but(folder))
+    monkeypatch.setattr(durable_files, "replace", replaces_but(folder))
     assert restore_move(folder, *place.new()).history.last_complete == 1
     assert "it is not noted at the savepoint that the restore has ended" in caplog.text
     with pytest.raises(ConfigurationError, match="has not ended"):
@@ -79,7 +81,7 @@ def test_a_restore_whose_end_cannot_be_noted_has_ended_and_its_savepoint_stays(
 
 def replaces_but(folder: Path) -> Any:
     """`durable_files.replace`, which fails in `folder`."""
-    replace = move_note.durable_files.replace
+    replace = durable_files.replace
     return lambda path, data: full() if path.parent == folder else replace(path, data)
 
 
@@ -91,7 +93,7 @@ def half_dropped(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A savepoint whose removal was interrupted once its manifest was gone."""
     folder = place.copy()
     with monkeypatch.context() as failing:
-        failing.setattr(homes.shutil, "rmtree", full)
+        failing.setattr(shutil, "rmtree", full)
         with pytest.raises(OSError, match="No space left"):
             drop(*home_and_name(str(folder)))
     return folder
@@ -115,7 +117,7 @@ def test_a_removal_that_is_interrupted_twice_may_be_repeated(
     place: Place, half_dropped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as failing:
-        failing.setattr(homes.shutil, "rmtree", full)
+        failing.setattr(shutil, "rmtree", full)
         with pytest.raises(OSError, match="No space left"):
             drop(*home_and_name(str(half_dropped)))
     drop(*home_and_name(str(half_dropped)))
