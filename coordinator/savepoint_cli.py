@@ -147,10 +147,11 @@ def list_savepoints(place: Savepoints, *, as_json: AsJson = False) -> None:
 
 
 def _row(one: Kept, now_s: float) -> tuple[str | int, ...]:
-    state = (
-        "copy" if one.manifest.kind.value == "copy" else f"moved to {one.moved_to}" if one.moved_to else "to be moved"
-    )
-    found = one.manifest
+    found, state = one.manifest, "to be moved"
+    if found.kind.value == "copy":
+        state = "copy"
+    elif one.move is not None:
+        state = f"moved to {one.moved_to}" if one.moved_to else f"being moved to {one.moving_to}"
     age = f"{(now_s - found.made_at) / 3600:.1f} h"
     return one.name, str(found.pipeline), found.epoch, age, found.size_bytes, state
 
@@ -182,8 +183,7 @@ def drop(
     from tpc.coordinator.savepoints.homes import home_and_name
     from tpc.coordinator.savepoints.keeping import drop as dropped
 
-    kept = dropped(*home_and_name(savepoint), force=force)
-    _tell_dropped([kept], as_json=as_json)
+    _tell_dropped([dropped(*home_and_name(savepoint), force=force)], as_json=as_json)
 
 
 def prune(
@@ -200,11 +200,11 @@ def prune(
     _tell_dropped(pruned(home_of(place), keep=keep, older_than_days=older_than_days), as_json=as_json)
 
 
-def _tell_dropped(dropped: list[Kept], *, as_json: bool) -> None:
+def _tell_dropped(places: list[str], *, as_json: bool) -> None:
     if as_json:
-        print_json({"dropped": [one.place for one in dropped]})
+        print_json({"dropped": places})
         return
-    for one in dropped:
-        typer.echo(f"dropped {one.place}")
-    if not dropped:
+    for place in places:
+        typer.echo(f"dropped {place}")
+    if not places:
         typer.echo("nothing to drop")

@@ -20,8 +20,9 @@ from tpc.coordinator.savepoints.homes import home_and_name, local_folder
 from tpc.coordinator.savepoints.keeping import Kept, look_at
 from tpc.coordinator.savepoints.making import copy_into_savepoint, move_into_savepoint
 from tpc.coordinator.savepoints.manifest import SavepointManifest
+from tpc.coordinator.savepoints.move_note import Noted
 from tpc.coordinator.savepoints.remote import RemoteSavepoint, is_remote
-from tpc.coordinator.savepoints.restoring import PutNote, Restored, opened, restore_fork, restore_move
+from tpc.coordinator.savepoints.restoring import Restored, opened, restore_fork, restore_move
 from tpc.coordinator.spark.query_log import NO_QUERY
 from tpc.coordinator.spark.state_partitions import refuse_other_partitions
 from tpc.coordinator.targets import checkpoint_named, load_job, names_job
@@ -73,8 +74,8 @@ def _was_moved(to: str, name: str) -> bool:
 
 
 @contextmanager
-def fetched(place: str, beside: Path | None = None) -> Iterator[tuple[Path, PutNote | None]]:
-    """The savepoint at `place` as a local folder, and how it is noted there that it was moved (None: in the folder).
+def fetched(place: str, beside: Path | None = None) -> Iterator[tuple[Path, Noted | None]]:
+    """The savepoint at `place` as a local folder, and the savepoint itself where it is kept (None: in the folder).
 
     One of an object store is copied for as long as it is used, into the folder `beside`.
     """
@@ -85,7 +86,7 @@ def fetched(place: str, beside: Path | None = None) -> Iterator[tuple[Path, PutN
     with TemporaryDirectory(prefix="tpc-savepoint-", dir=beside) as room:
         folder = Path(room) / away.url.rpartition("/")[2]
         away.get(folder)
-        yield folder, away.put_note
+        yield folder, away
 
 
 def ask(pipeline: Job, history: History | None = None, *, come_along: bool = False) -> Mapping[str, Marker | None]:
@@ -127,7 +128,7 @@ def restore(
         with stated(holds_for_restore):
             if is_remote(savepoint):
                 durable_files.make_directories(checkpoint.parent)
-            folder, put_note = stack.enter_context(fetched(savepoint, checkpoint.parent))
+            folder, away = stack.enter_context(fetched(savepoint, checkpoint.parent))
             manifest, history = opened(folder)
             if partitions is not None:
                 refuse_other_partitions(partitions, manifest.state_partitions)
@@ -136,7 +137,7 @@ def restore(
             return restore_fork(folder, checkpoint, place, incarnation)
         if job is not None:
             _require_shown(load_job(job), manifest, history)
-        return restore_move(folder, checkpoint, place, put_note)
+        return restore_move(folder, checkpoint, place, away)
 
 
 def refuse_fork_of_a_service(history: History) -> None:

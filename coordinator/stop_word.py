@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tpc.coordinator.checkpoint_lock import CheckpointLock
-from tpc.errors import CheckpointInUseError
+from tpc.errors import CheckpointInUseError, TpcError
 from tpc.support import durable_files
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,9 @@ def locked_once_stopped(directory: Path, timeout_s: float) -> Iterator[None]:
     """Hold the lock of a checkpoint; a pipeline that runs there is asked to stop after its current epoch.
 
     Raises `CheckpointInUseError` when it has not stopped after `timeout_s` seconds; nothing is asked of it any more.
+    An error that leaves once it has stopped says so in its details (`stopped`): nobody starts the pipeline again.
     """
+    was_asked = False
     word, lock, until = StopWord(directory), CheckpointLock(directory), time.monotonic() + timeout_s
     try:
         while True:
@@ -61,10 +63,14 @@ def locked_once_stopped(directory: Path, timeout_s: float) -> Iterator[None]:
                 if not word.is_left():
                     logger.info("%s: it is asked to stop after its current epoch", error.what)
                     word.leave()
+                    was_asked = True
             time.sleep(_POLL_S)
     finally:
         word.remove()
     try:
         yield
+    except TpcError as error:
+        error.details["stopped"] = was_asked
+        raise
     finally:
         lock.release()

@@ -1,4 +1,8 @@
-"""What the text of a command's argument names: a job to load, or a log with the checkpoint that it lies in."""
+"""What the text of a command's argument names: a job to load, or a log with the checkpoint that it lies in.
+
+Where the two are named apart, for a command that takes the lock of the one and writes into the other, they must belong
+together.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
+from tpc.safety import holds_for_reader, stated
 from tpc.shards import shard_named
 
 if TYPE_CHECKING:
@@ -62,7 +67,7 @@ def place_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFil
         return job.log if log is None else open_log(log), job.checkpoint
     folder = Path(target)
     if log is not None:
-        return open_log(log), files_at(target, explicit_log=True) if is_elsewhere(target) else LocalFiles(folder)
+        return open_log(log), files_at(target, explicit_log=True)
     if is_elsewhere(target):
         return _elsewhere(target)
     if (folder / LOG_FOLDER).is_dir():
@@ -110,7 +115,11 @@ def shards_in(target: str) -> list[Path]:
 
 
 def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, CheckpointFiles]:
-    """As `log_named`, for what takes the checkpoint's lock. Raises `ConfigurationError` where only a log is named."""
+    """As `log_named`, for what takes the checkpoint's lock and adds to the log.
+
+    Raises `ConfigurationError` where only a log is named, and where the checkpoint that is named with `log` is not
+    there or of another query.
+    """
     found, checkpoint = log_named(target, log)
     if checkpoint is None:
         raise ConfigurationError(
@@ -118,4 +127,32 @@ def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, Checkpoi
             remedy="name the pipeline's checkpoint directory, and with --log its log if that lies elsewhere; or "
             "module:function.",
         )
+    if log is not None:
+        with stated(holds_for_reader):
+            _require_own(target, checkpoint, found)
     return found, checkpoint
+
+
+def _require_own(target: str, checkpoint: CheckpointFiles, log: Log) -> None:
+    """One elsewhere is not looked at, since that takes Spark. A job's may be lost, a query's `metadata` too."""
+    from tpc.coordinator.log.journal import Journal
+    from tpc.coordinator.spark.local_files import LocalFiles
+    from tpc.coordinator.spark.query_log import SparkLog
+
+    if not isinstance(checkpoint, LocalFiles):
+        return
+    if not checkpoint.root.is_dir() and not names_job(target):
+        raise ConfigurationError(
+            f"there is no checkpoint {checkpoint}",
+            remedy="correct its path, or name the job (module:function). If the checkpoint is lost, make an empty "
+            "directory in its place first.",
+        )
+    query_id, history = SparkLog(checkpoint).query_id(), Journal(log).read()
+    if query_id is not None and history.query_id not in (None, query_id):
+        raise ConfigurationError(
+            f"the checkpoint {checkpoint} is of query {query_id}, the log at {log.describe()} of query "
+            f"{history.query_id}",
+            pipeline=str(history.pipeline),
+            remedy="name the checkpoint of this pipeline, or the log of that checkpoint (--log, or TPC_LOG in the "
+            "environment).",
+        )

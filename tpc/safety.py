@@ -71,9 +71,14 @@ def holds_for_import(_: Exception) -> str:
 
 def holds_for_savepoint(error: Exception) -> str:
     """What holds when a savepoint was to be made."""
+    details = error.details if isinstance(error, TpcError) else {}
+    said = "log, checkpoint and sinks are as they were; no savepoint was made."
     if isinstance(error, (DecisionUnknownError, LogGoneError)):
-        return "checkpoint and sinks are as they were; whether the log has ended with the savepoint is not known."
-    return "log, checkpoint and sinks are as they were; no savepoint was made."
+        said = "checkpoint and sinks are as they were; whether the log has ended with the savepoint is not known."
+    elif details.get("log_has_ended"):
+        said = "checkpoint and sinks are as they were; the log has ended with the savepoint, which is not whole yet."
+    stopped = " The pipeline that ran here has stopped: repeat the command, or start it again, as no supervisor does."
+    return said + (stopped if details.get("stopped") else "")
 
 
 def holds_for_upload(_: Exception) -> str:

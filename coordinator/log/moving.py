@@ -21,9 +21,9 @@ from tpc.safety import holds_for_import, stated
 def import_log(source: Log, target: Log) -> History:
     """Bring every record of `source` from its floor on to `target`, which must be empty; what they tell.
 
-    An import that was interrupted may be repeated. Raises `ConfigurationError` when `source` is empty, goes on
-    meanwhile or was moved elsewhere, when `target` holds anything else or is the same place, and `CorruptionError` when
-    `source` is damaged.
+    An import that was interrupted may be repeated until the log goes to another place. Raises `ConfigurationError` when
+    `source` is empty, goes on meanwhile or was moved elsewhere, when `target` holds anything else or is the same place,
+    and `CorruptionError` when `source` is damaged.
     """
     target.require_lasting()
     journal = Journal(source)
@@ -41,6 +41,8 @@ def _imported(journal: Journal, target: Log) -> History:
     slots = slots[:-1] if history.moved_to else slots
     if not slots:
         raise ConfigurationError(f"no intent log in {source.describe()}", remedy="name the place of the log.")
+    if history.moved_to not in (None, target.describe()):
+        raise _went_elsewhere(journal, target)
     held = _held(source, target, slots)
     if history.moved_to and MARK_SLOT not in held:
         if held == slots:
@@ -52,6 +54,17 @@ def _imported(journal: Journal, target: Log) -> History:
         _end(journal, target)
     target.delete([MARK_SLOT])
     return Journal(target).open()
+
+
+def _went_elsewhere(journal: Journal, target: Log) -> ConfigurationError:
+    """An import that was interrupted is not ended once the log has gone on at another place: there would be two."""
+    error = journal.moved()
+    if MARK_SLOT in target.slots():
+        error.remedy += (
+            f" What lies at {target.describe()} is of an import that was interrupted, and may be deleted if that is "
+            "another place; if it is the same, name it as it is written here."
+        )
+    return error
 
 
 def _refuse_damage(source: Log, history: History) -> None:

@@ -5,19 +5,19 @@ What may be removed stands in `keeping`.
 
 from __future__ import annotations
 
-import json
 import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 
-from tpc.coordinator.savepoints.manifest import FILE_NAME, LOG, SavepointManifest, read_manifest
+from tpc.coordinator.savepoints.manifest import DROPPED_FILE, FILE_NAME, LOG, SavepointManifest, read_manifest
+from tpc.coordinator.savepoints.move_note import Move, NotedFolder, move_told
 from tpc.coordinator.savepoints.remote import RemoteSavepoint, is_remote
 from tpc.coordinator.savepoints.remote_objects import RemoteObjects
-from tpc.coordinator.savepoints.restoring import moved_note
 from tpc.errors import ConfigurationError
 from tpc.support import durable_files
 
 _UNFINISHED = "unfinished: repeat the `tpc savepoint` that was interrupted"
+_HALF_REMOVED = "removed in part: repeat the `tpc savepoints drop` that was interrupted"
 
 
 class Home(ABC):
@@ -39,12 +39,16 @@ class Home(ABC):
         """What a savepoint says of itself. Raises as `read_manifest` does."""
 
     @abstractmethod
-    def moved_to(self, name: str) -> str | None:
-        """Where its pipeline went on from it, None while it did not."""
+    def move(self, name: str) -> Move | None:
+        """Where its pipeline goes on from it, None where it does not."""
+
+    @abstractmethod
+    def is_half_removed(self, name: str) -> bool:
+        """Whether a removal was interrupted once the manifest was gone."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Delete a savepoint, its manifest first: half of it is no savepoint."""
+        """Delete a savepoint, its manifest first: half of it is no savepoint. May be repeated."""
 
 
 def local_folder(place: str) -> Path:
@@ -89,19 +93,27 @@ class _FolderHome(Home):
                 remedy="name the folder of the savepoints.",
             ) from error
         there = [path.name for path in below if (path / FILE_NAME).exists()]
-        begun = {path.name: _UNFINISHED for path in below if path.name not in there and (path / LOG).is_dir()}
-        return there, begun
+        others = {path.name: _UNFINISHED for path in below if path.name not in there and (path / LOG).is_dir()}
+        return there, others | {path.name: _HALF_REMOVED for path in below if self.is_half_removed(path.name)}
 
     def manifest(self, name: str) -> SavepointManifest:
         return read_manifest(self.folder / name)
 
-    def moved_to(self, name: str) -> str | None:
-        note = moved_note(self.folder / name)
-        return None if note is None else str(note.get("checkpoint"))
+    def move(self, name: str) -> Move | None:
+        return move_told(NotedFolder(self.folder / name).note())
+
+    def is_half_removed(self, name: str) -> bool:
+        folder = self.folder / name
+        return (folder / DROPPED_FILE).exists() and not (folder / FILE_NAME).exists()
 
     def remove(self, name: str) -> None:
-        durable_files.remove(self.folder / name / FILE_NAME)
-        shutil.rmtree(self.folder / name)
+        folder = self.folder / name
+        (folder / DROPPED_FILE).touch()
+        durable_files.remove(folder / FILE_NAME)
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+        shutil.rmtree(folder)
 
 
 class _RemoteHome(Home):
@@ -115,21 +127,26 @@ class _RemoteHome(Home):
         return f"{self.objects.shown}/{name}"
 
     def names(self) -> tuple[list[str], dict[str, str]]:
-        there, begun = [], {}
+        there, others = [], {}
         for name in self.objects.folders():
             below = RemoteObjects(f"{self.objects.url}/{name}")
             if below.read(FILE_NAME) is not None:
                 there.append(name)
+            elif self.is_half_removed(name):
+                others[name] = _HALF_REMOVED
             elif LOG in below.folders():
-                begun[name] = _UNFINISHED
-        return there, begun
+                others[name] = _UNFINISHED
+        return there, others
 
     def manifest(self, name: str) -> SavepointManifest:
         return self._savepoint(name).manifest()
 
-    def moved_to(self, name: str) -> str | None:
-        note = self._savepoint(name).note()
-        return None if note is None else str(json.loads(note).get("checkpoint"))
+    def move(self, name: str) -> Move | None:
+        return move_told(self._savepoint(name).note())
+
+    def is_half_removed(self, name: str) -> bool:
+        below = RemoteObjects(f"{self.objects.url}/{name}")
+        return below.read(FILE_NAME) is None and below.read(DROPPED_FILE) is not None
 
     def remove(self, name: str) -> None:
         self._savepoint(name).remove()

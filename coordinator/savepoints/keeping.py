@@ -11,6 +11,7 @@ from typing import Any
 
 from tpc.coordinator.savepoints.homes import Home
 from tpc.coordinator.savepoints.manifest import Kind, SavepointManifest
+from tpc.coordinator.savepoints.move_note import Move
 from tpc.errors import ConfigurationError, TpcError, TransientError
 
 _DAY_S = 86_400.0
@@ -18,12 +19,12 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class Kept:
-    """A savepoint. `moved_to` is where its pipeline went on from it, None while it did not."""
+    """A savepoint. `move` is where its pipeline goes on from it, None where it does not."""
 
     home: Home
     name: str
     manifest: SavepointManifest
-    moved_to: str | None
+    move: Move | None
 
     @property
     def place(self) -> str:
@@ -32,8 +33,18 @@ class Kept:
 
     @property
     def is_only_home(self) -> bool:
-        """Whether its pipeline has ended with it and goes on nowhere, as far as its place knows."""
+        """Whether its pipeline has ended with it and is whole nowhere else, as far as its place knows."""
         return self.manifest.kind is Kind.MOVE and self.moved_to is None
+
+    @property
+    def moved_to(self) -> str | None:
+        """Where its pipeline went on from it; None while it did not, or not all of it is there."""
+        return self.move.to if self.move is not None and self.move.has_ended else None
+
+    @property
+    def moving_to(self) -> str | None:
+        """Where a restore of it has begun and, as far as its place knows, not ended."""
+        return self.move.to if self.move is not None and not self.move.has_ended else None
 
     def to_json(self, now_s: float) -> dict[str, Any]:
         """What the commands tell of it."""
@@ -48,6 +59,7 @@ class Kept:
             "size_bytes": self.manifest.size_bytes,
             "files": len(self.manifest.files),
             "moved_to": self.moved_to,
+            "moving_to": self.moving_to,
             "sinks": {
                 name: {"identity": sink.identity, "epoch": sink.epoch, "asked": sink.asked}
                 for name, sink in self.manifest.sinks.items()
@@ -57,7 +69,7 @@ class Kept:
 
 def look_at(home: Home, name: str) -> Kept:
     """The savepoint of that name; its files are not read. Raises as `Home.manifest` does."""
-    return Kept(home, name, home.manifest(name), home.moved_to(name))
+    return Kept(home, name, home.manifest(name), home.move(name))
 
 
 def savepoints_in(home: Home) -> tuple[list[Kept], dict[str, str]]:
@@ -77,25 +89,41 @@ def savepoints_in(home: Home) -> tuple[list[Kept], dict[str, str]]:
     return sorted(kept, key=lambda one: one.manifest.made_at, reverse=True), others
 
 
-def drop(home: Home, name: str, *, force: bool = False) -> Kept:
-    """Remove a savepoint. One that is its pipeline's only home goes with `force` alone (`ConfigurationError`)."""
-    kept = look_at(home, name)
-    if kept.is_only_home and not force:
-        raise ConfigurationError(
-            f"the pipeline {kept.manifest.pipeline} has ended with the savepoint {kept.place} and was not moved from "
-            "it: without it the pipeline cannot go on",
-            pipeline=str(kept.manifest.pipeline),
-            epoch=kept.manifest.epoch,
-            remedy="restore it first, or drop it with --force if a copy of it lies elsewhere.",
-        )
+def drop(home: Home, name: str, *, force: bool = False) -> str:
+    """Remove a savepoint, or what an interrupted removal has left of one; where it was.
+
+    One that is its pipeline's only home goes with `force` alone (`ConfigurationError`).
+    """
+    if not home.is_half_removed(name):
+        kept = look_at(home, name)
+        if kept.is_only_home and not force:
+            raise _only_home(kept)
     home.remove(name)
-    return kept
+    return home.place(name)
 
 
-def prune(home: Home, *, keep: int, older_than_days: float, now_s: float | None = None) -> list[Kept]:
+def _only_home(kept: Kept) -> ConfigurationError:
+    what = "was not moved from it"
+    remedy = "restore it first, or drop it with --force if a copy of it lies elsewhere."
+    if kept.moving_to is not None:
+        what = f"the restore of it to {kept.moving_to} has not ended"
+        remedy = (
+            "repeat that restore with the same words, which ends it. If `tpc status` there shows that it has ended, or "
+            "a copy of the savepoint lies elsewhere, drop it with --force."
+        )
+    return ConfigurationError(
+        f"the pipeline {kept.manifest.pipeline} has ended with the savepoint {kept.place}, and {what}: without it the "
+        "pipeline cannot go on",
+        pipeline=str(kept.manifest.pipeline),
+        epoch=kept.manifest.epoch,
+        remedy=remedy,
+    )
+
+
+def prune(home: Home, *, keep: int, older_than_days: float, now_s: float | None = None) -> list[str]:
     """Drop the savepoints there that are older than so many days, but the newest `keep` of each incarnation.
 
-    One that is its pipeline's only home stays. Returns what was dropped, the oldest first.
+    One that is its pipeline's only home stays. Returns where those were that are dropped, the oldest first.
     """
     now_s = time.time() if now_s is None else now_s
     kept, _ = savepoints_in(home)

@@ -3,24 +3,27 @@
 A pipeline that is to be moved ends by a last record in its log, which says into which savepoint it went: who starts on
 the old checkpoint again is refused, who still runs is fenced. Everything else of the savepoint is durable by then, and
 only the name of its manifest is missing. A command that was interrupted may be repeated: it makes the same savepoint.
+What can be tried before a pipeline is asked to stop is tried then.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.savepoints.manifest import Kind, read_manifest
-from tpc.coordinator.savepoints.writing import Writing
+from tpc.coordinator.savepoints.writing import Writing, require_writable
 from tpc.coordinator.stop_word import locked_once_stopped
 from tpc.errors import ConfigurationError, CorruptionError, FencedError, LogGoneError, StateLostError
 from tpc.history import History
 from tpc.records import RecordKind, digest
 from tpc.safety import holds_for_savepoint, stated
 from tpc.sink import Marker
+from tpc.support import durable_files
 
 _POLL_S = 0.2
 _ATTEMPTS = 3
@@ -44,10 +47,12 @@ def move_into_savepoint(
     `was_moved` tells whether a savepoint of this name lies there that a pipeline has gone on from.
     `ask` is called once it has stopped: what the sinks show. `again` makes the savepoint once more with which the log
     has ended, because that one is lost. Raises `CheckpointInUseError` when the pipeline has not stopped after
-    `timeout_s`, `ConfigurationError` when an epoch is pending, none is complete, or the log has ended elsewhere,
-    `CorruptionError` for a damaged log, `StateLostError`.
+    `timeout_s`, `ConfigurationError` when an epoch is pending, none is complete, the log has ended elsewhere, or `to`
+    takes no files, `CorruptionError` for a damaged log, `StateLostError`.
     """
     home = str(to.absolute()) if goes_to is None else goes_to.rstrip("/")
+    with _in_words(to):
+        require_writable(to)
     with locked_once_stopped(checkpoint / "tpc", timeout_s):
         journal = Journal(log)
         history = journal.read()
@@ -59,19 +64,45 @@ def move_into_savepoint(
             slots = slots[:-1]
         epoch = _require_settled(history)
         asked = ask() if ask is not None and history.moved_to is None else None
-        made = Writing(log, checkpoint, to, history, epoch, Kind.MOVE, identity, asked)
-        if history.moved_to is None:
-            name = made.folder.name
-            _require_new(history, f"{home}/{name}", made.is_there or (was_moved is not None and was_moved(name)))
-        if made.is_there:
-            read_manifest(made.folder)
-            return made.folder
-        if history.moved_to is None:
-            made.write(slots)
-            _end(journal, made, home)
-        elif not made.lacks_name_only():
-            made.write(slots)
+        with _in_words(to):
+            made = Writing(log, checkpoint, to, history, epoch, Kind.MOVE, identity, asked)
+            if history.moved_to is None:
+                name = made.folder.name
+                _require_new(history, f"{home}/{name}", made.is_there or (was_moved is not None and was_moved(name)))
+            if made.is_there:
+                read_manifest(made.folder)
+                return made.folder
+            if history.moved_to is None:
+                made.write(slots)
+                _end(journal, made, home)
+            elif not made.lacks_name_only():
+                made.write(slots)
+            return _finished(made)
+
+
+@contextmanager
+def _in_words(to: Path) -> Iterator[None]:
+    """What a file system refuses is an error that says where and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(
+            f"no savepoint can be made in {to}: {durable_files.in_words(error)}",
+            remedy="mount the disk, make room or give the right to write there, or name another place (--to); then "
+            "repeat the command.",
+        ) from error
+
+
+def _finished(made: Writing) -> Path:
+    """The savepoint has its name. The log has ended with it."""
+    try:
         return made.finish()
+    except OSError as error:
+        raise ConfigurationError(
+            f"the savepoint {made.folder} lacks its name: {durable_files.in_words(error)}",
+            remedy="mend the disk, then repeat the command with the same words: it ends what is begun.",
+            log_has_ended=True,
+        ) from error
 
 
 def _require_new(history: History, place: str, is_taken: bool) -> None:
@@ -120,23 +151,24 @@ def copy_into_savepoint(log: Log, checkpoint: Path, to: Path, *, timeout_s: floa
     """A copy of a pipeline, which may run and goes on, below `to`; the folder. It can be forked, and not moved.
 
     Takes the first moment at which no epoch is pending. Raises `ConfigurationError` when there is none within
-    `timeout_s`, or no epoch is complete; `CorruptionError` for a damaged log.
+    `timeout_s`, no epoch is complete, or `to` takes no files; `CorruptionError` for a damaged log.
     """
-    for attempt in range(_ATTEMPTS):
-        journal = Journal(log)
-        history = _settled(journal, timeout_s)
-        slots = [slot for slot in log.slots() if history.floor <= slot <= history.last_slot]
-        try:
-            identity = digest(Kind.COPY.value.encode() + log.read(slots[-1]))[:32]
-            epoch = _require_settled(history)
-            made = Writing(log, checkpoint, to, history, epoch, Kind.COPY, identity, None)
-            if made.is_there:
-                return made.folder
-            made.write(slots)
-            return made.finish()
-        except (KeyError, FileNotFoundError, StateLostError):  # pruned meanwhile: the pipeline has gone far on
-            if attempt == _ATTEMPTS - 1:
-                raise
+    with _in_words(to):
+        for attempt in range(_ATTEMPTS):
+            journal = Journal(log)
+            history = _settled(journal, timeout_s)
+            slots = [slot for slot in log.slots() if history.floor <= slot <= history.last_slot]
+            try:
+                identity = digest(Kind.COPY.value.encode() + log.read(slots[-1]))[:32]
+                epoch = _require_settled(history)
+                made = Writing(log, checkpoint, to, history, epoch, Kind.COPY, identity, None)
+                if made.is_there:
+                    return made.folder
+                made.write(slots)
+                return made.finish()
+            except (KeyError, FileNotFoundError, StateLostError):  # pruned meanwhile: the pipeline has gone far on
+                if attempt == _ATTEMPTS - 1:
+                    raise
     raise AssertionError
 
 

@@ -21,6 +21,8 @@ from tpc.support import durable_files
 
 FORMAT = 1
 FILE_NAME = "savepoint.json"
+DROPPED_FILE = "savepoint.dropped"
+"""Put before a savepoint's manifest is deleted, and deleted last: what lies beside it is rubbish."""
 CHECKPOINT, LOG = "checkpoint", "log"
 """The folders of a savepoint: Spark's checkpoint, and the records of the log, one file each."""
 

@@ -11,9 +11,9 @@ import uuid
 from pathlib import Path
 
 from tpc.coordinator.log import object_store
-from tpc.coordinator.savepoints.manifest import FILE_NAME, SavepointManifest, decode, read_manifest
+from tpc.coordinator.savepoints.manifest import DROPPED_FILE, FILE_NAME, SavepointManifest, decode, read_manifest
+from tpc.coordinator.savepoints.move_note import MOVED_FILE
 from tpc.coordinator.savepoints.remote_objects import RemoteObjects
-from tpc.coordinator.savepoints.restoring import MOVED_FILE
 from tpc.errors import ConfigurationError, CorruptionError
 from tpc.support import durable_files
 
@@ -72,11 +72,18 @@ class RemoteSavepoint:
         """Put the note on where it was moved to, unless there is one, which is returned then."""
         return self.objects.put_if_absent(MOVED_FILE, word)
 
+    def replace_note(self, word: bytes) -> None:
+        """Put it over the one that is there."""
+        self.objects.put(MOVED_FILE, word)
+
     def remove(self) -> None:
-        """Delete it, its manifest first: half of it is no savepoint."""
+        """Delete it, its manifest first: half of it is no savepoint. May be repeated."""
+        self.objects.put(DROPPED_FILE, b"")
         self.objects.delete(FILE_NAME)
         for name in self.objects.names():
-            self.objects.delete(name)
+            if name != DROPPED_FILE:
+                self.objects.delete(name)
+        self.objects.delete(DROPPED_FILE)
 
     def _manifest(self) -> tuple[bytes, SavepointManifest]:
         data = self.objects.read(FILE_NAME)

@@ -2,8 +2,8 @@
 
 Until all is there the new log holds the mark of an import, so that no start and no command opens it, and the new
 checkpoint a note on which savepoint it becomes: interrupted, the very same restore may be repeated. A savepoint moves
-once: who moves it first leaves word in its folder. Copies of the folder do not know of that; there the owner entries in
-the sinks tell the two apart, as with any copied checkpoint.
+once: who moves it first leaves word in its folder, and says there when all has been moved. Copies of the folder do not
+know of that; there the owner entries in the sinks tell the two apart, as with any copied checkpoint.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tpc.ancestors import Ancestor
 from tpc.coordinator.log.contract import Log
@@ -25,9 +25,10 @@ from tpc.coordinator.log.journal import IMPORT_MARK, MARK_SLOT, Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.savepoints.copying import check_whole, copy_known
 from tpc.coordinator.savepoints.manifest import CHECKPOINT, LOG, Kind, SavepointManifest, read_manifest
+from tpc.coordinator.savepoints.move_note import MOVED_FILE, Noted, NotedFolder, ended
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
-from tpc.errors import ConfigurationError, CorruptionError
+from tpc.errors import ConfigurationError, CorruptionError, TpcError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.json import JSONObject
@@ -37,10 +38,6 @@ from tpc.support import durable_files
 
 logger = logging.getLogger(__name__)
 
-PutNote = Callable[[bytes], "bytes | None"]
-"""Puts the note on where a savepoint was moved to, unless there is one, which it returns then."""
-MOVED_FILE = "moved.json"
-"""At a savepoint: where the pipeline went on from it."""
 _NOTE = Path("tpc") / "restoring.json"
 
 
@@ -65,10 +62,10 @@ def opened(folder: Path) -> tuple[SavepointManifest, History]:
 
 
 @stated(holds_for_restore)
-def restore_move(folder: Path, checkpoint: Path, log: Log, put_note: PutNote | None = None) -> Restored:
+def restore_move(folder: Path, checkpoint: Path, log: Log, away: Noted | None = None) -> Restored:
     """Have the pipeline of a savepoint go on at `checkpoint` and `log`: same name, same incarnation, same history.
 
-    `put_note` notes where the savepoint itself lies that it was moved, if that is not `folder`.
+    `away` is the savepoint itself, if that is not `folder`: there it is noted that it was moved.
 
     Raises `ConfigurationError` for a copy, for a savepoint that went elsewhere, and for a place that is not empty;
     `CorruptionError` for a damaged savepoint.
@@ -85,7 +82,8 @@ def restore_move(folder: Path, checkpoint: Path, log: Log, put_note: PutNote | N
     slots = [slot for slot in source.slots() if slot >= history.floor]
     target = _Target(folder, manifest, checkpoint, log, "move")
     target.require_free(source, slots)
-    _claim(folder, manifest, target, put_note or partial(_put_note, folder))
+    savepoint = away or NotedFolder(folder)
+    _claim(folder, manifest, target, savepoint)
     target.begin()
     target.copy_checkpoint()
     before: tuple[int, bytes] | None = None
@@ -94,7 +92,9 @@ def restore_move(folder: Path, checkpoint: Path, log: Log, put_note: PutNote | N
         if not log.put(slot, data, before[1] if before is not None and before[0] == slot - 1 else None):
             raise target.not_empty(log.describe())
         before = slot, data
-    return Restored(manifest, target.end(), log, moves=True)
+    moved = target.end()
+    _note_end(target, savepoint)
+    return Restored(manifest, moved, log, moves=True)
 
 
 @stated(holds_for_restore)
@@ -147,11 +147,10 @@ def first_body_of_fork(fork: PipelineId, ancestor: Ancestor, history: History) -
     }
 
 
-def _claim(folder: Path, manifest: SavepointManifest, target: _Target, put_note: PutNote) -> None:
-    """A savepoint moves once. Where its place cannot be written to, only the owner entries will tell."""
-    place = {"host": socket.gethostname(), "checkpoint": str(target.checkpoint), "log": target.log.describe()}
-    word = {**place, "user": os.getuid(), "at": time.time()}
-    note = put_note(json.dumps(word).encode())
+def _claim(folder: Path, manifest: SavepointManifest, target: _Target, savepoint: Noted) -> None:
+    """A savepoint moves once."""
+    place = target.place
+    note = savepoint.put_note(json.dumps(target.word).encode())
     if note is None:
         return
     held = json.loads(note)
@@ -166,17 +165,12 @@ def _claim(folder: Path, manifest: SavepointManifest, target: _Target, put_note:
         )
 
 
-def _put_note(folder: Path, word: bytes) -> bytes | None:
-    """Put the note into the savepoint's folder, unless there is one, which is returned then."""
-    path = folder / MOVED_FILE
+def _note_end(target: _Target, savepoint: Noted) -> None:
+    """The savepoint is not its pipeline's only home any more. The restore has ended well, also if that is not noted."""
     try:
-        if durable_files.put_if_absent(path, word):
-            return None
-    except OSError as error:
-        logger.warning("%s: it is not noted there that the savepoint was moved", durable_files.in_words(error))
-        if not path.exists():
-            return None
-    return path.read_bytes()
+        savepoint.replace_note(ended(target.word, time.time()))
+    except (OSError, TpcError) as error:
+        logger.warning("%s: it is not noted at the savepoint that the restore has ended; it stays there", error)
 
 
 @dataclass(frozen=True)
@@ -188,6 +182,16 @@ class _Target:
     checkpoint: Path
     log: Log
     how: str
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where that is, on which machine."""
+        return {"host": socket.gethostname(), "checkpoint": str(self.checkpoint), "log": self.log.describe()}
+
+    @property
+    def word(self) -> dict[str, Any]:
+        """What is noted at the savepoint: the place, and who moves it there."""
+        return {**self.place, "user": os.getuid(), "at": time.time()}
 
     @property
     def _word(self) -> bytes:
@@ -232,12 +236,3 @@ class _Target:
         return ConfigurationError(
             f"{place} is not empty", pipeline=str(self.manifest.pipeline), remedy="restore into a new, empty place."
         )
-
-
-def moved_note(folder: Path) -> dict[str, object] | None:
-    """Where the savepoint in `folder` was moved to; None while it was not."""
-    try:
-        found: dict[str, object] = json.loads((folder / MOVED_FILE).read_text())
-    except (OSError, ValueError):
-        return None
-    return found

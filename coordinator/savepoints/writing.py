@@ -5,8 +5,10 @@ Everything is durable before the manifest has its name. When that may be stands 
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -34,6 +36,8 @@ from tpc.support import durable_files
 
 _UNFINISHED = f".{FILE_NAME}.unfinished"
 """The manifest while it has not got its name."""
+_TRIAL_BYTES = 4096
+"""Of a full disk an empty file is no trial."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,14 @@ class Writing:
             sinks=sinks,
             files=files,
         )
+
+
+def require_writable(to: Path) -> None:
+    """Write a file where a folder `to` is or would be made, and remove it. Raises `OSError`."""
+    there = next(path for path in (to, *to.absolute().parents) if os.path.lexists(path))  # a link to nowhere is there
+    trial = there / f".trial-{uuid.uuid4().hex}"
+    durable_files.create(trial, bytes(_TRIAL_BYTES))
+    durable_files.remove(trial)
 
 
 def _version() -> str:

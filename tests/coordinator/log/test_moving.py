@@ -133,6 +133,40 @@ def test_an_import_that_ended_right_after_the_old_log_was_closed_is_repeated() -
     assert import_log(source, target) == opened(target).history
 
 
+class Named(MemoryLog):
+    """One of several logs, each with its own name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def describe(self) -> str:
+        return self.name
+
+
+def test_an_interrupted_import_is_not_ended_once_the_log_has_gone_to_another_place() -> None:
+    source, first, second = MemoryLog(), Named("first"), Named("second")
+    filled(source, 2)
+    first.content = {MARK_SLOT: IMPORT_MARK, 1: source.content[1]}
+    import_log(source, second)
+    with pytest.raises(ConfigurationError, match="was moved to second") as caught:
+        import_log(source, first)
+    assert "What lies at first is of an import that was interrupted, and may be deleted" in caught.value.remedy
+    with pytest.raises(ConfigurationError, match="is half a log"):
+        opened(first)
+
+
+def test_an_interrupted_import_is_not_ended_once_the_log_has_ended_with_a_savepoint() -> None:
+    source, first = MemoryLog(), Named("first")
+    filled(source, 2)
+    first.content = {MARK_SLOT: IMPORT_MARK, 1: source.content[1]}
+    opened(source).append(RecordKind.MOVED, {"to": "the savepoint /backup/job", "savepoint": "s"})
+    with pytest.raises(ConfigurationError, match="was moved to the savepoint /backup/job"):
+        import_log(source, first)
+    with pytest.raises(ConfigurationError, match="is half a log"):
+        opened(first)
+
+
 def test_a_damaged_end_is_not_imported() -> None:
     source, target = MemoryLog(), MemoryLog()
     filled(source, 1)

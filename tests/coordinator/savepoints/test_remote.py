@@ -236,7 +236,7 @@ def test_the_only_home_of_a_pipeline_is_neither_dropped_nor_pruned_there(
     assert list(obstore.list(store(url))) == []
 
 
-def test_a_removal_that_was_interrupted_leaves_no_savepoint(
+def test_a_removal_that_was_interrupted_leaves_no_savepoint_and_may_be_repeated(
     place: Place, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = made(place, url, copy=True).place
@@ -255,6 +255,10 @@ def test_a_removal_that_was_interrupted_leaves_no_savepoint(
             drop(*home_and_name(where))
     with pytest.raises(ConfigurationError, match="is no savepoint"):
         restored(where, place.root / "new", moves=False)
+    [other] = json.loads(said("list", url, "--json"))["others"]
+    assert (other["savepoint"], other["what"].partition(":")[0]) == (where, "removed in part")
+    assert said("drop", where) == f"dropped {where}\n"
+    assert list(obstore.list(store(url))) == []
 
 
 def test_what_was_restored_and_not_started_is_not_put_over_the_savepoint_that_it_came_from(
