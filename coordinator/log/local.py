@@ -13,7 +13,6 @@ import os
 import re
 import uuid
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from tpc import failpoints
@@ -111,17 +110,23 @@ class LocalLog(Log):
         return True
 
     def slots(self) -> list[int]:
-        """See `Log.slots`."""
+        """See `Log.slots`. A long directory is not listed at one moment.
+
+        Of two slots put meanwhile a listing may name the later one alone; the next one names both, as they are there.
+        """
+        slots = self._listed()
+        if not slots or len(slots) == slots[-1] - slots[0] + 1:
+            return slots
+        return [slot for slot in self._listed() if slot <= slots[-1]]
+
+    def _listed(self) -> list[int]:
         try:
             names = [path.name for path in self.directory.iterdir()]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise self._unreadable(error) from error
-        listed = sorted(int(match[1]) for name in names if (match := _SLOT_FILE.fullmatch(name)))
-        # A long directory is not listed at one moment: of two slots put meanwhile it may name the later one alone.
-        gaps = (range(before + 1, after) for before, after in pairwise(listed) if before)
-        return sorted([*listed, *(slot for gap in gaps for slot in gap if self._is_there(slot))])
+        return sorted(int(match[1]) for name in names if (match := _SLOT_FILE.fullmatch(name)))
 
     def read(self, slot: int) -> bytes:
         """See `Log.read`."""
