@@ -175,7 +175,7 @@ def test_a_repair_with_other_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Die):
         numbers.run_with({"epoch.decided": lose(numbers, "odd")})
     numbers.text_of = lambda number: f"another {number}"
-    with pytest.raises(DeterminismError, match="other rows than the ones decided"):
+    with pytest.raises(DeterminismError, match="other rows for a lost branch than the ones decided"):
         numbers.run()
     assert numbers.written("odd") == []
 
