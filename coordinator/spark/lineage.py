@@ -27,6 +27,11 @@ _SETTLED_NS = 2_000_000_000
 _YOUNG_NS = 10_000_000_000
 """A file written to more recently may not be whole yet: Spark's RocksDB store copies the files of a snapshot under the
 names that they keep (`RocksDBFileManager`, Spark 4.0), beside later batches too."""
+AFTER_FAILED_SYNC = (
+    "mend the checkpoint's disk and mount it anew, since the kernel may call written what it has dropped, then "
+    "restart: the epoch is repeated whole, from what is on the disk."
+)
+"""What to do where Spark's files could not be made durable."""
 _TEMPORARY = ".tmp"
 """How the names of files end that Spark has not finished: what it finishes gets another name."""
 
@@ -115,6 +120,5 @@ def _wait_for(done: Future[None]) -> None:
     except OSError as error:
         raise TransientError(
             f"what the epoch rests on could not be made durable: {durable_files.in_words(error)}",
-            remedy="mend the checkpoint's disk and mount it anew, since the kernel may call written what it has "
-            "dropped, then restart: the epoch is repeated whole, from what is on the disk.",
+            remedy=AFTER_FAILED_SYNC,
         ) from error

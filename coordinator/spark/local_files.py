@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles, Entry
 from tpc.coordinator.spark.checksums import agrees, checksum_file
-from tpc.coordinator.spark.lineage import Lineage
+from tpc.coordinator.spark.lineage import AFTER_FAILED_SYNC, Lineage
 from tpc.errors import TransientError
 from tpc.support import durable_files
 
@@ -73,7 +73,7 @@ class LocalFiles(CheckpointFiles):
             except OSError as error:
                 raise TransientError(
                     f"Spark's {path} could not be made durable: {error.strerror or error}",
-                    remedy="mend the checkpoint's disk, then restart: the epoch is repeated whole.",
+                    remedy=AFTER_FAILED_SYNC,
                 ) from error
 
     def lineage(self) -> Lineage:
