@@ -118,7 +118,7 @@ class DataError(TpcError):
 class TransientError(TpcError):
     """Something outside failed (server down, deadline passed, lock held), and trying again later may help."""
 
-    remedy_by_default = "restart the pipeline (a supervisor does it)."
+    remedy_by_default = "bring back what is named, then restart the pipeline (a supervisor does it) or the command."
 
 
 class DecidedError(TpcError):
@@ -126,7 +126,7 @@ class DecidedError(TpcError):
 
 
 class ParkedError(DecidedError):
-    """A sink refuses a decided epoch for good. All other sinks have committed it."""
+    """A sink refuses a decided epoch for good. All else of it is committed, but for what is refused or lost too."""
 
     remedy_by_default = (
         "remove the cause and restart (it tries once more), or record a decision: "
