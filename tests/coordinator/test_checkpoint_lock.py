@@ -32,9 +32,8 @@ from pathlib import Path
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 lock = CheckpointLock(Path(sys.argv[1]))
 lock.acquire()
-child = os.fork()
-if child:
-    print(child, flush=True)
+if not os.fork():
+    print(os.getpid(), flush=True)  # the child says it, since it lets go of the lock before its fork returns
 time.sleep(600)
 """
 
