@@ -2,40 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tpc.history import History
-from tpc.sink import GivenUp, InDoubt
-
-
-@dataclass(frozen=True)
-class Naming:
-    """The decided epoch whose manifest, with its repairs, names a branch."""
-
-    epoch: int
-    is_complete: bool
-    is_given_up: bool
-    """By an operator, on the record. A branch that was committed before that stays committed, and is not."""
-
-
-def naming_of(history: History, doubt: InDoubt) -> Naming | None:
-    """The newest epoch of the log that names the branch; None when none does that the log still holds.
-
-    Where the system does not tell the branch's epoch, it may be of an earlier one, or of none: names come again there.
-    """
-    epochs = sorted(history.manifests, reverse=True) if doubt.epoch is None else [doubt.epoch]
-    for epoch in epochs:
-        manifest = history.manifests.get(epoch)
-        named = () if manifest is None else manifest.branches()
-        for sink, branch in named:
-            if (sink, branch.committable.resource) == (doubt.sink, doubt.resource):
-                ends = history.completed.get(epoch, {}).get("given_up", {})
-                was_committed = ends.get(str(branch.committable.handle)) == GivenUp.COMMITTED.value
-                is_given_up = history.resolution(epoch, sink) is not None and not was_committed
-                pending = history.pending
-                return Naming(epoch, pending is None or pending.epoch != epoch, is_given_up)
-    return None
+from tpc.lost_commits import Naming, has_lost_its_commit, naming_of
+from tpc.sink import InDoubt
 
 
 def may_be_pruned(history: History, doubt: InDoubt) -> bool:
@@ -72,18 +43,19 @@ def fate_of(history: History, doubt: InDoubt, refusal: str | None = None) -> str
     if doubt.pipeline != history.pipeline:
         return f"none: it is of {doubt.pipeline}, not of {history.pipeline}"
     naming = naming_of(history, doubt)
-    if naming is not None and naming.is_complete and not naming.is_given_up and doubt.epoch is not None:
-        return _lost_commit(naming.epoch) + ("" if refusal is None else "; the next start is refused until then")
+    if naming is not None and has_lost_its_commit(doubt, naming):
+        is_refused = doubt.only_copy or refusal is not None
+        return _lost_commit(naming.epoch) + ("; the next start is refused until then" if is_refused else "")
     if refusal is not None:
         return f"none: the next start is refused ({refusal}); `tpc check` says what to do"
     return _not_named(history, doubt) if naming is None else _named(naming)
 
 
 def _lost_commit(epoch: int) -> str:
-    """What to do with a branch that is prepared although its epoch is complete; not rolled back, it is the only copy.
+    """What to do with a branch that is prepared although its epoch is complete: it may be the only copy of its rows.
 
-    Once the sink shows a later epoch a start would take it for a branch that nobody needs: so before any start, and
-    the lowest epoch first.
+    Where the system does not say that it is, a start takes it for what is left of a committed one once the sink shows
+    a later epoch: so before any start.
     """
     return (
         f"commit by hand: epoch {epoch} is complete by the log and its commit is lost in the sink; before any start, "

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from tpc.belonging import joins_again
@@ -96,8 +97,9 @@ def in_doubt(pipeline: Job) -> list[dict[str, Any]]:
         history, participants = coordinator.read(), coordinator.participants
         listed = {name: doubts for name, doubts in participants.in_doubt().items() if doubts}
         # One that holds nothing is not asked, as before a sweep: its tables, or its store, may not be there.
-        refusal = participants.shown.lost(history, participants.newest_markers(history, listed))
-        return [in_doubt_row(history, doubt, refusal) for doubts in listed.values() for doubt in doubts]
+        doubts = list(chain.from_iterable(listed.values()))
+        refusal = participants.shown.lost(history, participants.newest_markers(history, listed), doubts)
+        return [in_doubt_row(history, doubt, refusal) for doubt in doubts]
 
 
 def check(pipeline: Job) -> None:

@@ -12,9 +12,10 @@ from contextlib import closing
 from typing import Any
 
 from tpc.belonging import knows_owner
-from tpc.coordinator.fates import may_be_pruned, naming_of
+from tpc.coordinator.fates import may_be_pruned
 from tpc.coordinator.job import Job
 from tpc.history import History
+from tpc.lost_commits import naming_of
 from tpc.safety import holds_for_abort, holds_for_reader, stated
 from tpc.sink import Committer, InDoubt, Owner
 

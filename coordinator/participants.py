@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from itertools import chain
 from typing import TypeVar
 
 from tpc import failpoints
@@ -20,6 +21,7 @@ from tpc.coordinator.waiting import tell_late
 from tpc.errors import TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.history import History, given_up_in_words
+from tpc.lost_commits import check_lost_commits
 from tpc.manifest import Manifest
 from tpc.shown_epochs import since_generation
 from tpc.sink import (
@@ -77,9 +79,10 @@ class Participants:
         asked = self.sinks if names is None else names
         return self._each(asked, lambda name: self.committers[name].newest_marker(since_generation(history, name)))
 
-    def in_doubt(self) -> dict[str, list[InDoubt]]:
-        """What each sink holds prepared under this pipeline's name, each branch listed for one sink only."""
-        listed = self._each(self.sinks, lambda name: self.committers[name].in_doubt())
+    def in_doubt(self, names: Iterable[str] | None = None) -> dict[str, list[InDoubt]]:
+        """What each sink (or each of `names`) holds prepared for this pipeline, each branch for one sink only."""
+        asked = self.sinks if names is None else names
+        listed = self._each(asked, lambda name: self.committers[name].in_doubt())
         return {
             name: [doubt for doubt in doubts if doubt.sink == name or doubt.sink not in self.sinks]
             for name, doubts in listed.items()
@@ -176,7 +179,8 @@ class Participants:
 
         `still_leading` raises when the log has gone on without this coordinator; it is asked between the listing
         and the first abort. A sink that does not show what `history` says is not swept, nor is any other: what it has
-        lost may be the very thing by which it tells a committed branch from one in doubt (`HistoryMismatchError`).
+        lost may be the very thing by which it tells a committed branch from one in doubt; and so where a branch of a
+        complete epoch is prepared still (`HistoryMismatchError`).
         """
         return self._swept(self.in_doubt(), sweeper, history, still_leading)
 
@@ -209,6 +213,7 @@ class Participants:
         markers = self.newest_markers(history, doomed)
         still_leading()
         self.shown.check_before_sweep(history, markers)
+        check_lost_commits(history, chain.from_iterable(doomed.values()))
         for name, doubts in doomed.items():
             logger.info("sink %s: aborting %d branches that no intent names", name, len(doubts))
         self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))

@@ -7,12 +7,13 @@ comparison is stands in `tpc.shown_epochs`; here is what a driver does with its 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tpc.errors import HistoryMismatchError
 from tpc.history import History
+from tpc.lost_commits import check_lost_commits
 from tpc.shown_epochs import check_markers, check_swept
-from tpc.sink import Limit, Marker, Sink
+from tpc.sink import InDoubt, Limit, Marker, Sink
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +36,11 @@ class Shown:
         """Sinks that are about to be swept must show no less. Raises `HistoryMismatchError`."""
         check_swept(history, markers, self._expiring)
 
-    def lost(self, history: History, markers: Mapping[str, Marker | None]) -> str | None:
+    def lost(self, history: History, markers: Mapping[str, Marker | None], in_doubt: Iterable[InDoubt]) -> str | None:
         """Which sink has lost epochs of the log, in words, so that no start goes on; None when none has."""
         try:
             self.check_before_sweep(history, markers)
+            check_lost_commits(history, in_doubt)
         except HistoryMismatchError as error:
             return f"sink {error.sink}: {error.what}"
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from tpc.belonging import check_damage, check_moved_sinks, check_unknown_to_sinks
 from tpc.coordinator.forks import check_fork
@@ -11,6 +12,7 @@ from tpc.coordinator.participants import Participants
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_begun_with
 from tpc.history import History
+from tpc.lost_commits import check_lost_commits
 
 
 def check_shown(
@@ -27,3 +29,5 @@ def check_shown(
     check_fork(history, participants.sinks, identities)
     check_moved_sinks(history, markers, identities)
     participants.shown.check(history, markers)
+    written = [name for name in participants.sinks if history.last_epoch_of(name) is not None]
+    check_lost_commits(history, chain.from_iterable(participants.in_doubt(written).values()))

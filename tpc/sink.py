@@ -123,7 +123,8 @@ class InDoubt:
     """A branch that a system holds prepared (or open, where the system cannot tell the difference).
 
     `epoch` is None where the system's own listing does not say it (Kafka lists the transactional id only).
-    `data` is whatever the same sink's `abort` needs.
+    `data` is whatever the same sink's `abort` needs. `only_copy` is the system's own word that the branch is not
+    committed: not so where what is left of a committed one may come back, with a backup or after a power cut.
     """
 
     resource: str
@@ -132,6 +133,7 @@ class InDoubt:
     sink: str
     epoch: int | None = None
     data: JSONObject = field(default_factory=dict)
+    only_copy: bool = False
 
 
 @dataclass(frozen=True)

@@ -173,9 +173,19 @@ class SimulatedCommitter(Committer):
         """Everything prepared."""
         self._ask("sink.in_doubt")
         self.system.expire()
-        tells = self.system.traits.tells_epoch
+        traits = self.system.traits
         handles = [handle for handle, _, _ in self.system.prepared.values()] + self.system.unbooked()
-        return [InDoubt(str(h), h.pipeline, h.generation, h.sink, h.epoch if tells else None) for h in handles]
+        return [
+            InDoubt(
+                resource=str(handle),
+                pipeline=handle.pipeline,
+                generation=handle.generation,
+                sink=handle.sink,
+                epoch=handle.epoch if traits.tells_epoch else None,
+                only_copy=traits.lists_only_copies,
+            )
+            for handle in handles
+        ]
 
     def newest_marker(self, since_generation: int = 0) -> Marker | None:
         """The newest epoch it shows."""

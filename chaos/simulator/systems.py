@@ -23,6 +23,8 @@ class Traits:
     owner_fenced: bool = True
     tells_epoch: bool = True
     """Whether its list of branches in doubt says their epoch."""
+    lists_only_copies: bool = False
+    """Whether what it lists as prepared is for certain not committed."""
     tells_loss: bool = True
     """Whether it can tell a lost branch from one that never was."""
     expires_after_s: float | None = None
@@ -36,7 +38,7 @@ class Traits:
     """Whether the driver writes one branch for all tasks."""
 
 
-TABLE = Traits("table")
+TABLE = Traits("table", lists_only_copies=True)
 STREAM = Traits(
     "stream", commits_first=True, owner_fenced=False, tells_epoch=False, expires_after_s=900.0, markers_expire=True
 )

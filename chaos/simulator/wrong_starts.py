@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from tpc.ancestors import Ancestor
 from tpc.chaos.simulator.copied_log import CopiedLog
 from tpc.chaos.simulator.driver import COLUMNS, Driver, Place
+from tpc.chaos.simulator.gone_back import commit_lost, moved
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import SimulatedLog
 from tpc.chaos.simulator.moving import LeftPlace
@@ -72,8 +72,11 @@ class WrongStarts:
                 for epochs, what in ((-1, "put back"), (5, "ahead")):
                     if epochs < 0 and history.damaged:
                         continue  # put back by the epoch of the damaged record, it fits the log: nobody can know more
-                    with self._moved(name, epochs):
+                    with moved(self.place.systems[name], epochs):
                         self._refused(f"a start with {name} {what}", self._sinks(), log)
+            for name in self._list_only_copies(history):
+                with commit_lost(self.place.systems[name], history):
+                    self._refused(f"a start with a lost commit in {name}", self._sinks(), log)
             for name in sorted(history.schemas)[:1]:
                 self._refuses_other_columns(name, log)
             self._refuses_a_log_that_was_cut_back(log)
@@ -140,17 +143,10 @@ class WrongStarts:
             and history.last_epoch_of(name) is not None
         ]
 
-    @contextmanager
-    def _moved(self, name: str, epochs: int) -> Iterator[None]:
-        """The system shows another epoch as its newest, as after the restoring of a backup: its own or the log's."""
-        system = self.place.systems[name]
-        markers = system.markers
-        shown = {marker: replace(handle, epoch=handle.epoch + epochs) for marker, handle in markers.items()}
-        system.markers = {marker: handle for marker, handle in shown.items() if handle.epoch >= 0}
-        try:
-            yield
-        finally:
-            system.markers = markers
+    def _list_only_copies(self, history: History) -> list[str]:
+        """Sinks whose prepared branches are not committed, and that show a complete epoch which the log still tells."""
+        names = [name for name in self._expected_to_show(history) if self.place.systems[name].traits.lists_only_copies]
+        return [] if history.damaged else [name for name in names if history.last_epoch_of(name) in history.manifests]
 
     def _refuses_other_columns(self, name: str, log: Log) -> None:
         """Unless they are accepted; what is accepted of other sinks is nothing to this one."""

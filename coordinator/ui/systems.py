@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tpc.belonging import knows_owner
-from tpc.coordinator.fates import fate_of, naming_of
+from tpc.coordinator.fates import fate_of
 from tpc.coordinator.ui.asking import Said
 from tpc.coordinator.ui.watching import Watched
 from tpc.history import History
+from tpc.lost_commits import naming_of
 from tpc.sink import InDoubt
 
 NOT_ASKED = (

@@ -236,7 +236,7 @@ class PostgresCommitter(Committer):
 
 def _in_doubt(gid: str) -> InDoubt:
     handle = statements.handle_of(gid)
-    return InDoubt(gid, handle.pipeline, handle.generation, handle.sink, handle.epoch)
+    return InDoubt(gid, handle.pipeline, handle.generation, handle.sink, handle.epoch, only_copy=True)
 
 
 def _has_gone_back(marker: Marker | None, begun: Committable) -> bool:

@@ -188,14 +188,26 @@ def test_in_doubt_says_that_a_branch_of_a_complete_epoch_has_lost_its_commit(pla
     assert "the next start is refused" in fates[0]
 
 
-def test_in_doubt_says_so_also_where_the_next_start_would_take_the_branch_for_a_loser(place: Place) -> None:
-    """A later commit was made by hand before that of epoch 1, so that the sink shows what the log says."""
+def test_in_doubt_says_so_also_where_the_sink_shows_what_the_log_says(place: Place) -> None:
+    """A later commit was made by hand before that of epoch 1."""
     prepare(place)
     place.journal.append(*complete(1))
     place.sinks["a"].marker = Marker(1, branch("a", 1).committable.handle)
     fates = {doubt["fate"] for doubt in operations.in_doubt(place.pipeline())}
     assert {fate.split(":")[0] for fate in fates} == {"commit by hand"}
     assert not any("refused" in fate for fate in fates)
+
+
+def test_in_doubt_says_that_the_only_copy_of_a_complete_epoch_s_rows_refuses_the_next_start(place: Place) -> None:
+    prepare(place)
+    place.journal.append(*complete(1))
+    place.sinks["a"].marker = Marker(1, branch("a", 1).committable.handle)
+    prepared = place.sinks["a"].prepared
+    prepared.update({resource: replace(doubt, only_copy=True) for resource, doubt in prepared.items()})
+    place.sinks["a"].plant(2)
+    fates = [doubt["fate"] for doubt in operations.in_doubt(place.pipeline())]
+    assert [fate.split(":")[0] for fate in fates] == ["commit by hand", "commit by hand", "none"]
+    assert all("the next start is refused" in fate for fate in fates)
 
 
 def test_in_doubt_foretells_nothing_of_other_branches_while_the_next_start_is_refused(place: Place) -> None:

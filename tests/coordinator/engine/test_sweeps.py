@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from tests.core.builders import JOB
-from tests.support.memory_pipeline import acting, started
+from tests.support.memory_pipeline import MemoryPipeline, acting, started
 from tpc.errors import (
     FencedError,
     HistoryMismatchError,
     TransientError,
 )
 from tpc.handles import PipelineId
-from tpc.sink import Verdict
+from tpc.sink import InDoubt, Verdict
 from tpc.states import Phase
 
 UNKNOWN, REFUSED, LOST = Verdict.UNKNOWN, Verdict.REFUSED, Verdict.LOST
@@ -145,6 +145,62 @@ def test_nothing_is_aborted_when_the_log_goes_on_between_the_listing_and_the_abo
 
 
 # Evidence ------------------------------------------------------------------------------------------------------------
+
+
+def lose_commit(
+    pipeline: MemoryPipeline, sink: int, epoch: int, *, tells_epoch: bool = True, only_copy: bool = True
+) -> str:
+    """The branch of a complete epoch is prepared again: its system went back, and a later commit was made by hand."""
+    [branch] = pipeline.engine.journal.history.manifests[epoch].committables("ab"[sink])
+    handle = branch.handle
+    told = epoch if tells_epoch else None
+    doubt = InDoubt(branch.resource, handle.pipeline, handle.generation, handle.sink, told, only_copy=only_copy)
+    pipeline.sinks[sink].prepared[branch.resource] = doubt
+    return branch.resource
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_branch_of_a_complete_epoch_that_is_prepared_again_ends_the_pipeline_and_stays(epoch: int) -> None:
+    pipeline = started(sweep_interval_s=0.0)
+    pipeline.run(0, 1)
+    lost = lose_commit(pipeline, 0, epoch)
+    loser = pipeline.sinks[1].plant(0, partition=3)
+    with pytest.raises(
+        HistoryMismatchError, match=f"epoch {epoch} is complete, and its commits are lost in the sink"
+    ) as caught:
+        pipeline.engine.upkeep()
+    assert (caught.value.sink, caught.value.epoch) == ("a", epoch)
+    assert "commit by hand" in caught.value.remedy
+    assert (lost in pipeline.sinks[0].prepared, loser in pipeline.sinks[1].prepared) == (True, True)
+
+
+def test_a_branch_of_a_complete_epoch_is_not_taken_for_one_of_an_older_term_either() -> None:
+    pipeline = started()
+    pipeline.run(0)
+    lost = lose_commit(pipeline, 0, 0)
+    with pytest.raises(
+        HistoryMismatchError,
+        match=r"its commits are lost in the sink, which holds this of it prepared still: tpc~job~1~",
+    ):
+        pipeline.restarted()
+    assert lost in pipeline.sinks[0].prepared
+
+
+def test_what_is_left_of_a_committed_branch_is_swept_where_the_system_does_not_say_that_it_is_the_only_copy() -> None:
+    """A backup, or a power cut, may have brought its staged file back."""
+    pipeline = started()
+    pipeline.run(0)
+    left = lose_commit(pipeline, 0, 0, only_copy=False)
+    pipeline.restarted()
+    assert pipeline.sinks[0].aborted() == [left]
+
+
+def test_a_branch_with_the_name_of_a_complete_one_is_swept_where_names_come_again() -> None:
+    pipeline = started()
+    pipeline.run(0)
+    again = lose_commit(pipeline, 0, 0, tells_epoch=False)
+    pipeline.restarted()
+    assert pipeline.sinks[0].aborted() == [again]
 
 
 def test_a_sink_that_shows_less_than_the_log_says_is_not_swept_and_ends_the_pipeline() -> None:
