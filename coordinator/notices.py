@@ -11,7 +11,7 @@ from enum import Enum
 from tpc.coordinator.clock import Clock
 from tpc.coordinator.transition import Transition
 from tpc.effects import Stop
-from tpc.errors import FencedError, ParkedError, TpcError
+from tpc.errors import FencedError, OperatorActedError, ParkedError, TpcError
 from tpc.events import Opened, Stored
 from tpc.states import Phase
 
@@ -87,7 +87,11 @@ def _of_epoch(turn: Turn, transition: Transition) -> Notice:
     )
 
 
-_TURNS: dict[type[Exception], Turn] = {ParkedError: Turn.PARKED, FencedError: Turn.FENCED}
+_TURNS: dict[type[Exception], Turn] = {
+    ParkedError: Turn.PARKED,
+    OperatorActedError: Turn.FAILED,
+    FencedError: Turn.FENCED,
+}
 
 
 def _stopped(transition: Transition) -> Notice:

@@ -16,7 +16,7 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 
 from tpc.coordinator.restarts import ExponentialDelay, Failure, RestartStrategy
-from tpc.errors import FencedError, ParkedError
+from tpc.errors import FencedError, OperatorActedError, ParkedError
 from tpc.support.process_trees import kill_group
 
 EXIT_FENCED = 86
@@ -39,7 +39,7 @@ def exit_code_for(error: BaseException | None) -> int:
     """
     if error is None:
         return 0
-    if isinstance(error, FencedError):
+    if isinstance(error, FencedError) and not isinstance(error, OperatorActedError):
         return EXIT_FENCED
     return EXIT_PARKED if isinstance(error, ParkedError) else 1
 

@@ -7,7 +7,7 @@ One root, `TpcError`. The first level says who has to act:
 - `TransientError`: nobody; a restart goes on.
 - `DecidedError`: an operator. An epoch is decided and could not be finished; no row may be dropped.
 - `LogGoneError`: an operator. The log is not where it was; a restart looks again.
-- `FencedError`: nobody; another coordinator has taken over and this process must end.
+- `FencedError`: nobody; another coordinator has taken over and this process must end (`OperatorActedError`: restart).
 - `CorruptionError`: an operator. What is stored contradicts itself; nothing was changed.
 - `StateMachineError`: us. The protocol was asked for something impossible.
 
@@ -184,6 +184,12 @@ class OvertakenError(FencedError):
     """As its parent, seen after a put: the record is in the log, and another coordinator has gone on after it."""
 
 
+class OperatorActedError(FencedError):
+    """Not another coordinator has gone on, but an operator has put a decision into the log: a restart acts on it."""
+
+    remedy_by_default = "restart the pipeline (a supervisor does it): it acts on what was put on the record."
+
+
 class CorruptionError(TpcError):
     """Stored records contradict each other or themselves; nothing was changed."""
 
@@ -203,8 +209,7 @@ class StateLostError(HistoryMismatchError):
 
     remedy_by_default = (
         "put the folders `state` and `sources` of this checkpoint back from a backup (it may be older than the log, by "
-        "epochs that the log still holds), or "
-        f"{START_ANEW}; its state begins empty."
+        f"epochs that the log still holds), or {START_ANEW}; its state begins empty."
     )
 
 

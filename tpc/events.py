@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tpc.errors import FencedError, SlotTakenError
 from tpc.history import History
 from tpc.manifest import Branch, Manifest
 from tpc.sink import GivenUp, Outcome
@@ -29,11 +30,17 @@ class Superseded:
     """The slot belongs to somebody else, or the log goes on: this coordinator is fenced.
 
     `taken`: another's whole record was read in the slot of a put, of which no answer was lost before. Then what was
-    being put is in no log, and never will be.
+    being put is in no log, and never will be. `by_operator`: nobody leads, an operator has put a record on the record.
     """
 
     evidence: str = ""
     taken: bool = False
+    by_operator: bool = False
+
+    @classmethod
+    def by(cls, error: FencedError) -> Superseded:
+        """As the log, or a sink, has shown it."""
+        return cls(error.what, isinstance(error, SlotTakenError), bool(error.details.get("by_operator")))
 
 
 @dataclass(frozen=True)

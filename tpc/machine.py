@@ -32,6 +32,7 @@ from tpc.errors import (
     DeterminismError,
     FencedError,
     HistoryMismatchError,
+    OperatorActedError,
     ParkedError,
     RepairNeededError,
     StateMachineError,
@@ -448,8 +449,10 @@ def _fenced(state: State, event: Superseded) -> Step:
 
 
 def _overtaken(state: State, event: Superseded) -> TpcError:
-    what = f"another coordinator has taken over: {event.evidence}"
-    return FencedError(what, pipeline=str(state.pipeline), epoch=state.epoch)
+    kind, who = FencedError, "another coordinator has taken over"
+    if event.by_operator:
+        kind, who = OperatorActedError, "an operator has put a decision into the log of this running pipeline"
+    return kind(f"{who}: {event.evidence}", pipeline=str(state.pipeline), epoch=state.epoch)
 
 
 TRANSITIONS: Mapping[tuple[Phase, type[Any]], Callable[[State, Any], Step]] = {

@@ -40,6 +40,10 @@ class RecordKind(str, Enum):
     """The log goes on at another place, this is its last record here: {to}; with `savepoint`, that one's id."""
 
 
+OF_OPERATORS = frozenset({RecordKind.RESOLUTION, RecordKind.REMOVAL, RecordKind.ACCEPTANCE})
+"""Put by commands, not by a coordinator that leads."""
+
+
 @dataclass(frozen=True)
 class Record:
     """One slot of the log. `nonce` tells two otherwise equal records of two writers apart.

@@ -16,6 +16,7 @@ from tpc.errors import (
     FencedError,
     HistoryMismatchError,
     LogGoneError,
+    OperatorActedError,
     OvertakenError,
     ParkedError,
     RepairNeededError,
@@ -101,6 +102,10 @@ def holds_for_abort(_: Exception) -> str:
     return "nothing of this pipeline was changed; some of the listed branches may be aborted, which can be repeated."
 
 
+def _is_led_by_another(error: Exception) -> bool:
+    return isinstance(error, FencedError) and not isinstance(error, OperatorActedError)
+
+
 def _earlier(state: State, error: Exception) -> str:
     """What is decided already, before anything of the running epoch."""
     if isinstance(error, CorruptionError):  # it may contradict what this log says of earlier epochs
@@ -144,7 +149,7 @@ def _between(state: State, error: Exception) -> str:
 
 
 def _undecided(state: State, error: Exception) -> str:
-    if isinstance(error, FencedError):
+    if _is_led_by_another(error):
         return f"epoch {state.epoch} was not decided by this coordinator; the one that leads runs it."
     if isinstance(error, HistoryMismatchError) and error.details.get("lost_epochs"):
         return (
@@ -171,7 +176,7 @@ def _aborting(state: State, error: Exception) -> str:
 def _deciding(state: State, error: Exception) -> str:
     if isinstance(error, TransientError):  # the log's word that nothing was put, ever (`Log.put`)
         return _undecided(state, error)
-    if isinstance(error, FencedError):
+    if _is_led_by_another(error):
         return f"the log says whether epoch {state.epoch} is decided: the one that leads finishes it or runs it."
     return (
         f"whether epoch {state.epoch} is decided is not known: the log says it as soon as it can be read. Nothing of "
@@ -184,15 +189,16 @@ def _decided(state: State) -> str:
 
 
 def _finishing(state: State, error: Exception) -> str:
-    if isinstance(error, FencedError):
+    if _is_led_by_another(error):
         return f"{_decided(state)}; the coordinator that leads finishes it."
+    if isinstance(error, OperatorActedError):
+        return (
+            f"{_decided(state)}; what is committed of it stands, and the next start does as the operator has decided."
+        )
     if isinstance(error, RepairNeededError):
         return f"{_decided(state)}; every branch but the lost ones is committed, and a replay writes these again."
     if isinstance(error, ParkedError):
-        return (
-            f"{_decided(state)}; every branch is committed but those that are refused or lost, and nothing is written "
-            "twice."
-        )
+        return f"{_decided(state)}; every branch is committed but those that are refused or lost; no row is twice."
     pending = state.pending
     given_up = _given_up(
         state, lambda r: pending is not None and r.epoch == pending.epoch and pending.waits_for(r.sink)
@@ -206,10 +212,7 @@ def _finishing(state: State, error: Exception) -> str:
 
 
 def _completing(state: State, _: Exception) -> str:
-    return (
-        f"{_decided(state)}, and it is finished in every sink; whether that is on the record is not known, and the "
-        "next start sees to it."
-    )
+    return f"{_decided(state)}, and finished in every sink; if that is not on the record, the next start puts it there."
 
 
 def _replaying(state: State, _: Exception) -> str:
@@ -220,7 +223,7 @@ def _replaying(state: State, _: Exception) -> str:
 
 
 def _repairing(state: State, error: Exception) -> str:
-    if isinstance(error, FencedError):
+    if _is_led_by_another(error):
         return f"{_decided(state)}; the coordinator that leads finishes it."
     return f"{_decided(state)}; what is committed of it stands, what is lost is written again by the next start."
 

@@ -86,7 +86,7 @@ class Commits:
         try:
             self.journal.require_leading()
         except FencedError as error:
-            return Superseded(error.what)
+            return Superseded.by(error)
         except TransientError as error:
             logger.warning("epoch %d is decided; the log cannot be read: %s", effect.manifest.epoch, error.what)
         except TpcError as error:

@@ -42,6 +42,7 @@ from tpc.errors import (
     ConfigurationError,
     DataError,
     FencedError,
+    OperatorActedError,
     ParkedError,
     StateMachineError,
     TpcError,
@@ -130,7 +131,14 @@ class Performer:
     def _seen_fenced(self, error: Exception | None = None) -> Superseded | None:
         """Whether another coordinator was seen to lead, by the watch or by what ended the pass."""
         seen = error if isinstance(error, FencedError) else self.watch.fenced
-        return None if seen is None else Superseded(seen.what)
+        if isinstance(seen, OperatorActedError):
+            try:
+                self.journal.require_leading()  # another coordinator may have begun since the watch has looked
+            except FencedError as newer:
+                seen = newer
+            except TpcError as unread:
+                logger.debug("who leads cannot be looked at again: %s", unread)
+        return None if seen is None else Superseded.by(seen)
 
     def _running(self) -> EpochRunner:
         if self.runner is None:
@@ -145,7 +153,7 @@ class Performer:
         try:
             self.participants.take_ownership(owner, history, self.journal.require_leading)
         except FencedError as error:
-            return Superseded(error.what)
+            return Superseded.by(error)
         except TpcError as error:
             return Failed(_located(error, state))
         self.upkeep.owned()
@@ -185,7 +193,7 @@ class Performer:
             else:
                 self._swept(sweeper)
         except FencedError as error:
-            return Superseded(error.what)
+            return Superseded.by(error)
         except Exception:  # what has ended the epoch is what is to be raised
             logger.exception("epoch %d could not be undone everywhere; the next start does it", effect.epoch)
         return Aborted()

@@ -75,7 +75,7 @@ class Puts:
         try:
             self._put_until_known(self.journal.next_record(effect.kind, body))
         except FencedError as error:
-            return Superseded(error.what, taken=isinstance(error, SlotTakenError))
+            return Superseded.by(error)
         except TpcError as error:
             return Failed(error.located(pipeline=str(state.pipeline), epoch=state.epoch))
         self._after_put(effect.kind, body)
@@ -90,7 +90,7 @@ class Puts:
                 return self.journal.put(record)
             except SlotTakenError as error:
                 if is_open:  # what stands there now may have come later than what was put before
-                    raise FencedError(error.what) from error
+                    raise FencedError(error.what, **error.details) from error
                 raise
             except (PutUnknownError, TransientError) as error:
                 if isinstance(error, TransientError) and not is_open:

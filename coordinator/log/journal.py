@@ -18,6 +18,7 @@ from tpc.errors import (
     CorruptionError,
     FencedError,
     LogGoneError,
+    OperatorActedError,
     OvertakenError,
     PutUnknownError,
     SlotTakenError,
@@ -27,7 +28,7 @@ from tpc.errors import (
 from tpc.fold import advanced, beginning, fold
 from tpc.history import DamagedSlot, History
 from tpc.json import JSONObject
-from tpc.records import DamagedRecordError, Record, RecordKind, decode, digest
+from tpc.records import OF_OPERATORS, DamagedRecordError, Record, RecordKind, decode, digest
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +170,7 @@ class Journal:
         except FencedError as error:
             if self._end is None:
                 raise
-            raise OvertakenError(error.what) from error
+            raise OvertakenError(error.what, **error.details) from error
         self.history, self._end = advanced(self.history, record), data
 
     def append(self, kind: RecordKind, body: JSONObject) -> None:
@@ -190,7 +191,19 @@ class Journal:
         except LogGoneError as error:
             raise self._passed(error) from error
         if goes_on:
-            raise FencedError(f"the log goes on after slot {slot}")
+            by_operator = self._is_by_operator(slot)
+            kind, with_what = (OperatorActedError, " with an operator's decision") if by_operator else (FencedError, "")
+            raise kind(f"the log goes on after slot {slot}{with_what}", by_operator=by_operator)
+
+    def _is_by_operator(self, after: int) -> bool:
+        """Whether all that came after this slot are decisions of operators; then nobody leads instead."""
+        try:
+            records, damaged, _ = self._read_all()
+        except (TpcError, KeyError) as error:  # who leads is known no better by that
+            logger.debug("what came after slot %d of the log cannot be read: %s", after, error)
+            return False
+        kinds = {record.kind for record in records if record.slot > after}
+        return bool(kinds) and kinds <= OF_OPERATORS and not damaged
 
     def _taken(self, slot: int) -> TpcError:
         """Why a put found its slot taken. Raises `DamagedRecordError` when nobody can say by whom.
@@ -205,6 +218,10 @@ class Journal:
             return PutUnknownError(f"slot {slot} of the log is taken, by whom cannot be read: {error.what}")
         if record.kind is RecordKind.MOVED:
             return SlotTakenError(f"the log was moved to {record.body['to']}")
+        if self._is_by_operator(slot - 1):
+            what = f"slot {slot} of the log holds an operator's decision ({record.kind.value})"
+            remedy = "look at it (`tpc status`), then do again what was to be done."
+            return SlotTakenError(what, remedy=remedy, by_operator=True)
         return SlotTakenError(f"slot {slot} of the log belongs to another coordinator")
 
     def _passed(self, error: LogGoneError) -> TpcError:

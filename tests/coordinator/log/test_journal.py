@@ -23,7 +23,9 @@ from tpc.errors import (
     FencedError,
     LogFormatError,
     LogGoneError,
+    OperatorActedError,
     PutUnknownError,
+    SlotTakenError,
     TpcError,
     TransientError,
 )
@@ -498,3 +500,57 @@ def test_an_older_copy_that_went_on_just_as_far_is_noticed_without_a_put(tmp_pat
         with pytest.raises(LogGoneError, match=r"slot 4 .* holds other bytes than this process knows"):
             first.require_leading()
         other.require_leading()
+
+
+# An operator puts his decision beside a coordinator that leads --------------------------------------------------------
+
+ACCEPTANCE = (RecordKind.ACCEPTANCE, {"sink": "a", "columns": None, "reason": "announced", "operator": "anna"})
+
+
+def test_an_operator_s_decision_is_no_other_coordinator(tmp_path: Path) -> None:
+    log = LocalLog(tmp_path)
+    leading = filled(log, 1)
+    opened(log).append(*ACCEPTANCE)
+    with pytest.raises(OperatorActedError, match="the log goes on after slot 3"):
+        leading.require_leading()
+    with pytest.raises(SlotTakenError, match="slot 4 of the log holds an operator's decision") as caught:
+        leading.append(*intent(manifest(1)))
+    assert caught.value.details["by_operator"]
+
+
+def test_a_term_that_began_after_an_operator_s_decision_is_another_coordinator(tmp_path: Path) -> None:
+    log = LocalLog(tmp_path)
+    leading = filled(log, 1)
+    opened(log).append(*ACCEPTANCE)
+    renewed(opened(log), 2, keep_epochs=9)
+    with pytest.raises(FencedError) as looked:
+        leading.require_leading()
+    assert not isinstance(looked.value, OperatorActedError)
+    with pytest.raises(SlotTakenError, match="belongs to another coordinator"):
+        leading.append(*intent(manifest(1)))
+
+
+def test_a_damaged_record_after_an_operator_s_decision_may_be_another_coordinator_s(tmp_path: Path) -> None:
+    log = LocalLog(tmp_path)
+    leading = filled(log, 1)
+    opened(log).append(*ACCEPTANCE)
+    log.put(5, b"half a record", log.read(4))
+    with pytest.raises(FencedError) as looked:
+        leading.require_leading()
+    assert not isinstance(looked.value, OperatorActedError)
+
+
+def test_who_has_gone_on_counts_as_another_coordinator_while_it_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LocalLog(tmp_path)
+    leading = filled(log, 1)
+    opened(log).append(*ACCEPTANCE)
+
+    def fails(self: Journal) -> None:
+        raise TransientError("no answer")
+
+    monkeypatch.setattr(Journal, "_read_all", fails)
+    with pytest.raises(FencedError) as looked:
+        leading.require_leading()
+    assert not isinstance(looked.value, OperatorActedError)
