@@ -13,6 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sqlalchemy import create_engine, make_url
+from sqlalchemy.exc import OperationalError
+
 from tests.clusters.moving_driver import FENCED, NAME, ROWS
 from tests.clusters.strike import Evidence
 from tests.clusters.targets import Target
@@ -25,7 +28,7 @@ from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.sql import SqlLog
-from tpc.errors import LocalServerError, TransientError
+from tpc.errors import LocalServerError
 
 EPOCH, LAST = 2, 4
 STEPS = ("planned", "collected", "prepared", "decided", "committed", "completed")
@@ -136,11 +139,20 @@ class Place:
         self.judge(evidence)
 
     def _is_let_in(self) -> None:
-        """Raises `LocalServerError` where the log is a file that who stands still has locked: set up again, then."""
+        """Raises `LocalServerError` where the log is a file that who stands still has locked: set up again, then.
+
+        Within a read too: the journal of SQLite lets others read then, and nobody commit.
+        """
+        if self.log_url is None or make_url(self.log_url).get_backend_name() != "sqlite":
+            return
+        engine = create_engine(self.log_url, connect_args={"timeout": 1.0})
         try:
-            self.log.slots()
-        except TransientError as error:
-            raise LocalServerError(f"the driver stands still within a transaction of the log: {error.what}") from error
+            with engine.connect() as connection:
+                connection.exec_driver_sql("BEGIN EXCLUSIVE")
+        except OperationalError as error:
+            raise LocalServerError(f"the driver stands still within a transaction of the log: {error.orig}") from error
+        finally:
+            engine.dispose()
 
     def complaints(self) -> str:
         """The end of what the newest driver has said of its troubles."""
