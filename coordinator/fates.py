@@ -44,22 +44,29 @@ def fate_of(history: History, doubt: InDoubt, refusal: str | None = None) -> str
         return f"none: it is of {doubt.pipeline}, not of {history.pipeline}"
     naming = naming_of(history, doubt)
     if naming is not None and has_lost_its_commit(doubt, naming):
-        is_refused = doubt.only_copy or refusal is not None
-        return _lost_commit(naming.epoch) + ("; the next start is refused until then" if is_refused else "")
+        return _lost_commit(naming.epoch) if doubt.only_copy or refusal is not None else _left_or_lost(naming.epoch)
     if refusal is not None:
         return f"none: the next start is refused ({refusal}); `tpc check` says what to do"
     return _not_named(history, doubt) if naming is None else _named(naming)
 
 
 def _lost_commit(epoch: int) -> str:
-    """What to do with a branch that is prepared although its epoch is complete: it may be the only copy of its rows.
+    """What to do with a branch that is prepared although its epoch is complete: it is the only copy of its rows."""
+    return (
+        f"commit by hand: epoch {epoch} is complete by the log and its commit is lost in the sink; lowest epoch first "
+        "(in PostgreSQL COMMIT PREPARED), or bring the sink to a moment at which it has the epoch; the next start is "
+        "refused until then"
+    )
 
-    Where the system does not say that it is, a start takes it for what is left of a committed one once the sink shows
-    a later epoch: so before any start.
+
+def _left_or_lost(epoch: int) -> str:
+    """The same where the listing of the sink does not say that the branch is not committed.
+
+    What was staged of a committed one comes back with a backup, or where a power cut has undone its removal.
     """
     return (
-        f"commit by hand: epoch {epoch} is complete by the log and its commit is lost in the sink; before any start, "
-        "lowest epoch first (in PostgreSQL COMMIT PREPARED), or bring the sink to a moment at which it has the epoch"
+        f"abort: epoch {epoch} is complete, so this is left of what it has committed; only if rows of it are missed in "
+        "the sink its commit was lost there: then bring the sink to a moment at which it has them, before any start"
     )
 
 

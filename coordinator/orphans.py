@@ -101,6 +101,11 @@ def _decided(history: History, doubt: InDoubt) -> str | None:
         )
     if naming.is_given_up:
         return None
+    if not doubt.only_copy:
+        return (
+            f"complete epoch {naming.epoch} of its pipeline names it, so it is left of what was committed, or its "
+            f"commit is lost in the sink; {_LOOK}"
+        )
     return (
         f"epoch {naming.epoch} of its pipeline is decided and complete by the log, and its commit is lost in the sink: "
         "commit it by hand, the lowest epoch first (in PostgreSQL COMMIT PREPARED), or give it up by name (--lost)"

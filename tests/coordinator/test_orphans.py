@@ -103,7 +103,7 @@ def test_what_a_parked_pipeline_has_decided_is_left_alone(job: Job) -> None:
 
 def test_what_a_log_has_decided_and_completed_is_left_alone_when_its_commit_is_lost(job: Job) -> None:
     """The sink failed over to a replica without the last commits: their branches are prepared there again."""
-    decided = job.sink.plant(2, pipeline=DEAD)
+    decided = job.sink.plant(2, pipeline=DEAD, only_copy=True)
     undecided = job.sink.plant(3, pipeline=DEAD)
 
     fates = job.fates(logs=[ended(decided)])
@@ -112,6 +112,16 @@ def test_what_a_log_has_decided_and_completed_is_left_alone_when_its_commit_is_l
     assert "commit it by hand" in fates[decided]
     assert fates[undecided] == "aborted"
     assert job.sink.aborted() == [undecided]
+
+
+def test_what_may_be_left_of_a_committed_branch_is_left_alone_without_advice_to_commit_it_again(job: Job) -> None:
+    decided = job.sink.plant(2, pipeline=DEAD)
+
+    fates = job.fates(logs=[ended(decided)])
+
+    assert fates[decided].startswith("left alone: complete epoch 2 of its pipeline names it, so it is left of what was")
+    assert "look whether its rows are missed" in fates[decided]
+    assert job.sink.aborted() == []
 
 
 def test_what_a_repair_has_put_in_the_place_of_a_lost_branch_is_left_alone(job: Job) -> None:
@@ -211,7 +221,7 @@ def test_a_branch_of_unknown_epoch_is_aborted_when_its_term_is_later_than_every_
 
 
 def test_a_log_is_looked_into_without_an_order_to_abort(job: Job) -> None:
-    decided = job.sink.plant(2, pipeline=DEAD)
+    decided = job.sink.plant(2, pipeline=DEAD, only_copy=True)
 
     assert job.fates(abort=False, logs=[ended(decided)])[decided].startswith("left alone: epoch 2")
 

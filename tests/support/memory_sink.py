@@ -57,10 +57,18 @@ class MemorySink(Sink):
         self.on_listed: Callable[[], None] = lambda: None
         self.on_commit: Callable[[], None] = lambda: None
 
-    def plant(self, epoch: int | None, *, generation: int = 1, partition: int = 0, pipeline: PipelineId = JOB) -> str:
+    def plant(
+        self,
+        epoch: int | None,
+        *,
+        generation: int = 1,
+        partition: int = 0,
+        pipeline: PipelineId = JOB,
+        only_copy: bool = False,
+    ) -> str:
         """A branch in doubt, as a task of that generation would leave it; its resource."""
         resource = str(Handle(pipeline, generation, self.name, -1 if epoch is None else epoch, partition, 7))
-        self.prepared[resource] = InDoubt(resource, pipeline, generation, self.name, epoch)
+        self.prepared[resource] = InDoubt(resource, pipeline, generation, self.name, epoch, only_copy=only_copy)
         return resource
 
     def aborted(self) -> list[str]:

@@ -86,7 +86,7 @@ def test_a_branch_that_is_committed_since_its_system_was_asked_is_not_told_as_lo
 def test_a_branch_of_a_complete_epoch_that_is_prepared_again_is_told_as_a_lost_commit(decided: MemoryPipeline) -> None:
     resource = next(iter(decided.sinks[0].prepared))
     decided.restarted()
-    decided.sinks[0].plant(1)
+    decided.sinks[0].plant(1, only_copy=True)
     assert resource in decided.sinks[0].prepared
     page = words(site_over(decided).text("/pipelines/0/sinks"))
     assert f"{resource} a 1 1 just now commit by hand: epoch 1 is complete by the log" in page
