@@ -125,8 +125,8 @@ LONGEST_S: dict[str, int] = {
     "tests/chaos/prove/test_mutants.py": 20,
     "tests/coordinator/log/test_tail.py": 20,
 }
-"""File -> seconds, roughly: measured in a run of two processes on two processors; what only `make clusters` runs whole, in
-one of those."""
+"""File -> seconds, roughly: measured in a run of two processes on two processors; what only `make clusters` runs
+whole, in one of those."""
 
 NOTED_FROM_S = 20
 """A file that takes as long as this stands in the table."""
