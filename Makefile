@@ -27,8 +27,8 @@ programs: $(VENV)/.demo
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(DAY) $(ARGS)
 
-# What needs no server, no Spark and little computing; the tests are dealt out one by one, since they share nothing. Of the
-# deaths at every step of a file those around the decision, of the conformance kits one of each kind.
+# What needs no server, no Spark and little computing, and starts few processes; the tests are dealt out one by one, since
+# they share nothing. Of the conformance kits one of each kind, with the deaths at every act of the file sink's alone.
 quick: $(VENV)/.dev lint
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal -m 'not stack and not spark and not slow' $(ARGS)
 

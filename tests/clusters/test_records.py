@@ -14,6 +14,8 @@ import pytest
 from tests.clusters.case_protocol import AGAIN
 from tests.clusters.records import lines_of
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 ROOT = Path(__file__).parents[2]
 CASES = """
 import pytest
@@ -106,7 +108,7 @@ def run(place: Path, text: str, *, workers: int = 0) -> tuple[int, dict[str, Any
     return told.returncode, json.loads((place / "cases.json").read_text())
 
 
-@pytest.fixture(scope="module", params=[0, pytest.param(2, marks=pytest.mark.slow)], ids=["one process", "two workers"])
+@pytest.fixture(scope="module", params=[0, 2], ids=["one process", "two workers"])
 def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     _, record = run(tmp_path_factory.mktemp("records"), CASES, workers=request.param)
     written: list[dict[str, Any]] = record["cases"]
@@ -162,8 +164,8 @@ def test_the_closing_line_is_counted_from_the_records(cases: list[dict[str, Any]
 @pytest.mark.parametrize(
     ("last", "ends_with", "said"),
     [
-        pytest.param("...", 0, "faults: 0 cases, 0 passed, 0 failed, 0 skipped", marks=pytest.mark.slow),
-        pytest.param("assert False", 1, "faults: 0 cases, 0 passed, 0 failed, 0 skipped", marks=pytest.mark.slow),
+        ("...", 0, "faults: 0 cases, 0 passed, 0 failed, 0 skipped"),
+        ("assert False", 1, "faults: 0 cases, 0 passed, 0 failed, 0 skipped"),
         ("raise KeyboardInterrupt", 1, "CUT SHORT: 1 of 2 cases have run"),
     ],
     ids=["whole", "failed", "cut short"],
@@ -174,13 +176,11 @@ def test_a_run_that_is_cut_short_does_not_pass(tmp_path: Path, last: str, ends_w
     assert lines_of(record["cases"], record["planned"])[0] == said
 
 
-@pytest.mark.slow
 def test_a_run_of_which_nothing_could_be_run_does_not_pass(tmp_path: Path) -> None:
     code, record = run(tmp_path, "import pytest\n\n\ndef test_first():\n    pytest.skip('no broker')\n")
     assert (code, [case["outcome"] for case in record["cases"]]) == (2, ["skipped"])
 
 
-@pytest.mark.slow
 def test_a_worker_that_dies_does_not_let_the_run_pass(tmp_path: Path) -> None:
     code, record = run(tmp_path, "def test_first(): ...\n\n\ndef test_last():\n    import os; os._exit(0)\n", workers=1)
     assert code == 1

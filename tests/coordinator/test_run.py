@@ -18,6 +18,8 @@ from tests.support.processes import REPOSITORY, eventually, runs
 from tpc.__main__ import app
 from tpc.coordinator.supervisor import EXIT_FENCED, EXIT_PARKED
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 DEADLINE_S = 60.0
 FAST = ["--strategy", "fixed", "--delay-s", "0.05"]
 
@@ -114,7 +116,7 @@ def test_when_the_strategy_gives_up_the_job_s_code_is_passed_on(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGTERM, *(pytest.param(other, marks=pytest.mark.slow) for other in (signal.SIGINT, signal.SIGHUP))],
+    [signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
     ids=lambda number: number.name,
 )
 def test_a_signal_stops_the_job_after_its_current_epoch(number: signal.Signals, tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_a_signal_stops_the_job_after_its_current_epoch(number: signal.Signals, 
 
 @pytest.mark.parametrize(
     "second",
-    [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
+    [signal.SIGTERM, signal.SIGINT],
     ids=lambda number: number.name,
 )
 def test_a_second_signal_ends_the_job_at_once(second: signal.Signals, tmp_path: Path) -> None:

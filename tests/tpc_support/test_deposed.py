@@ -19,7 +19,10 @@ from tests.support.processes import eventually
 from tpc.support import deposed
 from tpc.support.deposed import LOCKS, end_deposed
 
-pytestmark = pytest.mark.skipif(not LOCKS.exists(), reason="only Linux tells who holds a lock")
+pytestmark = [
+    pytest.mark.slow,  # processes of their own
+    pytest.mark.skipif(not LOCKS.exists(), reason="only Linux tells who holds a lock"),
+]
 
 HOLDS = """
 import fcntl, sqlite3, sys, time

@@ -16,6 +16,8 @@ from tpc.chaos.authoring.skeletons import write_skeleton
 from tpc.chaos.authoring.verdict import lines
 from tpc.errors import ConfigurationError
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 SOME_OF_THE_KIT = "prepare_returns or invisible or newest_commit or secret"
 
 
@@ -40,7 +42,6 @@ def test_the_skeleton_runs_red_and_says_what_to_write_first(tmp_path: Path) -> N
     assert checked.stdout.rstrip().endswith("tests failed: do not use this sink.")
 
 
-@pytest.mark.slow
 def test_a_sound_sink_passes_with_its_parts_told(tmp_path: Path) -> None:
     for name in ("sqlite_sink.py", "test_sqlite_sink.py"):
         (tmp_path / name).write_text((EXAMPLES / name).read_text())
@@ -53,7 +54,6 @@ def test_a_sound_sink_passes_with_its_parts_told(tmp_path: Path) -> None:
     assert {test["outcome"] for test in told["tests"]} == {PASSED, SKIPPED}
 
 
-@pytest.mark.slow
 def test_each_test_is_told_when_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_skeleton("orders", tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -71,7 +71,6 @@ def test_what_is_no_kit_is_refused_by_name(tmp_path: Path, target: str) -> None:
     assert repr(target) in refused.stderr
 
 
-@pytest.mark.slow
 def test_tests_that_no_name_matches_are_no_pass(tmp_path: Path) -> None:
     write_skeleton("orders", tmp_path)
     refused = tpc(tmp_path, "check", "test_orders_sink:TestOrdersSink", "-k", "nothing_is_called_so")

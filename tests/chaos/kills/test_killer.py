@@ -23,6 +23,8 @@ from tpc.coordinator.restarts import FixedDelay
 from tpc.coordinator.supervisor import SupervisorEvent, supervise
 from tpc.support.deadlines import Deadline
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -102,7 +104,6 @@ def test_a_life_that_begins_when_the_time_is_over_is_spared(tmp_path: Path) -> N
     assert [kill.epoch for kill in result.kills] == [1], "the first life began when there was time"
 
 
-@pytest.mark.slow
 def test_a_life_in_which_nothing_happens_any_more_is_ended_and_the_next_goes_on(tmp_path: Path) -> None:
     (tmp_path / "stuck-2").touch()
     result = run(tmp_path, (StepKill(Step.BEFORE_INTENT, epochs=4),), epochs=6, silent_s=5.0)

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 DEADLINE_S = 60.0
 _RUN = """
 import json, pathlib, sys
@@ -47,15 +49,10 @@ def test_a_verdict_is_looked_for_after_a_crash(tmp_path: Path) -> None:
     "tests",
     [
         "def test_a(): raise KeyError('x')\n",
-        pytest.param("import not_there\ndef test_a(): assert 1 == 2\n", marks=pytest.mark.slow),
-        pytest.param(
-            "def test_a():\n    try: import not_there\n    except ImportError: pytest.fail('no')\n",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "@pytest.fixture\ndef broken(): assert 1 == 2\ndef test_a(broken): pass\n", marks=pytest.mark.slow
-        ),
-        pytest.param("def test_a(: pass\n", marks=pytest.mark.slow),
+        "import not_there\ndef test_a(): assert 1 == 2\n",
+        "def test_a():\n    try: import not_there\n    except ImportError: pytest.fail('no')\n",
+        "@pytest.fixture\ndef broken(): assert 1 == 2\ndef test_a(broken): pass\n",
+        "def test_a(: pass\n",
     ],
     ids=["exception", "module", "import inside", "fixture", "syntax"],
 )

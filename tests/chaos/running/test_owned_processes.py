@@ -13,6 +13,8 @@ from tests.support.processes import eventually, line, python, runs
 from tpc.chaos.running.owned_processes import OwnedProcess, run
 from tpc.errors import LocalServerError
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 OWNER = """
 import os, signal, sys, time
 from pathlib import Path

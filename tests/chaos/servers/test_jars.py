@@ -12,6 +12,8 @@ from tests.support.processes import eventually, line, python, runs
 from tpc.chaos.servers.jars import JAR_SETS, Coordinates, cache_directory, fetch, jar_set
 from tpc.errors import ConfigurationError, JarFetchError
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 SMALL = Coordinates((("org.apache.commons", "commons-pool2", "2.12.0"),), transitive=False)
 INCOMPLETE = Coordinates((*SMALL.artifacts, ("org.apache.commons", "commons-lang3", "0.0.0-never")), transitive=False)
 
@@ -47,7 +49,6 @@ def _registry(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.mark.usefixtures("_registry")
-@pytest.mark.slow
 def test_a_set_is_fetched_once(cache: Path) -> None:
     jars = fetch("small", SMALL)
     assert [jar.name for jar in jars] == ["commons-pool2-2.12.0.jar"]
@@ -57,7 +58,6 @@ def test_a_set_is_fetched_once(cache: Path) -> None:
     assert lines == []
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("_registry")
 def test_two_processes_at_once_fetch_once(cache: Path) -> None:
     with python(FETCH_SMALL) as first, python(FETCH_SMALL) as second:
@@ -77,7 +77,6 @@ def test_a_killed_fetch_leaves_nothing_that_looks_complete(cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("_registry")
-@pytest.mark.slow
 def test_what_a_killed_fetch_left_is_cleared_by_the_next(cache: Path) -> None:
     left_over = cache / "jars" / f"small-{SMALL.digest()}.part-12345"
     left_over.mkdir(parents=True)

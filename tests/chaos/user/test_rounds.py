@@ -25,6 +25,8 @@ from tpc.chaos.user.rounds import Rounds
 from tpc.coordinator.supervisor import EXIT_FENCED
 from tpc.support.deadlines import Deadline
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 ROOT = Path(__file__).parents[3]
 FAR = Deadline(float("inf"))
 KILL = PlannedFault("kill", StepFault("epoch.planned", faults.KILL_DRIVER))

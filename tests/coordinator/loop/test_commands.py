@@ -21,6 +21,8 @@ from tpc.errors import ConfigurationError, StateLostError
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 JOB = "numbers_job:service"
 WITHOUT_SPARK = "import sys; sys.modules['pyspark'] = None; from tpc.__main__ import main; sys.exit(main())"
 
@@ -220,7 +222,7 @@ def moving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sums:
     return Sums(tmp_path)
 
 
-@pytest.mark.parametrize("named", ["directory", pytest.param("job", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("named", ["directory", "job"])
 def test_a_service_moves_with_its_states(named: str, moving: Sums) -> None:
     root = moving.root
     done = command("savepoint", str(root / "old") if named == "directory" else "sums_job:old", "--to", "kept", "--json")

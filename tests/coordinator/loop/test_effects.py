@@ -36,6 +36,8 @@ from tpc.sinks.effects.calls import listed
 from tpc.sinks.effects.database import Database
 from tpc.sinks.effects.effect import Fate
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 DEADLINE_S = 90.0
 ALL = range(ORDERS)
 
@@ -129,7 +131,7 @@ def test_a_service_killed_at_any_step_calls_each_effect_once(step: str, shop: Sh
     assert shop.rest() == [n for n in ALL if not cents(n)]
 
 
-@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.slow), "after"])
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_a_service_killed_within_a_call_makes_it_again_with_its_key(when: str, shop: Shop) -> None:
     shop.kills_within(12, when)
     shop.run(shop.one, ends_with=-9)
@@ -156,7 +158,6 @@ def test_a_service_killed_within_a_call_that_is_made_at_most_once_leaves_it_for_
     assert shop.called_again() == set()
 
 
-@pytest.mark.slow
 def test_what_is_due_at_the_end_is_carried_on_by_a_start_that_has_no_events(shop: Shop) -> None:
     shop.server.call_s = 0.3
     shop.run(replace(shop.one, wait=False))
@@ -168,7 +169,6 @@ def test_what_is_due_at_the_end_is_carried_on_by_a_start_that_has_no_events(shop
     assert shop.called_again() == set()
 
 
-@pytest.mark.slow
 def test_shards_share_an_outbox_and_call_each_effect_once_under_names_of_their_own(shop: Shop) -> None:
     shards = [replace(shop.one, shard=number) for number in range(2)]
     dying = shop.start(replace(shards[1], dies_at="epoch.decided"))

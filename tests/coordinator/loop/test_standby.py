@@ -31,6 +31,8 @@ from tpc.errors import ConfigurationError, TransientError
 from tpc.records import RecordKind
 from tpc.support import since_boot
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 90.0
 
@@ -126,7 +128,6 @@ def test_a_killed_process_is_followed_by_the_one_that_stood_by(pair: Pair) -> No
     assert pair.leader() is None
 
 
-@pytest.mark.slow
 def test_a_process_that_stands_still_is_taken_over_and_ends_fenced_when_it_wakes(pair: Pair) -> None:
     first = pair.start()
     pair.wrote_all()
@@ -181,7 +182,6 @@ def waiting(line: NextInLine) -> tuple[threading.Thread, list[Any]]:
     return thread, came
 
 
-@pytest.mark.slow
 def test_an_operator_at_work_is_waited_for_however_long_it_takes(tmp_path: Path) -> None:
     """The leader is gone without a word, and a command holds the lock."""
     notes = tmp_path / "tpc"

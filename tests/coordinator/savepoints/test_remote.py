@@ -27,6 +27,8 @@ from tpc.coordinator.savepoints.restoring import Restored, opened
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.history import History
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 SECRETS = ("key-not-to-be-seen", "secret-not-to-be-seen")
 
 

@@ -22,6 +22,8 @@ from tests.support.processes import DEADLINE_S, REPOSITORY, eventually, line
 from tpc.__main__ import app
 from tpc.errors import ConfigurationError
 
+pytestmark = pytest.mark.slow  # processes of their own
+
 TOKEN = "a-token-not-to-be-seen"
 
 

@@ -33,6 +33,9 @@ class TestEffectSink(SinkConformance):
     slow_tests = (
         "test_a_large_branch_arrives_whole",
         "test_a_task_that_dies_at_any_act_leaves_nothing_beyond_a_sweep",
+        "test_a_give_up_that_a_commit_overtakes_at_any_act_tells_the_truth",
+        "test_a_commit_that_dies_at_any_act_is_finished_by_the_next",
+        "test_an_abort_that_dies_at_any_act_is_finished_by_the_next",
     )
     deadline_s = 5.0
     deaths = 6
