@@ -31,6 +31,8 @@ SCHEMES = {
     "memory": "MemoryStore",
 }
 """What the URL of a log may begin with, and the store that obstore makes of it."""
+_CONTAINER_FIRST = ("abfs", "abfss")
+"""Before the @ of such a URL stands no user but the container, which is part of the place."""
 _ENVIRONMENT = {"S3Store": "AWS", "GCSStore": "GOOGLE", "AzureStore": "AZURE"}
 _CLIENT_OPTIONS = ("allow_http", "allow_invalid_certificates", "proxy_url", "proxy_ca_certificate", "proxy_excludes")
 _NO_FSYNC = "LocalStore"
@@ -136,7 +138,10 @@ def shown(setting: ObjectStore | str | Elsewhere) -> str:
             parts = urlsplit(resolve(setting))
         except (ConfigurationError, ValueError):
             return repr(setting) if isinstance(setting, Elsewhere) else "a URL that cannot be read"
-        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
+        place = parts.netloc.rpartition("@")[2]
+        if parts.scheme in _CONTAINER_FIRST and parts.username:
+            place = f"{parts.username}@{place}"
+        return f"{parts.scheme}://{place}{parts.path}".rstrip("/")
     kind = type(setting).__name__
     config = getattr(setting, "config", {})
     places = [config.get("bucket") or config.get("container_name"), getattr(setting, "prefix", None)]

@@ -24,7 +24,7 @@ from tpc.coordinator.loop.stopping import stopping
 from tpc.coordinator.sign_of_life import BEAT_S, Sign, read_sign
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.records import RecordKind, decode
-from tpc.support import since_boot
+from tpc.support import deposed, since_boot
 from tpc.support.durable_files import make_directories
 from tpc.support.own_descriptors import OwnDescriptor
 
@@ -110,7 +110,19 @@ class NextInLine:
         is_holder = sign is not None and holder_of(self._directory) == (sign.process, sign.began)
         if is_holder and (is_ended or silent_s >= self._silent_after_s):
             return True
-        return (is_ended or silent_s >= GONE_AFTER_S) and self._is_free()
+        if (is_ended or silent_s >= GONE_AFTER_S) and self._is_free():
+            return True
+        return sign is not None and silent_s >= self._silent_after_s and self._was_left_again(sign)
+
+    def _was_left_again(self, sign: Sign) -> bool:
+        """Whether who went past the holder of the lock has died before its first sign, and that one holds it still."""
+        after = holder_of(self._directory)
+        return (
+            after is not None
+            and not since_boot.is_running(*after)
+            and since_boot.is_running(sign.process, sign.began)
+            and sign.process in deposed.holders(self._directory / "lock")
+        )
 
     def _is_free(self) -> bool:
         descriptor = _locked(self._directory / "lock")

@@ -108,12 +108,18 @@ class _FolderHome(Home):
 
     def remove(self, name: str) -> None:
         folder = self.folder / name
-        (folder / DROPPED_FILE).touch()
-        durable_files.remove(folder / FILE_NAME)
-        for path in folder.iterdir():
-            if path.is_dir():
-                shutil.rmtree(path)
-        shutil.rmtree(folder)
+        try:
+            (folder / DROPPED_FILE).touch()
+            durable_files.remove(folder / FILE_NAME)
+            for path in folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+            shutil.rmtree(folder)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{folder} cannot be removed: {durable_files.in_words(error)}",
+                remedy="mend the disk or the rights there, then repeat the command: it ends what is begun.",
+            ) from error
 
 
 class _RemoteHome(Home):

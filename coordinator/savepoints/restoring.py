@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import socket
 import time
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tpc.ancestors import Ancestor
 from tpc.coordinator.log.contract import Log
-from tpc.coordinator.log.journal import IMPORT_MARK, MARK_SLOT, Journal
+from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.savepoints.copying import check_whole, copy_known
-from tpc.coordinator.savepoints.manifest import CHECKPOINT, LOG, Kind, SavepointManifest, read_manifest
+from tpc.coordinator.savepoints.copying import check_whole
+from tpc.coordinator.savepoints.manifest import LOG, Kind, SavepointManifest, read_manifest
 from tpc.coordinator.savepoints.move_note import MOVED_FILE, Noted, NotedFolder, ended
+from tpc.coordinator.savepoints.restore_target import RestoreTarget, in_words
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.errors import ConfigurationError, CorruptionError, TpcError
@@ -34,11 +31,8 @@ from tpc.history import History
 from tpc.json import JSONObject
 from tpc.records import Record, RecordKind, decode
 from tpc.safety import holds_for_restore, stated
-from tpc.support import durable_files
 
 logger = logging.getLogger(__name__)
-
-_NOTE = Path("tpc") / "restoring.json"
 
 
 @dataclass(frozen=True)
@@ -62,13 +56,14 @@ def opened(folder: Path) -> tuple[SavepointManifest, History]:
 
 
 @stated(holds_for_restore)
+@in_words()
 def restore_move(folder: Path, checkpoint: Path, log: Log, away: Noted | None = None) -> Restored:
     """Have the pipeline of a savepoint go on at `checkpoint` and `log`: same name, same incarnation, same history.
 
     `away` is the savepoint itself, if that is not `folder`: there it is noted that it was moved.
 
-    Raises `ConfigurationError` for a copy, for a savepoint that went elsewhere, and for a place that is not empty;
-    `CorruptionError` for a damaged savepoint.
+    Raises `ConfigurationError` for a copy, for a savepoint that went elsewhere, for a place that is not empty, and for
+    what a file system refuses; `CorruptionError` for a damaged savepoint.
     """
     manifest, history = opened(folder)
     if manifest.kind is not Kind.MOVE:
@@ -80,7 +75,7 @@ def restore_move(folder: Path, checkpoint: Path, log: Log, away: Noted | None = 
         )
     source = LocalLog(folder / LOG)
     slots = [slot for slot in source.slots() if slot >= history.floor]
-    target = _Target(folder, manifest, checkpoint, log, "move")
+    target = RestoreTarget(folder, manifest, checkpoint, log, "move")
     target.require_free(source, slots)
     savepoint = away or NotedFolder(folder)
     _claim(folder, manifest, target, savepoint)
@@ -98,6 +93,7 @@ def restore_move(folder: Path, checkpoint: Path, log: Log, away: Noted | None = 
 
 
 @stated(holds_for_restore)
+@in_words()
 def restore_fork(folder: Path, checkpoint: Path, log: Log, incarnation: int | None = None) -> Restored:
     """Begin a fork of a savepoint's pipeline at `checkpoint` and `log`: a new incarnation, by default the next one.
 
@@ -111,7 +107,7 @@ def restore_fork(folder: Path, checkpoint: Path, log: Log, incarnation: int | No
             f"incarnation {fork.incarnation} is no new one: the savepoint is of {manifest.pipeline}",
             remedy=f"take {manifest.pipeline.incarnation + 1} or more, one that no other fork has.",
         )
-    target = _Target(folder, manifest, checkpoint, log, f"fork {fork}")
+    target = RestoreTarget(folder, manifest, checkpoint, log, f"fork {fork}")
     target.require_free(log, [1])
     target.begin()
     target.copy_checkpoint()
@@ -147,7 +143,7 @@ def first_body_of_fork(fork: PipelineId, ancestor: Ancestor, history: History) -
     }
 
 
-def _claim(folder: Path, manifest: SavepointManifest, target: _Target, savepoint: Noted) -> None:
+def _claim(folder: Path, manifest: SavepointManifest, target: RestoreTarget, savepoint: Noted) -> None:
     """A savepoint moves once."""
     place = target.place
     note = savepoint.put_note(json.dumps(target.word).encode())
@@ -165,74 +161,9 @@ def _claim(folder: Path, manifest: SavepointManifest, target: _Target, savepoint
         )
 
 
-def _note_end(target: _Target, savepoint: Noted) -> None:
+def _note_end(target: RestoreTarget, savepoint: Noted) -> None:
     """The savepoint is not its pipeline's only home any more. The restore has ended well, also if that is not noted."""
     try:
         savepoint.replace_note(ended(target.word, time.time()))
     except (OSError, TpcError) as error:
         logger.warning("%s: it is not noted at the savepoint that the restore has ended; it stays there", error)
-
-
-@dataclass(frozen=True)
-class _Target:
-    """Where a savepoint is restored to."""
-
-    folder: Path
-    manifest: SavepointManifest
-    checkpoint: Path
-    log: Log
-    how: str
-
-    @property
-    def place(self) -> dict[str, Any]:
-        """Where that is, on which machine."""
-        return {"host": socket.gethostname(), "checkpoint": str(self.checkpoint), "log": self.log.describe()}
-
-    @property
-    def word(self) -> dict[str, Any]:
-        """What is noted at the savepoint: the place, and who moves it there."""
-        return {**self.place, "user": os.getuid(), "at": time.time()}
-
-    @property
-    def _word(self) -> bytes:
-        return json.dumps({"savepoint": self.manifest.id, "how": self.how}, sort_keys=True).encode()
-
-    def require_free(self, source: Log, slots: Sequence[int]) -> None:
-        """Empty, or what the same restore has left when it was interrupted."""
-        self.log.require_lasting()
-        note = self.checkpoint / _NOTE
-        begun = note.is_file() and note.read_bytes() == self._word
-        if not begun and self.checkpoint.exists() and any(self.checkpoint.iterdir()):
-            raise self.not_empty(str(self.checkpoint))
-        held = self.log.slots()
-        copied = [slot for slot in held if slot != MARK_SLOT]
-        is_beginning = copied == list(slots[: len(copied)]) and all(
-            self.log.read(slot) == source.read(slot) for slot in copied
-        )
-        if held and not (begun and is_beginning):
-            raise self.not_empty(self.log.describe())
-
-    def begin(self) -> None:
-        """From here on nobody opens the new log, and only this restore goes on here."""
-        durable_files.make_directories((self.checkpoint / _NOTE).parent)
-        durable_files.replace(self.checkpoint / _NOTE, self._word)
-        if not self.log.put(MARK_SLOT, IMPORT_MARK, None):
-            raise self.not_empty(self.log.describe())
-
-    def copy_checkpoint(self) -> None:
-        """Spark's files."""
-        below = f"{CHECKPOINT}/"
-        files = {n.removeprefix(below): f for n, f in self.manifest.files.items() if n.startswith(below)}
-        copy_known(self.folder / CHECKPOINT, files, self.checkpoint)
-
-    def end(self) -> History:
-        """All is there."""
-        self.log.delete([MARK_SLOT])
-        durable_files.remove(self.checkpoint / _NOTE)
-        durable_files.sync((self.checkpoint / _NOTE).parent)
-        return Journal(self.log).open()
-
-    def not_empty(self, place: str) -> ConfigurationError:
-        return ConfigurationError(
-            f"{place} is not empty", pipeline=str(self.manifest.pipeline), remedy="restore into a new, empty place."
-        )

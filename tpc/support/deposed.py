@@ -55,14 +55,15 @@ def end_deposed(lock: Path, before: tuple[int, float] | None, files: Iterable[Pa
     began.
     """
     wanted = list(files)
-    for process in {*_holders(lock), *_same(before)} - {os.getpid()}:
+    for process in {*holders(lock), *_same(before)} - {os.getpid()}:
         if _stands_in_the_way(process, wanted):
             time.sleep(LOOK_AGAIN_S)
             if locked := _stands_in_the_way(process, wanted):
                 _end(process, locked)
 
 
-def _holders(lock: Path) -> Iterator[int]:
+def holders(lock: Path) -> Iterator[int]:
+    """Processes of this machine that hold the lock `lock` of a checkpoint, also after somebody has gone past them."""
     file = _file(lock)
     for each in _held():
         if file is not None and each.kind == "FLOCK" and each.number == file.number and file in _opened(each.process):

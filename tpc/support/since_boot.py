@@ -35,6 +35,15 @@ def is_beginning_of(process: int, began: float) -> bool:
     return abs(_beginning(process) - began) <= TICK_S
 
 
+def is_running(process: int, began: float) -> bool:
+    """Whether the process that began then has not ended; one of another container is not seen, and one that waits to be
+    reaped has ended."""
+    try:
+        return is_beginning_of(process, began) and psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
 @lru_cache(maxsize=1)
 def _began(process: int) -> float:
     return _beginning(process)

@@ -39,6 +39,10 @@ def test_a_url_of_sqlite_is_a_log_that_others_can_open(tmp_path: Path) -> None:
         ("s3://bucket", "s3://bucket"),
         ("gs://bucket/prefix/", "gs://bucket/prefix"),
         ("az://account/container/prefix", "az://account/container/prefix"),
+        (
+            "abfss://container@account.dfs.core.windows.net/prefix",
+            "abfss://container@account.dfs.core.windows.net/prefix",
+        ),
         ("memory:///orders", "memory:///orders"),
     ],
 )

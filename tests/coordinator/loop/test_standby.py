@@ -272,6 +272,39 @@ def test_who_has_just_begun_is_not_taken_for_the_one_before_it_that_had_its_numb
     assert came == [True]
 
 
+LEADS = """
+import signal, sys, time
+from pathlib import Path
+from tpc.coordinator.checkpoint_lock import CheckpointLock
+from tpc.coordinator.sign_of_life import SignOfLife
+CheckpointLock(Path(sys.argv[1])).acquire(takeover=sys.argv[2] == "takes over")
+if sys.argv[2] == "leads":
+    SignOfLife(Path(sys.argv[1])).begin()
+    Path(sys.argv[1], "begun").touch()
+    time.sleep(600)
+"""
+
+
+def test_a_takeover_that_died_before_its_first_sign_keeps_nobody_waiting_for_who_stands_still(tmp_path: Path) -> None:
+    """The lock says the dead process, and is held by the one that it went past."""
+    notes = tmp_path / "tpc"
+    command = [sys.executable, "-c", LEADS, str(notes)]
+    first = subprocess.Popen([*command, "leads"], cwd=ROOT)
+    try:
+        until("it leads", (notes / "begun").exists)
+        first.send_signal(signal.SIGSTOP)
+        subprocess.run([*command, "takes over"], cwd=ROOT, check=True)
+        with NextInLine(notes, LocalLog(notes / "log"), 2.0) as line:
+            thread, came = waiting(line)
+            thread.join(30.0)
+            line._stopped.set()
+            thread.join()
+            assert came == [True]
+    finally:
+        first.kill()
+        first.wait()
+
+
 def test_a_standby_on_another_machine_than_the_leader_is_refused(tmp_path: Path) -> None:
     notes = tmp_path / "tpc"
     notes.mkdir()

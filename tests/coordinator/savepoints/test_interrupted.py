@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.coordinator.savepoints.test_folder import Place
 from tpc.__main__ import app
-from tpc.coordinator.savepoints import restoring
+from tpc.coordinator.savepoints import restore_target
 from tpc.coordinator.savepoints.homes import home_and_name, home_of
 from tpc.coordinator.savepoints.keeping import drop, prune
 from tpc.coordinator.savepoints.restoring import restore_move
@@ -34,8 +34,8 @@ def half_moved(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A savepoint whose restore was interrupted while it copied."""
     folder = place.move()
     with monkeypatch.context() as failing:
-        failing.setattr(restoring, "copy_known", full)
-        with pytest.raises(OSError, match="No space left"):
+        failing.setattr(restore_target, "copy_known", full)
+        with pytest.raises(ConfigurationError, match="No space left"):
             restore_move(folder, *place.new())
     return folder
 
@@ -94,7 +94,7 @@ def half_dropped(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = place.copy()
     with monkeypatch.context() as failing:
         failing.setattr(shutil, "rmtree", full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(ConfigurationError, match="No space left"):
             drop(*home_and_name(str(folder)))
     return folder
 
@@ -118,7 +118,7 @@ def test_a_removal_that_is_interrupted_twice_may_be_repeated(
 ) -> None:
     with monkeypatch.context() as failing:
         failing.setattr(shutil, "rmtree", full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(ConfigurationError, match="No space left"):
             drop(*home_and_name(str(half_dropped)))
     drop(*home_and_name(str(half_dropped)))
     assert not half_dropped.exists()
