@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ else:
     import tomli as tomllib  # pytest brings it
 
 ROOT = Path(__file__).parents[1]
-DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+DECLARED = PYPROJECT["project"]
 TREE = own_tree()
 
 DISTRIBUTIONS = {"bson": "pymongo", "kafka": "kafka-python", "py4j": "pyspark"}
@@ -85,3 +87,12 @@ def test_every_requirement_has_a_lower_bound(extra: str | None) -> None:
     lines = DECLARED["dependencies"] if extra is None else extras()[extra]
     unbounded = {one.name for one in required(lines) if all(each.operator != ">=" for each in one.specifier)}
     assert unbounded - {"pandas-stubs", "types-psutil"} == set()
+
+
+def test_what_runs_leave_in_a_clone_is_no_package() -> None:
+    """Setuptools takes every folder that matches; one on a disk that a case has broken fails the installation."""
+    patterns = PYPROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
+    left = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("tpc-")]
+    assert left
+    assert [name for name in left if any(fnmatchcase(name, pattern) for pattern in patterns)] == []
+    assert any(fnmatchcase("tpc.sinks.kafka", pattern) for pattern in patterns)
