@@ -1,4 +1,4 @@
-"""How far the parts of a proof are: a bar for each one that was begun."""
+"""How far the parts of a proof are: a bar for each one that was begun; where nobody watches, a line for each tenth."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ class Bar:
 
     def __init__(self, progress: Progress, name: str, total: int) -> None:
         self._progress = progress
+        self._name = name
+        self._total = total
+        self._done = 0
         self._task = progress.add_task(name, total=total, start=False, visible=False)
 
     def begin(self) -> None:
@@ -27,3 +30,9 @@ class Bar:
     def advance(self, more: int) -> None:
         """So much more is done: searches, seeds, mutants."""
         self._progress.advance(self._task, more)
+        tenths_before = 10 * self._done // self._total
+        self._done += more
+        if 10 * self._done // self._total > tenths_before and not self._progress.console.is_terminal:
+            elapsed_s = self._progress.tasks[self._task].elapsed or 0.0
+            line = f"{self._name}: {self._done:,} of {self._total:,} after {elapsed_s:.0f} s"
+            self._progress.console.print(line, highlight=False)
