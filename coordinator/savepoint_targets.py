@@ -22,7 +22,7 @@ from tpc.coordinator.savepoints.making import copy_into_savepoint, move_into_sav
 from tpc.coordinator.savepoints.manifest import SavepointManifest
 from tpc.coordinator.savepoints.move_note import Noted
 from tpc.coordinator.savepoints.remote import RemoteSavepoint, is_remote
-from tpc.coordinator.savepoints.restore_target import in_words
+from tpc.coordinator.savepoints.restore_target import refusals
 from tpc.coordinator.savepoints.restoring import Restored, opened, restore_fork, restore_move
 from tpc.coordinator.spark.query_log import NO_QUERY
 from tpc.coordinator.spark.state_partitions import refuse_other_partitions
@@ -126,7 +126,7 @@ def restore(
     checkpoint = checkpoint.absolute()
     place = LocalLog(checkpoint / LOG_FOLDER) if log is None else open_log(log)
     with ExitStack() as stack:
-        with stated(holds_for_restore), in_words():
+        with stated(holds_for_restore), refusals():
             if is_remote(savepoint):
                 durable_files.make_directories(checkpoint.parent)
             folder, away = stack.enter_context(fetched(savepoint, checkpoint.parent))

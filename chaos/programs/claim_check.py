@@ -31,8 +31,8 @@ from tpc.errors import CorruptionError
 from tpc.handles import Handle
 
 DOCUMENTS = 120
-LARGE = (17, 63, 101)
-"""Of 10 MB; the others have up to 200 kB."""
+LARGE = tuple(range(7, DOCUMENTS, 10))
+"""Of 10 MB, one in every epoch, so that every kill meets one; the others have up to 200 kB."""
 LARGE_BYTES = 10_000_000
 ORPHANS = "orphans"
 FOLLOWER_S = 120.0

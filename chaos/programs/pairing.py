@@ -16,6 +16,7 @@ import pandas as pd
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.checkers.loop_state import count_keys
+from tpc.chaos.programs.consumer_groups import group_at_end
 from tpc.chaos.programs.feeding import make_tables, make_topics, write_messages
 from tpc.chaos.programs.program import Program
 from tpc.coordinator.epochs import epoch_rows
@@ -121,16 +122,18 @@ def _expected_by_loop() -> dict[str, Any]:
 
 
 def _checks_of_spark(place: Path) -> list[Check]:
-    """Late events, and no others, are counted as dropped."""
+    """Late events, and no others, are counted as dropped; the group has gone with the epochs."""
     sent = len(outcomes()[1])
     counted = sum(row["late"] for row in epoch_rows(Journal(log_of(place / "checkpoint")).open()))
-    return [Check("what was late is counted", counted == sent > 0, f"{counted} rows dropped, {sent} late events sent")]
+    late = Check("what was late is counted", counted == sent > 0, f"{counted} rows dropped, {sent} late events sent")
+    return [late, group_at_end("pairing", "pairing.events")]
 
 
 def _checks_of_loop(place: Path) -> list[Check]:
-    """The state is given back."""
+    """The state is given back; the group has gone with the epochs."""
     left = count_keys(place / "service" / "state" / "waiting.db", "pairing-loop")
-    return [Check("nothing waits in the end", left == 0, f"{left} events wait")]
+    waits = Check("nothing waits in the end", left == 0, f"{left} events wait")
+    return [waits, group_at_end("pairing-loop", "pairing-loop.events")]
 
 
 PROGRAM = Program(

@@ -112,17 +112,12 @@ class NextInLine:
             return True
         if (is_ended or silent_s >= GONE_AFTER_S) and self._is_free():
             return True
-        return sign is not None and silent_s >= self._silent_after_s and self._was_left_again(sign)
+        return sign is not None and silent_s >= self._silent_after_s and self._was_left_again()
 
-    def _was_left_again(self, sign: Sign) -> bool:
-        """Whether who went past the holder of the lock has died before its first sign, and that one holds it still."""
-        after = holder_of(self._directory)
-        return (
-            after is not None
-            and not since_boot.is_running(*after)
-            and since_boot.is_running(sign.process, sign.began)
-            and sign.process in deposed.holders(self._directory / "lock")
-        )
+    def _was_left_again(self) -> bool:
+        """Whether who went past the lock's holder last has died before its first sign: only one gone past holds it."""
+        last = holder_of(self._directory)
+        return last is not None and not since_boot.is_running(*last) and any(deposed.holders(self._directory / "lock"))
 
     def _is_free(self) -> bool:
         descriptor = _locked(self._directory / "lock")

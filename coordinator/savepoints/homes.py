@@ -104,7 +104,12 @@ class _FolderHome(Home):
 
     def is_half_removed(self, name: str) -> bool:
         folder = self.folder / name
-        return (folder / DROPPED_FILE).exists() and not (folder / FILE_NAME).exists()
+        try:
+            return (folder / DROPPED_FILE).exists() and not (folder / FILE_NAME).exists()
+        except OSError as error:
+            raise ConfigurationError(
+                f"{folder} cannot be read: {durable_files.in_words(error)}", remedy="give the right to enter it."
+            ) from error
 
     def remove(self, name: str) -> None:
         folder = self.folder / name
@@ -118,7 +123,7 @@ class _FolderHome(Home):
         except OSError as error:
             raise ConfigurationError(
                 f"{folder} cannot be removed: {durable_files.in_words(error)}",
-                remedy="mend the disk or the rights there, then repeat the command: it ends what is begun.",
+                remedy=f"mend the disk or the rights, then `tpc savepoints drop {folder}`, which ends what is begun.",
             ) from error
 
 

@@ -6,6 +6,7 @@ What is copied there, and in which order, is said in `restoring.py`.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import time
@@ -22,20 +23,27 @@ from tpc.coordinator.savepoints.manifest import CHECKPOINT, SavepointManifest
 from tpc.errors import ConfigurationError
 from tpc.history import History
 from tpc.support import durable_files
+from tpc.support.durable_files import in_words
+
+logger = logging.getLogger(__name__)
 
 _NOTE = Path("tpc") / "restoring.json"
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
+def refusals() -> Iterator[None]:
     """What a file system refuses is an error that says where and what to do."""
     try:
         yield
+    except (NotADirectoryError, FileExistsError) as error:
+        raise _refused(error, "name a folder that is not there yet, or is empty (--checkpoint, --log).") from error
     except OSError as error:
-        raise ConfigurationError(
-            f"the savepoint cannot be restored: {durable_files.in_words(error)}",
-            remedy="mount the disk, make room or give the rights there, then repeat the command with the same words.",
-        ) from error
+        remedy = "mount the disk, make room or give the rights there, then repeat the command with the same words."
+        raise _refused(error, remedy) from error
+
+
+def _refused(error: OSError, remedy: str) -> ConfigurationError:
+    return ConfigurationError(f"the savepoint cannot be restored: {in_words(error)}", remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -93,8 +101,11 @@ class RestoreTarget:
     def end(self) -> History:
         """All is there."""
         self.log.delete([MARK_SLOT])
-        durable_files.remove(self.checkpoint / _NOTE)
-        durable_files.sync((self.checkpoint / _NOTE).parent)
+        try:
+            durable_files.remove(self.checkpoint / _NOTE)
+            durable_files.sync((self.checkpoint / _NOTE).parent)
+        except OSError as error:  # the log opens: whatever is wrong now, the restore has ended well
+            logger.warning("%s is not needed any more, and stays: %s", self.checkpoint / _NOTE, in_words(error))
         return Journal(self.log).open()
 
     def not_empty(self, place: str) -> ConfigurationError:

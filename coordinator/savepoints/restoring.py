@@ -22,7 +22,7 @@ from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.savepoints.copying import check_whole
 from tpc.coordinator.savepoints.manifest import LOG, Kind, SavepointManifest, read_manifest
 from tpc.coordinator.savepoints.move_note import MOVED_FILE, Noted, NotedFolder, ended
-from tpc.coordinator.savepoints.restore_target import RestoreTarget, in_words
+from tpc.coordinator.savepoints.restore_target import RestoreTarget, refusals
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.errors import ConfigurationError, CorruptionError, TpcError
@@ -56,7 +56,7 @@ def opened(folder: Path) -> tuple[SavepointManifest, History]:
 
 
 @stated(holds_for_restore)
-@in_words()
+@refusals()
 def restore_move(folder: Path, checkpoint: Path, log: Log, away: Noted | None = None) -> Restored:
     """Have the pipeline of a savepoint go on at `checkpoint` and `log`: same name, same incarnation, same history.
 
@@ -93,7 +93,7 @@ def restore_move(folder: Path, checkpoint: Path, log: Log, away: Noted | None = 
 
 
 @stated(holds_for_restore)
-@in_words()
+@refusals()
 def restore_fork(folder: Path, checkpoint: Path, log: Log, incarnation: int | None = None) -> Restored:
     """Begin a fork of a savepoint's pipeline at `checkpoint` and `log`: a new incarnation, by default the next one.
 

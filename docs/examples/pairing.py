@@ -1,5 +1,8 @@
 """Pairs every event of type A with the event of type B that carries the same timestamp, and adds up their values.
 
+For whoever gets two halves of one thing minutes apart, or one of them never: what waits is state, and a crash between
+state and outputs would pair an event twice, or not at all.
+
 The events come from one Kafka topic, out of order by minutes. A pair goes to a Kafka topic and to a PostgreSQL
 table, in one decision per epoch; an event whose partner has not come within 5 minutes of event time is discarded:
 it goes, in the same decision, to a Kafka topic for rejected events. Killed at any moment and started again with the

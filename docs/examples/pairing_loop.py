@@ -1,5 +1,7 @@
 """The program of pairing.py without Spark: one plain process, and the same promise.
 
+For whoever has this problem and no cluster: a service that is a singleton anyway.
+
 Pairs every event of type A with the event of type B that carries the same timestamp, and adds up their values. The
 events come from one Kafka topic, out of order by minutes. A pair goes to a Kafka topic and to a PostgreSQL table, in
 one decision per epoch; an event whose partner has not come within 5 minutes of event time goes, in the same decision,

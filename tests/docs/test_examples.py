@@ -28,6 +28,13 @@ def test_an_example_can_be_imported_and_says_what_it_is(path: Path) -> None:
     assert callable(module.main)
 
 
+@pytest.mark.parametrize(
+    "path", [path for path in PROGRAMS if path.stem != "pairing_tools"], ids=lambda path: path.stem
+)
+def test_a_program_says_whose_problem_it_is(path: Path) -> None:
+    assert "For whoever" in (load(path.stem).__doc__ or "")
+
+
 def test_the_example_for_faults_offers_what_the_command_asks_for() -> None:
     module = load("chaos_orders")
     assert all(callable(getattr(module, name)) for name in ("pipeline", "feed", "expected"))

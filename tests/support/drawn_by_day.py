@@ -1,8 +1,8 @@
 """Long files of which `make test` runs a sixth a day: those whose matter has a command of its own, or seldom moves.
 
 Every file is run on one day of six; `make test DAY=` runs all of them, and so does pytest by itself. What is left to
-another day is told at the end of the run, by name. One kit of a participant is run every day, and so are the demo, the
-programs, the cores of the matrix and of the clusters, recovery and integration.
+another day is told at the end of the run, by name. One kit of a participant is run every day, and so are the loop, the
+demo, the programs, the cores of the matrix and of the clusters, recovery and integration.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ FILES = (
     "tests/chaos/demo/test_demo_processes.py",
     "tests/docs/test_delta_sink.py",
     "tests/chaos/matrix/test_service.py",  # make chaos
-    "tests/coordinator/loop/test_effects.py",
     "tests/coordinator/test_late_plans.py",
     "tests/coordinator/spark/test_state_schema.py",
-    "tests/coordinator/loop/changelog/test_lost_disk.py",
     "tests/sinks/kafka/test_outage.py",
     "tests/sinks/kafka/test_secured.py",  # make clusters
     "tests/testing/test_reference.py",
@@ -42,7 +40,6 @@ FILES = (
     "tests/testing/test_broken_markers.py",
     "tests/testing/test_broken_prepares.py",
     "tests/coordinator/spark/test_late_executors.py",
-    "tests/coordinator/loop/test_kept.py",
     "tests/coordinator/savepoints/test_fork.py",
     "tests/coordinator/log/test_conformance_sql.py",
     "tests/chaos/servers/test_server.py",
@@ -59,8 +56,6 @@ FILES = (
     "tests/chaos/user/test_command.py",
     "tests/chaos/matrix/test_special_cases.py",  # make chaos
     "tests/coordinator/log/test_conformance_object.py",
-    "tests/coordinator/loop/changelog/test_epochs.py",
-    "tests/coordinator/loop/test_shards.py",
     "tests/test_packaging.py",
     "tests/testing/test_broken_sinks.py",
     "tests/testing/test_broken_data.py",

@@ -50,7 +50,8 @@ def _began(process: int) -> float:
 
 
 def _beginning(process: int) -> float:
-    return round(psutil.Process(process).create_time() - psutil.boot_time(), 2)
+    boot_s = psutil.boot_time()  # first: psutil 5.9 keeps it for `create_time`, and a clock may have been set meanwhile
+    return round(psutil.Process(process).create_time() - boot_s, 2)
 
 
 def now() -> float:

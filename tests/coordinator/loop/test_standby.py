@@ -277,23 +277,30 @@ import signal, sys, time
 from pathlib import Path
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.sign_of_life import SignOfLife
-CheckpointLock(Path(sys.argv[1])).acquire(takeover=sys.argv[2] == "takes over")
-if sys.argv[2] == "leads":
-    SignOfLife(Path(sys.argv[1])).begin()
-    Path(sys.argv[1], "begun").touch()
+notes, what = Path(sys.argv[1]), sys.argv[2]
+CheckpointLock(notes).acquire(takeover=what != "leads")
+if what != "dies":
+    SignOfLife(notes).begin()
+if what == "leads":
+    (notes / "begun").touch()
     time.sleep(600)
 """
 
 
-def test_a_takeover_that_died_before_its_first_sign_keeps_nobody_waiting_for_who_stands_still(tmp_path: Path) -> None:
-    """The lock says the dead process, and is held by the one that it went past."""
+@pytest.mark.parametrize("between", [False, True], ids=["it went past the leader", "it went past a second leader"])
+def test_a_takeover_that_died_before_its_first_sign_keeps_nobody_waiting_for_who_stands_still(
+    tmp_path: Path, between: bool
+) -> None:
+    """The lock says the dead process, and is held by the one that the first takeover went past."""
     notes = tmp_path / "tpc"
     command = [sys.executable, "-c", LEADS, str(notes)]
     first = subprocess.Popen([*command, "leads"], cwd=ROOT)
     try:
         until("it leads", (notes / "begun").exists)
         first.send_signal(signal.SIGSTOP)
-        subprocess.run([*command, "takes over"], cwd=ROOT, check=True)
+        if between:
+            subprocess.run([*command, "leads and dies"], cwd=ROOT, check=True)
+        subprocess.run([*command, "dies"], cwd=ROOT, check=True)
         with NextInLine(notes, LocalLog(notes / "log"), 2.0) as line:
             thread, came = waiting(line)
             thread.join(30.0)

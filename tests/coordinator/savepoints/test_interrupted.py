@@ -88,6 +88,25 @@ def replaces_but(folder: Path) -> Any:
 # Removed in part -----------------------------------------------------------------------------------------------------
 
 
+def test_a_checkpoint_that_is_a_file_is_named_with_what_to_give_instead(place: Place) -> None:
+    folder, (checkpoint, log) = place.move(), place.new()
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint.write_text("a file")
+    with pytest.raises(ConfigurationError, match=str(checkpoint)) as caught:
+        restore_move(folder, checkpoint, log)
+    assert "name a folder" in caught.value.remedy
+
+
+def test_a_restore_whose_note_stays_has_ended_well_since_its_log_opens(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = place.move()
+    monkeypatch.setattr(restore_target.durable_files, "remove", full)
+    restored = restore_move(folder, *place.new())
+    assert restored.history.last_complete == restored.manifest.epoch
+    assert "is not needed any more, and stays: No space left on device" in caplog.text
+
+
 @pytest.fixture
 def half_dropped(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A savepoint whose removal was interrupted once its manifest was gone."""

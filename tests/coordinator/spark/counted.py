@@ -29,6 +29,8 @@ from tpc.coordinator.pipeline import Pipeline
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 COUNTED = "rows int"
 COUNTED_AND_NAMED = "rows long, last string"
+COUNTED_LONGER = "rows long"
+COUNTED_AS_TEXT = "rows string"
 LIFE_TIMEOUT_S = 180
 
 
@@ -47,7 +49,7 @@ class Counter(StatefulProcessor):
         before = 0 if counted is None else counted[0]
         value = (before + len(last), max(last))
         self.state.update(value if self.schema == COUNTED_AND_NAMED else value[:1])
-        told = "" if self.schema == COUNTED else value[1]
+        told = value[1] if self.schema == COUNTED_AND_NAMED else ""
         yield pd.DataFrame({"id": [value[0]], "last": [told]})
 
     def close(self) -> None:

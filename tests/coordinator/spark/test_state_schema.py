@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,14 +12,14 @@ from pyspark.sql import SparkSession
 from tests.coordinator.spark.counted import (
     COUNTED,
     COUNTED_AND_NAMED,
+    COUNTED_AS_TEXT,
+    COUNTED_LONGER,
     ENCODING,
     is_killed_at,
     live,
     program,
 )
 from tests.support.folder_sink import FolderSink
-from tpc import failpoints
-from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions
@@ -35,27 +34,11 @@ AFTER_THE_INTENT = ("epoch.decided", "sink.committed")
 @pytest.fixture(autouse=True)
 def as_it_was(spark: SparkSession) -> Iterator[None]:
     yield
-    failpoints.install({})
     spark.conf.unset(ENCODING)
 
 
 def out(place: Path) -> list[tuple[int, str]]:
     return sorted((row["id"], row["last"]) for row in FolderSink("rows", place / "rows").rows())
-
-
-def die(_step: str, _where: Mapping[str, Any]) -> None:
-    raise DeathError
-
-
-class DeathError(Exception):
-    """The end of a life."""
-
-
-def dies_at(step: str, made: Pipeline) -> None:
-    failpoints.install({step: die})
-    with pytest.raises(DeathError):
-        live(made)
-    failpoints.install({})
 
 
 @pytest.mark.parametrize("step", BEFORE_THE_INTENT)
@@ -84,6 +67,22 @@ def test_a_decided_epoch_wants_the_program_that_decided_it_and_then_the_newer_sc
     assert out(tmp_path) == [(1, ""), (2, ""), (3, ""), (4, ""), (5, "n4")]
 
 
+def test_as_avro_a_column_of_the_state_may_be_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set(ENCODING, "avro")
+    live(program(spark, tmp_path, COUNTED_AND_NAMED))
+    live(program(spark, tmp_path, COUNTED_LONGER))
+    assert out(tmp_path) == [(1, "n0"), (2, "")]
+
+
+def test_as_avro_another_type_is_refused_and_the_old_program_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set(ENCODING, "avro")
+    live(program(spark, tmp_path, COUNTED))
+    with pytest.raises(ConfigurationError, match="another schema"):
+        live(program(spark, tmp_path, COUNTED_AS_TEXT))
+    live(program(spark, tmp_path, COUNTED))
+    assert out(tmp_path) == [(1, ""), (2, ""), (3, "")]
+
+
 def test_otherwise_another_schema_is_refused_by_name_and_the_old_one_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -96,11 +95,11 @@ def test_otherwise_another_schema_is_refused_by_name_and_the_old_one_goes_on(
 
 
 @pytest.mark.parametrize("step", BEFORE_THE_INTENT + AFTER_THE_INTENT)
-def test_a_life_that_died_goes_on_in_a_session_with_another_number_of_partitions(
+def test_a_life_that_was_killed_goes_on_in_a_session_with_another_number_of_partitions(
     step: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     live(program(spark, tmp_path, COUNTED))
-    dies_at(step, program(spark, tmp_path, COUNTED))
+    is_killed_at(step, tmp_path, COUNTED)
     known = spark.conf.get(SETTING)
     spark.conf.set(SETTING, "3")
     try:
