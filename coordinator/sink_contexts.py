@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.passes.routes import Writing
+from tpc.coordinator.spark.expected_executors import most_tasks, wait_for_executors
 from tpc.coordinator.spark.parallelism import task_slots, tasks_on_a_machine
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
@@ -26,10 +27,12 @@ def check_contexts(
     stateful: bool,
 ) -> dict[str, CheckContext]:
     """What `Committer.check` of each sink is given, by the sink's name."""
+    if not most_tasks(dict(session.sparkContext.getConf().getAll())):
+        wait_for_executors(session.sparkContext)  # nothing else says how many tasks servers will see
     shuffles = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-    partitions = shuffles if stateful or plan.partitioned else session.sparkContext.defaultParallelism
-    by_tasks = written_by_tasks(plan, sinks, offsets_sink)
     slots = task_slots(session.sparkContext)
+    partitions = shuffles if stateful or plan.partitioned else max(session.sparkContext.defaultParallelism, slots)
+    by_tasks = written_by_tasks(plan, sinks, offsets_sink)
     neighbours = tasks_on_a_machine(session.sparkContext, slots)
     contexts = dict[str, CheckContext]()
     for sink in sinks:

@@ -196,9 +196,9 @@ class CheckContext:
 class ExecutorNeeds:
     """What a sink's writers need on every machine that runs them; asked for there before the first epoch.
 
-    `modules` are imported (module -> the package that brings it), `directories` must be the driver's own, with rights
-    to write. Settings that are kept elsewhere (`tpc.env`, `tpc.secret_file`) need not be named: they are found in the
-    sink's attributes.
+    `modules` are imported (module -> the package that brings it, '' for the user's own), `directories` must be the
+    driver's own, with rights to write. Settings that are kept elsewhere (`tpc.env`, `tpc.secret_file`) need not be
+    named: they are found in the sink's attributes.
     """
 
     modules: Mapping[str, str] = field(default_factory=dict)

@@ -51,7 +51,8 @@ def needs_of(sinks: Mapping[str, Sink]) -> Needs:
         needed = sink.executor_needs()
         for module, package in needed.modules.items():
             modules.setdefault(module, []).append(name)
-            packages[package] = package
+            if package:
+                packages[package] = package
         for setting in kept_elsewhere(sink):
             settings.setdefault(repr(setting), (setting, []))[1].append(name)
         for directory in needed.directories:

@@ -28,9 +28,9 @@ from tpc.coordinator.spark.executor_needs import (
     unseen,
     version_here,
 )
+from tpc.coordinator.spark.expected_executors import registered_executors, wait_for_executors
 from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import PipelineId
-from tpc.support.deadlines import until
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-COME_WITHIN_S = 30.0
-"""How long those that were asked for are waited for."""
 ANSWER_WITHIN_S = 120.0
 PAUSES_S = (0.0, 0.5, 2.0)
 """How long each task of a round takes: a task goes to another executor while one is busy."""
@@ -102,11 +100,11 @@ def _answers(
     context: SparkContext, needs: Needs, places: Mapping[str, Path], pipeline: PipelineId, is_answer_required: bool
 ) -> dict[str, Answer]:
     """What each executor says, by executor; asked again, longer, until all that are there have been met."""
-    until(lambda: _registered(context) >= _expected(context), COME_WITHIN_S, pause_max_s=0.5)
+    wait_for_executors(context)
     question = {**_sendable(needs), "places": {directory: str(place) for directory, place in places.items()}}
     answers: dict[str, Answer] = {}
     for pause_s in PAUSES_S:
-        tasks = max(1, _TASKS_EACH * _registered(context))
+        tasks = max(1, _TASKS_EACH * registered_executors(context))
         try:
             found = _run(context, {**question, "pause_s": pause_s}, tasks, pipeline)
         except TransientError as error:
@@ -115,10 +113,13 @@ def _answers(
             logger.warning("%s: they have not been asked for what the sinks need", error.what)
             return answers
         answers.update((str(one["executor"]), one) for one in found)
-        if len(answers) >= _registered(context):
+        if len(answers) >= registered_executors(context):
             return answers
-    unasked = _registered(context) - len(answers)
-    logger.warning("%d executors were busy and have not been asked for what the sinks need", unasked)
+    what = f"{registered_executors(context) - len(answers)} executors were busy, and did not say whether they have "
+    what += "what the sinks need"
+    if is_answer_required:
+        raise TransientError(what, pipeline=str(pipeline), remedy="ask again when its other jobs have ended.")
+    logger.warning("%s", what)
     return answers
 
 
@@ -174,19 +175,3 @@ def _said(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if "Error" in line or "Exception" in line or "Lost task" in line]
     return " ".join(dict.fromkeys(told or lines))[:_SAID_MAX]
-
-
-def _registered(context: SparkContext) -> int:
-    """How many executors there are; the driver is in Spark's list too."""
-    return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
-
-
-def _expected(context: SparkContext) -> int:
-    """How many executors the settings ask for from the start, as far as they say."""
-    settings = dict(context.getConf().getAll())
-    if settings.get("spark.dynamicAllocation.enabled") == "true":
-        return 1
-    if instances := settings.get("spark.executor.instances"):
-        return int(instances)
-    cores, each = settings.get("spark.cores.max"), settings.get("spark.executor.cores")
-    return int(cores) // int(each) if cores and each else 1

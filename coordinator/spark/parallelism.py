@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tpc.coordinator.spark.expected_executors import most_tasks
 from tpc.coordinator.spark.settings import explicit_settings, settings_lock
 from tpc.states import State
 
@@ -30,18 +31,20 @@ def parallelism_of(session: SparkSession) -> int:
 
 
 def task_slots(context: SparkContext) -> int:
-    """How many tasks run at a time, as far as executors are there already; 0 where that is not known.
+    """How many tasks run at a time: on the executors that are there, or on all that the settings let come; 0: unknown.
 
     Not the default parallelism: a setting of the user's may be that, and it does not know `spark.task.cpus`.
     """
     from py4j.protocol import Py4JError
 
-    spark = context._jsc.sc()
+    settings, spark = dict(context.getConf().getAll()), context._jsc.sc()
     try:
         there = int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
     except Py4JError:
         there = 0
-    return there or (0 if _PARALLELISM in dict(context.getConf().getAll()) else context.defaultParallelism)
+    if not settings.get("spark.master", "").startswith(("local[", "local-cluster")):
+        there = max(there, most_tasks(settings))
+    return there or (0 if _PARALLELISM in settings else context.defaultParallelism)
 
 
 def tasks_on_a_machine(context: SparkContext, tasks: int) -> int:

@@ -11,6 +11,7 @@ from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.settings import Elsewhere
 from tpc.sink import Committer, ExecutorNeeds, Limit, Writer
+from tpc.sinks.kafka import token_function
 from tpc.sinks.kafka.kafka_python import require_kafka_python
 from tpc.sinks.kafka.transactional_sink import KAFKA_LIMITS, TransactionalSink
 
@@ -108,5 +109,8 @@ class KafkaSink(TransactionalSink):
         }
 
     def executor_needs(self) -> ExecutorNeeds:
-        """Both clients."""
-        return ExecutorNeeds({"confluent_kafka": "confluent-kafka", "kafka": "kafka-python"})
+        """Both clients, and the function that gets tokens."""
+        modules = {"confluent_kafka": "confluent-kafka", "kafka": "kafka-python"}
+        if (function := self.connection.client.get(token_function.SETTING)) is not None:
+            modules[str(function).partition(":")[0]] = ""  # of the user's own
+        return ExecutorNeeds(modules)

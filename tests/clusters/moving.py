@@ -24,11 +24,13 @@ from tests.support.processes import DEADLINE_S, REPOSITORY, line, stands_still
 from tpc.chaos.checkers.compare import multisets_equal, nothing_left
 from tpc.chaos.checkers.files_content import read_parquet, unpublished
 from tpc.chaos.checkers.left import unfinished_epochs
+from tpc.chaos.checkers.markers import last_epochs_equal, newest_epochs
 from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.sql import SqlLog
 from tpc.errors import LocalServerError
+from tpc.sinks import FileSink
 
 EPOCH, LAST = 2, 4
 STEPS = ("planned", "collected", "prepared", "decided", "committed", "completed")
@@ -185,9 +187,10 @@ class Place:
         assert history.last_complete == (EPOCH if step == "completed" else EPOCH - 1)
 
     def judge(self, evidence: Evidence) -> None:
-        """Every number once, nothing left."""
+        """Every number once, the last epoch everywhere, nothing left."""
         history = Journal(self.log).open()
-        assert history.last_complete is not None
+        assert history.last_complete is not None and history.pipeline is not None
+        sinks = [FileSink(self.files, format="parquet"), *(target.sink() for target in self.targets)]
         expected = [(number,) for number in range(ROWS * (history.last_complete + 1))]
         found = [(number,) for number in read_parquet(self.files)["value"].to_pylist()]
         left = {"files": unpublished(self.files), "the log": unfinished_epochs(history)}
@@ -196,5 +199,6 @@ class Place:
         evidence.judge(
             multisets_equal("files", expected, found),
             *(multisets_equal(target.name, expected, target.content()) for target in self.targets),
+            last_epochs_equal("last epochs", history, newest_epochs(sinks, history.pipeline)),
             nothing_left("left behind", left),
         )

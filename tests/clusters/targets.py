@@ -12,6 +12,8 @@ from tests.clusters.moving_driver import DSN, NAME, PASSWORD
 from tpc.chaos.checkers.kafka_content import read_topic
 from tpc.chaos.checkers.left import Where, left_behind
 from tpc.chaos.checkers.postgres_content import query
+from tpc.sink import Sink
+from tpc.sinks import KafkaSink, PostgresSink
 
 
 class Target(Protocol):
@@ -35,6 +37,10 @@ class Target(Protocol):
         """What of its transactions is neither committed nor aborted."""
         ...
 
+    def sink(self) -> Sink:
+        """The driver's, for who may read more."""
+        ...
+
 
 class Table:
     """A column of a table; `reader` is the DSN of who may read it and see what is prepared, `dsn` the drivers'."""
@@ -55,6 +61,9 @@ class Table:
 
     def left(self) -> Mapping[str, list[str]]:
         return left_behind(Where(NAME, dsn=self._reader))
+
+    def sink(self) -> Sink:
+        return PostgresSink(self._table, dsn=self._reader)
 
 
 class Topic:
@@ -77,3 +86,6 @@ class Topic:
 
     def left(self) -> Mapping[str, list[str]]:
         return left_behind(Where(NAME, servers=self._reader))
+
+    def sink(self) -> Sink:
+        return KafkaSink(self._topic, servers=self._reader)

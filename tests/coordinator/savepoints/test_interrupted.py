@@ -101,7 +101,7 @@ def test_a_restore_whose_note_stays_has_ended_well_since_its_log_opens(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = place.move()
-    monkeypatch.setattr(restore_target.durable_files, "remove", full)
+    monkeypatch.setattr(durable_files, "remove", full)
     restored = restore_move(folder, *place.new())
     assert restored.history.last_complete == restored.manifest.epoch
     assert "is not needed any more, and stays: No space left on device" in caplog.text

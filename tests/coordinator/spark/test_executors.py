@@ -130,8 +130,8 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Any:
         raise TransientError("the executors have not all answered within 120 s")
 
     monkeypatch.setattr(executors, "_run", nobody)
-    monkeypatch.setattr(executors, "_registered", lambda _: 2)
-    monkeypatch.setattr(executors, "_expected", lambda _: 2)
+    monkeypatch.setattr(executors, "registered_executors", lambda _: 2)
+    monkeypatch.setattr(executors, "wait_for_executors", lambda _: None)
     session = MagicMock()
     session.sparkContext._jsc.sc().isLocal.return_value = False
     return session
@@ -145,3 +145,30 @@ def test_a_start_goes_on_where_the_cluster_is_full(silent: Any, caplog: pytest.L
 def test_a_check_that_nobody_has_answered_says_so(silent: Any) -> None:
     with pytest.raises(TransientError, match="have not all answered"):
         executors.ask_executors(silent, {}, PipelineId("job"), True)
+
+
+@pytest.fixture
+def half_busy(silent: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session one of whose two executors always has another task."""
+    nothing: dict[str, str] = {}
+    lists = dict.fromkeys(("modules", "settings", "directories", "versions"), nothing)
+    answer = {"executor": "a", "host": "a", "directory": "/work", **lists}
+    monkeypatch.setattr(executors, "_run", lambda *_: [answer])
+    return silent
+
+
+def test_a_check_that_a_busy_executor_has_not_answered_says_so(half_busy: Any) -> None:
+    with pytest.raises(TransientError, match="1 executors were busy"):
+        executors.ask_executors(half_busy, {}, PipelineId("job"), True)
+
+
+def test_a_start_passes_over_a_busy_executor_and_says_so(half_busy: Any, caplog: pytest.LogCaptureFixture) -> None:
+    executors.ask_executors(half_busy, {}, PipelineId("job"), False)
+    assert "1 executors were busy" in caplog.text
+
+
+def test_the_function_that_gets_tokens_is_asked_for_and_is_of_no_package() -> None:
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER", "oauth_cb": "my_tokens.azure:get"}
+    needs = needs_of({"topic": KafkaSink("t", servers="a:1", client=login, name="topic")})
+    assert needs.modules["my_tokens.azure"] == ["topic"]
+    assert "" not in needs.packages

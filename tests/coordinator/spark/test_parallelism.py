@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tpc.coordinator.spark.parallelism import task_slots
 
 OWN = "spark.default.parallelism"
+ASKED_FOR = {"spark.master": "yarn", "spark.executor.instances": "5", "spark.executor.cores": "4"}
 
 
 @pytest.fixture
@@ -31,8 +32,10 @@ def test_a_default_parallelism_of_the_users_is_not_how_many_tasks_run_at_a_time(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("settings", "slots"), [({}, 3), ({OWN: "200"}, 0)])
-def test_where_no_executor_is_there_only_the_user_s_own_number_is_none(
+@pytest.mark.parametrize(
+    ("settings", "slots"), [({}, 3), ({OWN: "200"}, 0), (ASKED_FOR, 20), ({**ASKED_FOR, OWN: "200"}, 20)]
+)
+def test_where_no_executor_is_there_the_settings_count_and_the_user_s_own_number_is_none(
     spark: SparkSession, settings: dict[str, str], slots: int
 ) -> None:
     """An object of Java without the method stands for a context that cannot be asked."""
