@@ -34,7 +34,7 @@ def commit(acting: Acting) -> Iterator[Happened]:
                 yield acting.crash("before", under_way=_under_way(acting))
                 yield acting.crash("after", world=after, under_way=_under_way(acting))
             return
-    wanted = dict(map(branch_of, effect.handles))
+    wanted = _wanted(acting)
     open_sinks = _open_sinks(acting, wanted)
     if not open_sinks:
         answers = {str(handle_of(sink, wanted[sink])): Outcome(progress[1 + sink]) for sink in wanted}
@@ -49,6 +49,11 @@ def commit(acting: Acting) -> Iterator[Happened]:
         yield acting.says("gives up waiting", gave_up, world=_with_strays(acting, world), fault=True)
 
 
+def _wanted(acting: Acting) -> dict[int, BranchKey]:
+    """What is to be committed, by its sink; always in one order, so that every run finds as many states."""
+    return dict(sorted(map(branch_of, acting.effect.handles)))
+
+
 def _open_sinks(acting: Acting, wanted: dict[int, BranchKey]) -> list[int]:
     """The sinks that are asked next: one that has committed already alone, since its answer will not change."""
     progress = acting.actor.progress or fresh_progress()
@@ -61,7 +66,7 @@ def is_silent(acting: Acting) -> bool:
     """Whether the next answer changes nothing that others can see."""
     if not acting.actor.progress:
         return False
-    wanted = dict(map(branch_of, acting.effect.handles))
+    wanted = _wanted(acting)
     asked = _open_sinks(acting, wanted)
     return all(wanted[sink] in acting.world.sinks[sink].committed for sink in asked)
 

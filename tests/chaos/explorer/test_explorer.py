@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from tests.support.processes import REPOSITORY
 from tpc.chaos.explorer import invariants
 from tpc.chaos.explorer.acting import Coverage
 from tpc.chaos.explorer.branches import BranchKey
@@ -38,6 +42,21 @@ def test_the_same_search_sees_the_same_states() -> None:
     first, second = (Search(faults=1, rivals=0).run() for _ in range(2))
     assert first == second
     assert first.goals > 10
+
+
+COUNTED = """
+from tpc.chaos.explorer.whole import GIVE_UPS, explore
+print(explore([GIVE_UPS]).to_json()[0]["states"])
+"""
+
+
+@pytest.mark.slow
+def test_processes_that_hash_texts_otherwise_see_as_many_states() -> None:
+    """Else one of them would leave out what another sees, and nobody could tell why."""
+    environments = [{**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    command = [sys.executable, "-c", COUNTED]
+    seen = [subprocess.check_output(command, env=each, cwd=REPOSITORY, timeout=120) for each in environments]
+    assert seen[0] == seen[1]
 
 
 def test_without_a_fault_the_two_epochs_are_completed_on_one_way_only() -> None:
