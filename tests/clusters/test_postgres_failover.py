@@ -160,7 +160,7 @@ def test_where_only_commits_were_lost_the_prepared_branches_bring_the_epoch_back
     *others, last = [gid for gid in prepared_transactions(pair.dsn) if gid.rpartition("@")[0] in names]
     for gid in others:
         pair.replica.ask(f"COMMIT PREPARED '{gid}'")
-    with pytest.raises(HistoryMismatchError, match="their commits are lost in it" if others else "lost in it"):
+    with pytest.raises(HistoryMismatchError, match="its commits are lost in the sink" if others else "lost in it"):
         pipeline.keep_on(LAST_EPOCH, TIMEOUT_S)
     pair.replica.ask(f"COMMIT PREPARED '{last}'")
 
