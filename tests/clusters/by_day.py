@@ -1,4 +1,4 @@
-"""Which cases a run of `make clusters` has: one half today, the other tomorrow; all of them take more than an hour.
+"""Which cases a run of `make clusters` has: one half today, the other tomorrow; all of them take an hour.
 
 A plugin for the processes that run cases. The halves are drawn by the cases' names, so that each has some of every
 step and fault; who chooses cases by name, or says `--all`, gets all that he chose.
