@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.passes.routes import Writing
-from tpc.coordinator.spark.expected_executors import most_tasks, wait_for_executors
+from tpc.coordinator.spark.expected_executors import is_dynamic, most_tasks, wait_for_executors
 from tpc.coordinator.spark.parallelism import task_slots, tasks_on_a_machine
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
@@ -27,11 +27,15 @@ def check_contexts(
     stateful: bool,
 ) -> dict[str, CheckContext]:
     """What `Committer.check` of each sink is given, by the sink's name."""
-    if not most_tasks(dict(session.sparkContext.getConf().getAll())):
+    settings = dict(session.sparkContext.getConf().getAll())
+    if not most_tasks(settings):
         wait_for_executors(session.sparkContext)  # nothing else says how many tasks servers will see
     shuffles = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     slots = task_slots(session.sparkContext)
-    partitions = shuffles if stateful or plan.partitioned else max(session.sparkContext.defaultParallelism, slots)
+    cores = session.sparkContext.defaultParallelism
+    if not is_dynamic(settings):
+        cores = max(cores, slots)  # which is what it comes to once all executors are there
+    partitions = shuffles if stateful or plan.partitioned else cores
     by_tasks = written_by_tasks(plan, sinks, offsets_sink)
     neighbours = tasks_on_a_machine(session.sparkContext, slots)
     contexts = dict[str, CheckContext]()

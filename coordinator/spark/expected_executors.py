@@ -31,7 +31,7 @@ def registered_executors(context: SparkContext) -> int:
 def expected_executors(context: SparkContext) -> int:
     """How many the settings ask for from the start, as far as they say."""
     settings = dict(context.getConf().getAll())
-    if _is_dynamic(settings):
+    if is_dynamic(settings):
         return 1
     if instances := settings.get("spark.executor.instances"):
         return int(instances)
@@ -53,12 +53,13 @@ def _bounds(settings: Mapping[str, str]) -> Iterator[int]:
     master = settings.get("spark.master", "")
     one = "1" if master.startswith(("yarn", "k8s:")) else None
     each = settings.get("spark.executor.cores", one)
-    count = "spark.dynamicAllocation.maxExecutors" if _is_dynamic(settings) else "spark.executor.instances"
+    count = "spark.dynamicAllocation.maxExecutors" if is_dynamic(settings) else "spark.executor.instances"
     if each and (executors := settings.get(count)):
         yield int(executors) * (int(each) // cpus)
     if cores := settings.get("spark.cores.max"):
         yield int(cores) // cpus
 
 
-def _is_dynamic(settings: Mapping[str, str]) -> bool:
+def is_dynamic(settings: Mapping[str, str]) -> bool:
+    """Whether executors come and go by demand; then how many may come says nothing of how a batch is cut."""
     return settings.get("spark.dynamicAllocation.enabled") == "true"

@@ -42,7 +42,7 @@ def task_slots(context: SparkContext) -> int:
         there = int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
     except Py4JError:
         there = 0
-    if not settings.get("spark.master", "").startswith(("local[", "local-cluster")):
+    if not settings.get("spark.master", "").startswith("local"):
         there = max(there, most_tasks(settings))
     return there or (0 if _PARALLELISM in settings else context.defaultParallelism)
 
