@@ -6,7 +6,7 @@ all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -173,9 +173,9 @@ class StoreView(Store):
         """All epochs up to this one are in the entries."""
         return self.shown.kept[0][0] - 1 if self.shown.kept else self.applied()
 
-    def get(self, key: bytes) -> Change | None:
-        """One key of the entries."""
-        return next((change for change in self.shown.entries if change.key == key), None)
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Change]:
+        """Those of the keys that the entries have."""
+        return {change.key: change for change in self.shown.entries if change.key in keys}
 
     def sorted_keys(self) -> Iterator[bytes]:
         """Every key of the entries."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.rules import NO_EPOCH
@@ -16,6 +16,7 @@ from tpc.coordinator.loop.state.store import Store, put
 
 _STALE_MIN = 1_000
 """So many entries that are no longer true are no reason to go through those that are."""
+_UNKNOWN = Change(b"", None, None)
 
 
 class Contents(ABC):
@@ -39,6 +40,10 @@ class Contents(ABC):
     @abstractmethod
     def get(self, key: bytes) -> Change | None:
         """A key as it was."""
+
+    @abstractmethod
+    def get_all(self, keys: Iterable[bytes]) -> dict[bytes, Change]:
+        """Those of these keys that were there."""
 
     @abstractmethod
     def sorted_keys(self) -> Iterator[bytes]:
@@ -99,6 +104,11 @@ class MemoryContents(Contents):
         value = self._values.get(key)
         return None if value is None else Change(key, value, self._expires_ms.get(key))
 
+    def get_all(self, keys: Iterable[bytes]) -> dict[bytes, Change]:
+        """From memory."""
+        values, expires_ms = self._values, self._expires_ms
+        return {key: Change(key, values[key], expires_ms.get(key)) for key in keys if key in values}
+
     def sorted_keys(self) -> Iterator[bytes]:
         """Sorted for who asks."""
         return iter(sorted(self._values))
@@ -156,20 +166,37 @@ class DiskContents(Contents):
 
     def get(self, key: bytes) -> Change | None:
         """What lies over the store, the cache, the store."""
-        if key in self._over:
-            _, change = self._over[key]
-            return change if change.value is not None else None
-        if key in self._cache:
-            self._cache.move_to_end(key)
-            return self._cache[key]
-        return self._remember(key, self.store.get(key))
+        held = self._known(key)
+        if held is _UNKNOWN:
+            held = self.store.get((key,)).get(key)
+            self._remember(key, held)
+        return held
 
-    def _remember(self, key: bytes, held: Change | None) -> Change | None:
+    def get_all(self, keys: Iterable[bytes]) -> dict[bytes, Change]:
+        """The same; the store is asked once for all that only it knows."""
+        held = {key: self._known(key) for key in keys}
+        unknown = [key for key, known in held.items() if known is _UNKNOWN]
+        found = self.store.get(unknown)
+        for key in unknown:
+            held[key] = found.get(key)
+            self._remember(key, held[key])
+        return {key: change for key, change in held.items() if change is not None}
+
+    def _known(self, key: bytes) -> Change | None:
+        """What memory says of a key: `_UNKNOWN` where only the store can tell."""
+        over = self._over.get(key)
+        if over is not None:
+            return over[1] if over[1].value is not None else None
+        if key not in self._cache:
+            return _UNKNOWN
+        self._cache.move_to_end(key)
+        return self._cache[key]
+
+    def _remember(self, key: bytes, held: Change | None) -> None:
         self._cache[key] = held
         self._cache.move_to_end(key)
         if len(self._cache) > self.cached_keys:
             self._cache.popitem(last=False)
-        return held
 
     def sorted_keys(self) -> Iterator[bytes]:
         """Merged from the store and what lies over it."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from tpc.coordinator.loop.state.turns import turns_of
-from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TransientError
+from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TpcError, TransientError
 from tpc.support.durable_files import in_words, remove, sync
 from tpc.support.locked_files import remedy_where_locked
 
@@ -59,7 +60,7 @@ _DAMAGED = ("malformed", "not a database")
 
 
 class Database:
-    """The file at `path`. Every method raises `TransientError` when the file is away or does not answer in time.
+    """The file at `path`. Methods raise `TransientError` when it is away (but `asked`), or does not answer in time.
 
     One that SQLite cannot read as its own is a `StateLostError`, one of another format a `ConfigurationError`.
     """
@@ -100,6 +101,18 @@ class Database:
             finally:
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
+
+    def asked(self, doing: str, question: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """The rows of one statement that only reads; nobody is waited for. Asked for every key of a state on disk.
+
+        Whether the file is the one that was opened is not looked at here: the transactions of an epoch do.
+        """
+        try:
+            opened = self._open
+            connection = opened[0] if opened is not None and opened[2] == os.getpid() else self._connection()
+            return connection.execute(question, values).fetchall()
+        except (OSError, sqlite3.Error) as error:
+            raise self._failed(doing, error) from error
 
     @contextmanager
     def alone(self, doing: str) -> Iterator[sqlite3.Connection]:
@@ -178,13 +191,18 @@ class Database:
     def _asking(self, doing: str) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            raise TransientError(f"{doing} the state {self.path} failed: {in_words(error)}", sink=self.sink) from error
-        except sqlite3.Error as error:
-            if _is_damaged(error):
-                raise self._damaged(error) from error
-            what = f"{doing} the state {self.path} failed: SQLite says: {error}"
-            raise TransientError(what, sink=self.sink, remedy=remedy_where_locked(error, self.path)) from error
+        except (OSError, sqlite3.Error) as error:
+            raise self._failed(doing, error) from error
+
+    def _failed(self, doing: str, error: OSError | sqlite3.Error) -> TpcError:
+        what = f"{doing} the state {self.path} failed"
+        if isinstance(error, OSError):
+            return TransientError(f"{what}: {in_words(error)}", sink=self.sink)
+        if _is_damaged(error):
+            return self._damaged(error)
+        return TransientError(
+            f"{what}: SQLite says: {error}", sink=self.sink, remedy=remedy_where_locked(error, self.path)
+        )
 
     def _damaged(self, error: sqlite3.Error) -> StateLostError:
         return StateLostError(

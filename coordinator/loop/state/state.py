@@ -25,6 +25,7 @@ from tpc.json import JSONObject
 
 OBJECT_KEY = b"\x02object"
 """The only key of a store that holds a whole object (`kept.py`): no key of a state begins with this byte."""
+_SURROGATE = rb"\ud"
 
 
 class State(MutableMapping[Any, Any]):
@@ -45,8 +46,8 @@ class State(MutableMapping[Any, Any]):
         """The event time of the event at hand, set by the runtime; where it is None the watermark stands for it."""
         self._contents = contents
         self._touched: dict[bytes, Touched] = {}
-        self._names: dict[str, bytes] = {}
-        """The bytes of texts that the epoch has named as keys: most keys are text, and are named more than once."""
+        self._named: dict[str, Touched] = {}
+        """What is touched, by keys that are text, as most are: an epoch names a key more than once."""
         self._first: list[bytes] | None = None
         """A heap in which all live keys are, and others; made by the epoch's first `popitem`."""
         self._cut: dict[bytes, Change] | None = None
@@ -69,7 +70,8 @@ class State(MutableMapping[Any, Any]):
                 sink=self.name,
                 remedy="read it with service.keep, or give the state a name of its own.",
             )
-        self._touched, self._cut, self.watermark_ms, self.event_ms = {}, None, None, None
+        self._forget()
+        self.watermark_ms = self.event_ms = None
         self.epoch = self.rests_on
 
     def begin(self, epoch: int, watermark_ms: int | None = None) -> None:
@@ -78,7 +80,7 @@ class State(MutableMapping[Any, Any]):
             raise StateMachineError(f"state {self.name}: epoch {self.epoch} was neither cut nor abandoned", epoch=epoch)
         if self._cut:
             self._contents.fold(self.epoch, self._cut, self._added)
-        self._touched, self._names, self._first, self._cut = {}, {}, None, None
+        self._forget()
         self.epoch, self.event_ms = epoch, None
         if watermark_ms is not None:
             self.watermark_ms = watermark_ms
@@ -91,9 +93,11 @@ class State(MutableMapping[Any, Any]):
         """
         if self._cut is None:
             cut, added = dict[bytes, Change](), 0
-            for key, touched in sorted(self._touched.items()):
-                before = self._contents.get(key)
-                change = self._changed(key, touched, before)
+            keys = sorted(self._touched)
+            held = self._contents.get_all(keys)
+            for key in keys:
+                before = held.get(key)
+                change = self._changed(key, self._touched[key], before)
                 if change is not None:
                     cut[key] = change
                     added += (change.value is not None) - (before is not None)
@@ -106,11 +110,15 @@ class State(MutableMapping[Any, Any]):
 
     def abandon(self) -> None:
         """The epoch is aborted: back to where it began. The next call is `begin`."""
-        self._touched, self._cut = {}, None
+        self._forget()
 
     def close(self) -> None:
         """Let go of the store; `restore` opens it again."""
         self._contents.store.close()
+
+    def _forget(self) -> None:
+        """Nothing is touched."""
+        self._touched, self._named, self._first, self._cut = {}, {}, None, None
 
     def _changed(self, key: bytes, touched: Touched, before: Change | None) -> Change | None:
         if touched.value is GONE:
@@ -118,18 +126,17 @@ class State(MutableMapping[Any, Any]):
         value = encode(touched.value)
         if not touched.is_written and before is not None and value == before.value:
             return None
-        change = Change(key, value, self._expires_ms(touched.changed_ms(value)))
+        expires_ms = None if self.ttl_ms is None else self._expires_ms(touched.changed_ms(value))
+        change = Change(key, value, expires_ms)
         return None if change == before else change
 
-    def _expires_ms(self, changed_ms: int | None) -> int | None:
-        if self.ttl_ms is None:
-            return None
+    def _expires_ms(self, changed_ms: int | None) -> int:
         if changed_ms is None:
             raise ConfigurationError(
                 f"the state {self.name} has a time to live, and its events have no time",
                 remedy="say where it stands, service.read(source, time=...), or give the state no ttl.",
             )
-        return changed_ms + self.ttl_ms
+        return changed_ms + (self.ttl_ms or 0)
 
     # The mapping ----------------------------------------------------------------------------------------------
 
@@ -141,15 +148,11 @@ class State(MutableMapping[Any, Any]):
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key, or what is to stand for it where it is not there."""
-        encoded = self._names.get(key) if type(key) is str else None
-        if encoded is None:
-            encoded = self._encoded(key)
-        touched = self._touched.get(encoded)
+        touched = self._named.get(key) if type(key) is str else None
         if touched is None:
-            held = self._contents.get(encoded)
-            if held is None or held.value is None:
+            touched = self._found(key)
+            if touched is None:
                 return default
-            touched = self._touched[encoded] = Touched(decode(held.value), False, None)
         if touched.value is GONE:
             return default
         if self.ttl_ms is not None:
@@ -159,28 +162,27 @@ class State(MutableMapping[Any, Any]):
     def __setitem__(self, key: Any, value: Any) -> None:
         if self._cut is not None:
             self._running()
-        encoded = self._names.get(key) if type(key) is str else None
-        if encoded is None:
-            encoded = self._encoded(key)
+        touched = self._named.get(key) if type(key) is str and self.ttl_ms is None else None
+        if touched is not None and touched.value is not GONE:  # no time of it matters, and no order of keys changes
+            touched.value, touched.is_written = value, True
+            return
+        encoded = encode(key, "key")
         if self._first is not None and not self._has(encoded):
             heapq.heappush(self._first, encoded)
-        touched = self._touched.get(encoded) if self.ttl_ms is None else None
-        if touched is None:
-            self._touched[encoded] = Touched(value, True, None if self.ttl_ms is None else self._now_ms())
-        else:  # no time of it matters
-            touched.value, touched.is_written = value, True
+        self._touch(key, encoded, Touched(value, True, None if self.ttl_ms is None else self._now_ms()))
 
     def __delitem__(self, key: Any) -> None:
         self._running()
-        encoded = self._encoded(key)
+        encoded = encode(key, "key")
         if not self._has(encoded):
             raise KeyError(key)
-        self._touched[encoded] = Touched(GONE, True, None)
+        self._touch(key, encoded, Touched(GONE, True, None))
 
     def clear(self) -> None:
         """No key is left; all keys are gone through once."""
         self._running()
         self._touched = {key: Touched(GONE, True, None) for key in self._contents.sorted_keys()}
+        self._named = {}
 
     def popitem(self) -> tuple[Any, Any]:
         """The first key in the order of the keys' bytes, and its value. An epoch's first call goes through all keys."""
@@ -195,7 +197,7 @@ class State(MutableMapping[Any, Any]):
         raise KeyError(f"the state {self.name} is empty")
 
     def __contains__(self, key: object) -> bool:
-        return self._has(self._encoded(key))
+        return self._has(encode(key, "key"))
 
     def __iter__(self) -> Iterator[Any]:
         """In the order of the keys' bytes; all keys are gone through."""
@@ -204,20 +206,30 @@ class State(MutableMapping[Any, Any]):
     def __len__(self) -> int:
         if self._cut is not None:  # the store, which may have compacted the epoch, could no longer tell
             return len(self._contents) + self._added
-        changed = sum(
-            (touched.value is not GONE) - (self._contents.get(key) is not None)
-            for key, touched in self._touched.items()
-        )
-        return len(self._contents) + changed
+        live = sum(touched.value is not GONE for touched in self._touched.values())
+        return len(self._contents) + live - len(self._contents.get_all(self._touched))
 
     def __repr__(self) -> str:
         return f"State({self.name!r}, epoch {self.epoch}, {len(self)} keys)"
 
-    def _encoded(self, key: Any) -> bytes:
+    def _found(self, key: Any) -> Touched | None:
+        """What the epoch has of a key that it has not named yet; None where there is none."""
         encoded = encode(key, "key")
-        if type(key) is str:  # and not 1, which is equal to True and to 1.0
-            self._names[key] = encoded
-        return encoded
+        touched = self._touched.get(encoded)
+        if touched is None:
+            held = self._contents.get(encoded)
+            if held is None or held.value is None:
+                return None
+            touched = Touched(decode(held.value), False, None)
+        self._touch(key, encoded, touched)
+        return touched
+
+    def _touch(self, key: Any, encoded: bytes, touched: Touched) -> None:
+        self._touched[encoded] = touched
+        # Not 1, which is equal to True and to 1.0; and no text that has other bytes than its own: two surrogates are
+        # those of the character that they would be together.
+        if type(key) is str and _SURROGATE not in encoded:
+            self._named[key] = touched
 
     def _sorted_keys(self) -> list[bytes]:
         held = [key for key in self._contents.sorted_keys() if key not in self._touched]

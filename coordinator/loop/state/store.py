@@ -6,7 +6,8 @@ That is its entries, and over them the changes of those applied epochs that are 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from tpc.coordinator.loop.state.changes import Change
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 NO_CONTENT = -1
 _READ_AT_ONCE = 10_000
+_ASKED_AT_ONCE = 500
 
 
 class Loaded(NamedTuple):
@@ -116,12 +118,14 @@ class Store:
                 over.update((row[0], (epoch, Change._make(row))) for row in reading.execute(question, [delta]))
         return max(marked, default=NO_EPOCH) if before is None else epoch_before(before, marked), over
 
-    def get(self, key: bytes) -> Change | None:
-        """One key of the entries."""
-        question = "SELECT key, value, expires_ms FROM entries WHERE content = ? AND key = ?"
-        with self.database.reading("reading") as reading:
-            found = reading.execute(question, (content_of(reading, self.owned), key)).fetchone()
-        return None if found is None else Change._make(found)
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, Change]:
+        """Those of the keys that the entries have. Parts of them may be read at different moments."""
+        found: dict[bytes, Change] = {}
+        for first in range(0, len(keys), _ASKED_AT_ONCE):
+            some = keys[first : first + _ASKED_AT_ONCE]
+            for row in self.database.asked("reading", _question(len(some)), (self.owned, *some)):
+                found[row[0]] = Change._make(row)
+        return found
 
     def sorted_keys(self) -> Iterator[bytes]:
         """Every key of the entries, in the order of their bytes, a part at a time."""
@@ -145,6 +149,12 @@ class Store:
     def close(self) -> None:
         """Let go of the file."""
         self.database.close()
+
+
+@cache
+def _question(keys: int) -> str:
+    of_content = "content = (SELECT content FROM contents WHERE owned = ?)"
+    return f"SELECT key, value, expires_ms FROM entries WHERE {of_content} AND key IN ({','.join('?' * keys)})"
 
 
 def put(values: dict[bytes, bytes], expires_ms: dict[bytes, int], key: bytes, change: Change) -> None:

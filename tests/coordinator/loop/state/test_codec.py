@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from tpc.coordinator.loop.state import codec
 from tpc.coordinator.loop.state.codec import decode, encode
 from tpc.errors import CorruptionError, DataError
 
@@ -62,6 +63,14 @@ def test_a_value_comes_back_as_it_was_with_its_types(value: Any) -> None:
 @given(some.dictionaries(KEYS, ATOMS, max_size=4))
 def test_equal_dicts_are_equal_bytes_in_whatever_order_they_were_filled(value: dict[Any, Any]) -> None:
     assert encode(dict(reversed(list(value.items())))) == encode(value)
+
+
+PLAIN = some.one_of(some.none(), some.booleans(), some.integers(), some.floats(), some.text())
+
+
+@given(some.one_of(some.lists(PLAIN, max_size=4).map(tuple), some.dictionaries(some.text(), PLAIN, max_size=4)))
+def test_flat_values_are_spelled_as_the_encoder_spells_them(value: Any) -> None:
+    assert encode(value) == codec.VERSION + codec._ENCODER.encode(codec._plain(value)).encode("ascii")
 
 
 def test_what_json_has_no_number_for_comes_back() -> None:

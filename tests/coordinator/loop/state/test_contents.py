@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.coordinator.loop.state.epochs import PIPELINE
-from tpc.coordinator.loop.state import StateSink
+import pytest
+
+from tests.coordinator.loop.state.epochs import PIPELINE, Epochs
+from tpc.coordinator.loop.state import State, StateSink
 from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.contents import MemoryContents
 from tpc.coordinator.loop.state.store import Store
@@ -38,3 +41,53 @@ def test_a_key_expires_when_it_was_changed_last_however_often_it_was_changed(tmp
         if epoch % 50 == 0:
             due = sorted(key for key, at in expires_ms.items() if at <= epoch)
             assert contents.due(epoch) == contents.due(epoch) == due  # again: the epoch may be aborted
+
+
+def test_a_cut_asks_the_store_on_disk_once_for_all_keys_that_only_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = Epochs(tmp_path, "disk", cached_keys=3)
+    epochs.run(0, lambda state: state.update({f"{n:03}": n for n in range(300)}))
+    epochs.complete(0)
+    epochs.compact()
+    epochs.run(1, lambda state: state.update({"010": 0, "011": 11}))
+    asked: list[int] = []
+    honest = Store.get
+
+    def counted(store: Store, keys: Sequence[bytes]) -> dict[bytes, Change]:
+        asked.append(len(keys))
+        return honest(store, keys)
+
+    monkeypatch.setattr(Store, "get", counted)
+    branch = epochs.run(2, lambda state: state.update({f"{n:03}": n for n in range(301)} | {"020": 0}))
+    assert branch is not None and branch.rows == 3  # 010 is as before again, 020 is another, 300 is new
+    assert len(asked) == 1 and 290 < asked[0] <= 301
+    assert len(epochs.state) == 301
+
+
+def test_a_state_on_disk_says_of_each_key_what_one_in_memory_says(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    epochs = [Epochs(tmp_path / "disk", "disk", cached_keys=5), Epochs(tmp_path / "memory")]
+    for epoch in range(60):
+        keys = [f"k{chance.randrange(50)}" for _ in range(9)]
+        found = [said_and_changed(one, epoch, keys) for one in epochs]
+        assert found[0] == found[1]
+        for one in epochs:
+            if epoch % 3 == 0:
+                one.complete(epoch - 1)
+            if epoch % 7 == 0:
+                one.compact()
+
+
+def said_and_changed(epochs: Epochs, epoch: int, keys: list[str]) -> list[object]:
+    """What a state says of keys before and after an epoch that writes some of them, and takes one away."""
+    said: list[object] = []
+
+    def work(state: State) -> None:
+        said.extend(map(state.get, keys))
+        state.update(dict.fromkeys(keys[:4], epoch))
+        state.pop(keys[4], None)
+        said.extend([*map(state.get, keys), keys[4] in state, len(state), list(state)])
+
+    epochs.run(epoch, work)
+    return said

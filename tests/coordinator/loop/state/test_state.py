@@ -39,6 +39,22 @@ def test_a_state_is_a_mapping(epochs: Epochs) -> None:
     assert sorted(map(str, state)) == ["('b', 2)", "a"]
 
 
+def test_two_spellings_of_one_character_are_one_key(epochs: Epochs) -> None:
+    pair, character = "\ud83d\ude00", "\U0001f600"
+
+    def work(state: State) -> None:
+        state[pair] = 1
+        state[character] = 2
+        state[pair] += 1
+        assert (state[character], len(state)) == (3, 1)
+        del state[character]
+        assert pair not in state
+        state[pair] = 4
+
+    epochs.run(0, work)
+    assert epochs.stored() == {character: 4}
+
+
 def test_what_was_committed_is_there_after_a_restart(epochs: Epochs) -> None:
     epochs.run(0, lambda state: state.update({"a": 1, "b": {"n": 2}}))
     epochs.run(1, lambda state: state.pop("a"))
