@@ -31,8 +31,9 @@ class Run:
     of the next process to the first new epoch, and whether one was in doubt; branches: seconds per phase of an epoch of
     so many branches per sink. warm, variant and cold have cpu_s and peak_mb of the job too, and how often
     something became visible (commits); warm and variant what the waiting jobs used meanwhile (others_cpu_s). service,
-    also with state: rows_per_s and cpu_us_per_row of one process, and the machine's load; its latency: kafka_p50_ms and
-    kafka_p99_ms, load; state: milliseconds of whole epochs, of the processor in them and of two fsynced writes,
+    also with state: rows_per_s, running_rows_per_s (without start_s, its start) and cpu_us_per_row of one process, and
+    the machine's load; its latency: kafka_p50_ms and kafka_p99_ms, load; state: milliseconds of whole epochs, of the
+    processor in them and of two fsynced writes,
     restart_s, store_mb, load; checkpoint (`system` is where it lies): p50_ms and max_ms of epochs and of their parts,
     calls and requests of an epoch, load.
     """

@@ -97,6 +97,8 @@ def _run(arena: Arena, kind: str, system: str, interval_ms: int, rows: int, numb
     shutil.rmtree(directory)
     return {
         "rows_per_s": rows / told["seconds"],
+        "running_rows_per_s": rows / (told["seconds"] - told["start_s"]),
+        "start_s": told["start_s"],
         "cpu_us_per_row": 1e6 * told["cpu_s"] / rows,
         "seconds": told["seconds"],
         "cpu_s": told["cpu_s"],

@@ -32,13 +32,18 @@ def service_lines(results: Results) -> Iterator[str]:
             if not pairs:
                 continue
             epochs = f"epochs of {interval_ms} ms" if interval_ms else "large epochs"
-            rates = [ours["rows_per_s"] / theirs["rows_per_s"] for ours, theirs in pairs]
+            rates, running = (
+                [ours[figure] / theirs[figure] for ours, theirs in pairs]
+                for figure in ("rows_per_s", "running_rows_per_s")
+            )
+            starts = [statistics.median(pair[side]["start_s"] for pair in pairs) for side in (0, 1)]
             work = [theirs["cpu_us_per_row"] / ours["cpu_us_per_row"] for ours, theirs in pairs]
             ours, theirs = (statistics.median(pair[side]["rows_per_s"] for pair in pairs) for side in (0, 1))
             loads = [pair[0]["load"] for pair in pairs]
             yield (
                 f"loop {title}, {epochs}: {ours:,.0f} rows/s, by hand {theirs:,.0f}; "
-                f"rate {_told(rates)}, processor {_told(work)}; load {min(loads):.0f} to {max(loads):.0f}"
+                f"rate {_told(rates)}, processor {_told(work)}; without the start, {starts[0]:.2f} s and "
+                f"{starts[1]:.2f}, {_told(running)}; load {min(loads):.0f} to {max(loads):.0f}"
             )
     yield from _latency_lines(results)
     for run in results.runs:

@@ -15,18 +15,39 @@ from service_arguments import Clock, arguments, customer, gain, started, told
 
 import tpc
 from tpc.sinks import KafkaSink
+from tpc.source import SourceReader
 from tpc.sources import KafkaSource
 
 SCHEMA = {"key": str, "id": int, "origin": str, "dest": str, "ts": int, "gain": float}
 
 
-def service_of(given: argparse.Namespace, source: str) -> tpc.Service:
-    """The service, which reads the topic `source`."""
-    made = tpc.service(f"bench-{source}", directory=f"{given.directory}/{source}")
-    flights = made.read(KafkaSource(source, servers=given.servers))
+class TimedSource(KafkaSource):
+    """Tells `clock` when it is first asked for events."""
+
+    clock: Clock | None = None
+
+    def reader(self) -> SourceReader:
+        """See `Source`."""
+        made = super().reader()
+        poll, clock = made.poll, self.clock
+
+        def first(rows: int, timeout_s: float) -> int:
+            if clock is not None:
+                clock.reads()
+            made.poll = poll  # type: ignore[method-assign]  # from now on nothing stands between
+            return poll(rows, timeout_s)
+
+        made.poll = first  # type: ignore[method-assign]
+        return made
+
+
+def service_of(given: argparse.Namespace, flights: KafkaSource) -> tpc.Service:
+    """The service, which reads the topic of `flights`."""
+    made = tpc.service(f"bench-{flights.name}", directory=f"{given.directory}/{flights.name}")
+    events = made.read(flights)
     totals = made.state("totals") if given.state else None
 
-    @made.each(flights)
+    @made.each(events)
     def computed(event: Message, out: Any) -> None:
         row = orjson.loads(event.value() or b"")
         number, late = row["id"], gain(row)
@@ -42,19 +63,20 @@ def service_of(given: argparse.Namespace, source: str) -> tpc.Service:
     return made
 
 
-def run(service_of: Callable[[argparse.Namespace, str], tpc.Service]) -> None:
+def run(service_of: Callable[[argparse.Namespace, KafkaSource], tpc.Service]) -> None:
     """A first topic to warm up, then the one that is measured; or only that, for ever."""
     given = arguments()
     every = given.rows_per_epoch or tpc.seconds(given.interval_ms / 1000)
     if given.follow:
         started()
-        service_of(given, given.source).run(every=every)
+        service_of(given, KafkaSource(given.source, servers=given.servers)).run(every=every)
         return
-    for source in (given.warm_up, given.source):
+    for topic in (given.warm_up, given.source):
+        source = TimedSource(topic, servers=given.servers)
         service = service_of(given, source)
-        began = Clock()
+        source.clock = began = Clock()
         service.run(every=every, until_end=True)
-        told(source, began)
+        told(topic, began)
 
 
 if __name__ == "__main__":

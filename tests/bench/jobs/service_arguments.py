@@ -41,14 +41,20 @@ def customer(number: int) -> str:
 
 
 class Clock:
-    """Seconds, and the process's seconds on the processors, since it was made."""
+    """Seconds, and the process's seconds on the processors, since it was made; and how long it took to start."""
 
     def __init__(self) -> None:
         self._at, self._worked = time.perf_counter(), time.process_time()
+        self._start_s = 0.0
+
+    def reads(self) -> None:
+        """The program has started: it asks for its first event."""
+        self._start_s = time.perf_counter() - self._at
 
     def figures(self) -> dict[str, float]:
         """So far."""
-        return {"seconds": time.perf_counter() - self._at, "cpu_s": time.process_time() - self._worked}
+        seconds, cpu_s = time.perf_counter() - self._at, time.process_time() - self._worked
+        return {"seconds": seconds, "cpu_s": cpu_s, "start_s": self._start_s}
 
 
 def started() -> None:

@@ -25,17 +25,17 @@ NUMBERS = [("dep_delay", pa.float64()), ("distance", pa.float64())]
 PARSED = json.ParseOptions(explicit_schema=pa.schema([*FIELDS, *NUMBERS]), unexpected_field_behavior="ignore")
 
 
-def service_of(given: argparse.Namespace, source: str) -> tpc.Service:
-    """The service, which reads the topic `source`."""
-    made = tpc.service(f"bench-{source}", directory=f"{given.directory}/{source}")
-    flights = made.read(KafkaSource(source, servers=given.servers))
+def service_of(given: argparse.Namespace, flights: KafkaSource) -> tpc.Service:
+    """The service, which reads the topic of `flights`."""
+    made = tpc.service(f"bench-{flights.name}", directory=f"{given.directory}/{flights.name}")
+    events = made.read(flights)
 
-    @made.each_batch(flights)
-    def computed(events: Sequence[Message], out: Any) -> None:
-        lines = b"\n".join([event.value() or b"" for event in events])
+    @made.each_batch(events)
+    def computed(came: Sequence[Message], out: Any) -> None:
+        lines = b"\n".join([event.value() or b"" for event in came])
         table = json.read_json(pa.BufferReader(lines), parse_options=PARSED)
-        if table.num_rows != len(events):
-            raise ValueError(f"{len(events)} events are {table.num_rows} rows")  # Arrow passes over empty lines
+        if table.num_rows != len(came):
+            raise ValueError(f"{len(came)} events are {table.num_rows} rows")  # Arrow passes over empty lines
         gains = pc.subtract(table["dep_delay"], pc.divide(table["distance"], 60.0))
         keys = pc.binary_join_element_wise("customer-", customers(table["id"]), "")
         made = pa.table([keys, *(table[name] for name, _ in FIELDS), gains], list(SCHEMA))

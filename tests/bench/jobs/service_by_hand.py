@@ -53,8 +53,10 @@ class Loop:
         )
         self.producer.init_transactions(DEADLINE_S)
 
-    def run(self) -> None:
+    def run(self, clock: Clock | None = None) -> None:
         """One transaction after the other."""
+        if clock is not None:
+            clock.reads()
         while self.left:
             self._transaction()
         self.consumer.close()
@@ -117,7 +119,7 @@ def main() -> None:
         return
     for source in (given.warm_up, given.source):
         began = Clock()
-        Loop(given, source).run()
+        Loop(given, source).run(began)
         told(source, began)
 
 
