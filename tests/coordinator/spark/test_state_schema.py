@@ -10,11 +10,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.coordinator.spark.counted import (
+    COLLECTED,
+    COLLECTED_AND_NAMED,
+    COLLECTED_AS_TEXT,
     COUNTED,
     COUNTED_AND_NAMED,
     COUNTED_AS_TEXT,
     COUNTED_LONGER,
     ENCODING,
+    Schema,
     is_killed_at,
     live,
     program,
@@ -67,6 +71,29 @@ def test_a_decided_epoch_wants_the_program_that_decided_it_and_then_the_newer_sc
     assert out(tmp_path) == [(1, ""), (2, ""), (3, ""), (4, ""), (5, "n4")]
 
 
+@pytest.mark.parametrize("step", BEFORE_THE_INTENT)
+def test_as_avro_lists_and_maps_are_read_under_newer_schemas_and_have_null_where_nothing_was(
+    step: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.conf.set(ENCODING, "avro")
+    live(program(spark, tmp_path, COLLECTED))
+    is_killed_at(step, tmp_path, COLLECTED, **{ENCODING: "avro"})
+    live(program(spark, tmp_path, COLLECTED_AND_NAMED))
+    assert out(tmp_path) == [(1, ""), (2, "n1"), (3, "n1,n2")]
+
+
+@pytest.mark.parametrize("step", AFTER_THE_INTENT)
+def test_a_decided_epoch_of_lists_and_maps_is_finished_by_the_program_that_decided_it(
+    step: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.conf.set(ENCODING, "avro")
+    live(program(spark, tmp_path, COLLECTED))
+    is_killed_at(step, tmp_path, COLLECTED, **{ENCODING: "avro"})
+    live(program(spark, tmp_path, COLLECTED))
+    live(program(spark, tmp_path, COLLECTED_AND_NAMED))
+    assert out(tmp_path) == [(1, ""), (2, ""), (3, ""), (4, "n3")]
+
+
 def test_as_avro_a_column_of_the_state_may_be_left_out(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set(ENCODING, "avro")
     live(program(spark, tmp_path, COUNTED_AND_NAMED))
@@ -74,12 +101,17 @@ def test_as_avro_a_column_of_the_state_may_be_left_out(spark: SparkSession, tmp_
     assert out(tmp_path) == [(1, "n0"), (2, "")]
 
 
-def test_as_avro_another_type_is_refused_and_the_old_program_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("schema", "other"), [(COUNTED, COUNTED_AS_TEXT), (COLLECTED, COLLECTED_AS_TEXT)], ids=["value", "list"]
+)
+def test_as_avro_another_type_is_refused_and_the_old_program_goes_on(
+    schema: Schema, other: Schema, spark: SparkSession, tmp_path: Path
+) -> None:
     spark.conf.set(ENCODING, "avro")
-    live(program(spark, tmp_path, COUNTED))
+    live(program(spark, tmp_path, schema))
     with pytest.raises(ConfigurationError, match="another schema"):
-        live(program(spark, tmp_path, COUNTED_AS_TEXT))
-    live(program(spark, tmp_path, COUNTED))
+        live(program(spark, tmp_path, other))
+    live(program(spark, tmp_path, schema))
     assert out(tmp_path) == [(1, ""), (2, ""), (3, "")]
 
 
