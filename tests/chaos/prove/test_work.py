@@ -77,7 +77,7 @@ def test_nothing_more_is_begun_after_something_has_failed(
         work.add(lambda: told.wait(DEADLINE_S), nothing, nothing)
         rest = [work.add(lambda: left.wait(0.5), nothing, nothing) for _ in range(10)]
         work.finish()
-    assert rest[-1].cancelled()
+    assert sum(future.cancelled() for future in rest) >= 9  # a thread may take one while the others are being cancelled
 
 
 def test_a_process_of_its_own_is_gone_when_its_work_is_done() -> None:
