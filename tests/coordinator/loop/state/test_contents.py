@@ -11,6 +11,7 @@ from tpc.coordinator.loop.state import State, StateSink
 from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.contents import MemoryContents
 from tpc.coordinator.loop.state.store import Store
+from tpc.errors import TransientError
 
 
 def in_memory(directory: Path) -> MemoryContents:
@@ -91,3 +92,18 @@ def said_and_changed(epochs: Epochs, epoch: int, keys: list[str]) -> list[object
 
     epochs.run(epoch, work)
     return said
+
+
+def test_an_epoch_of_a_state_on_disk_whose_file_is_gone_is_not_prepared(tmp_path: Path) -> None:
+    epochs = Epochs(tmp_path, "disk")
+    epochs.run(0, lambda state: state.update({"a": 1, "b": 2}))
+    epochs.complete(0)
+    epochs.compact()
+    epochs.state.restore()
+    epochs.state.begin(1)
+    assert epochs.state["a"] == 1
+    for file in epochs.sink.directory.iterdir():
+        file.rename(tmp_path / f"aside-{file.name}")
+    epochs.state["a"] = epochs.state.get("b")  # of the file that was opened
+    with pytest.raises(TransientError):
+        epochs.prepare(1)
