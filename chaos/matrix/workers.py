@@ -19,6 +19,7 @@ from tpc.chaos.matrix.pipeline import SPARK
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.errors import ConfigurationError, LocalStackError
+from tpc.support.orphans import end_with_parent
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue
@@ -113,6 +114,7 @@ def _work(
 
     # A terminal's Ctrl-C reaches everybody; the parent sees to it. A handler, unlike SIG_IGN, is not inherited.
     signal.signal(signal.SIGINT, lambda *_: None)
+    end_with_parent()
     name = str(number)
     sessions = SESSIONS if any(case.pipeline == SPARK for case in cases) else 0
     try:

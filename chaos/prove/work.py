@@ -11,6 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from typing import Any, ParamSpec, TypeVar
 
+from tpc.support.orphans import end_with_parent
+
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
@@ -48,7 +50,8 @@ class Work:
 
 
 def in_a_process(function: Callable[Given, Result], *arguments: Given.args, **named: Given.kwargs) -> Result:
-    """Call it in a process of its own, whose memory is free as soon as it is done."""
+    """Call it in a process of its own, whose memory is free as soon as it is done, or this one is killed."""
     # Spawned, so that it has nothing of this process: no threads, no open progress display.
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawned, initializer=end_with_parent) as process:
         return process.submit(function, *arguments, **named).result()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.support.processes import REPOSITORY, eventually
 from tpc.chaos.prove.work import Work, in_a_process
 
 DEADLINE_S = 30.0
@@ -84,3 +89,21 @@ def test_a_process_of_its_own_is_gone_when_its_work_is_done() -> None:
     pid = in_a_process(os.getpid)
     assert pid != os.getpid()
     assert not psutil.pid_exists(pid)
+
+
+def sleeps_and_says_who_it_is(place: str) -> None:
+    Path(place).write_text(str(os.getpid()))
+    time.sleep(DEADLINE_S)
+
+
+def test_a_process_of_its_own_ends_when_the_proof_is_killed(tmp_path: Path) -> None:
+    place = tmp_path / "pid"
+    code = f"from {__name__} import *; in_a_process(sleeps_and_says_who_it_is, {str(place)!r})"
+    proof = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY)
+    try:
+        eventually(lambda: place.exists() and place.read_text() != "", "the process of its own works")
+    finally:
+        proof.kill()
+        proof.wait()
+    pid = int(place.read_text())
+    eventually(lambda: not psutil.pid_exists(pid), "it ends", timeout_s=DEADLINE_S / 3)
