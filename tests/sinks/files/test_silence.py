@@ -55,16 +55,22 @@ class Silence:
 
 
 @pytest.fixture
-def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silence]:
+def threads() -> Callable[[], set[threading.Thread]]:
+    """Those that make calls with a deadline now, but for what other tests have left to the garbage collector."""
+
+    def found() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "tpc-within"}
+
+    before = found()
+    return lambda: found() - before
+
+
+@pytest.fixture
+def silence(monkeypatch: pytest.MonkeyPatch, threads: Callable[[], set[threading.Thread]]) -> Iterator[Silence]:
     made = Silence(monkeypatch)
     yield made
     made.ends()
     assert until(lambda: not threads(), DONE_S)
-
-
-def threads() -> list[str]:
-    """Those that make calls with a deadline."""
-    return [thread.name for thread in threading.enumerate() if thread.name == "tpc-within"]
 
 
 def begin(path: Path) -> writer.FileWriter:
@@ -107,7 +113,9 @@ def test_a_write_gives_up_and_names_file_epoch_and_sink(tmp_path: Path, silence:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_what_a_given_up_write_does_later_is_undone(tmp_path: Path, silence: Silence, step: str) -> None:
+def test_what_a_given_up_write_does_later_is_undone(
+    tmp_path: Path, silence: Silence, threads: Callable[[], set[threading.Thread]], step: str
+) -> None:
     writing = begin(tmp_path)
     silence.of(*STEPS[step])
     with pytest.raises(TransientError):
@@ -178,7 +186,10 @@ def test_of_a_prepare_and_its_undoing_that_hang_the_first_is_told(tmp_path: Path
 
 @pytest.mark.parametrize("end", [writer.FileWriter.prepare, writer.FileWriter.abort])
 def test_all_batches_of_a_branch_are_written_by_one_thread_that_ends_with_it(
-    tmp_path: Path, end: Callable[[writer.FileWriter], Committable | None], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    end: Callable[[writer.FileWriter], Committable | None],
+    monkeypatch: pytest.MonkeyPatch,
+    threads: Callable[[], set[threading.Thread]],
 ) -> None:
     writing, seen = begin(tmp_path), set[int]()
     write = formats.HashingFile.write
