@@ -138,13 +138,14 @@ def test_a_file_system_that_hangs_is_transient_within_the_deadline(tmp_path: Pat
     assert committer(tmp_path).take_ownership(term(1), None)
     (entry,) = entries(tmp_path)
     entry.unlink()
-    os.mkfifo(entry)  # nobody ever writes into it: a read never ends
+    os.mkfifo(entry)  # nobody writes into it: a read does not end
     asking = FileSink(str(tmp_path), name="files", timeout_s=0.3).committer(JOB)
     for call in (asking.owner, lambda: asking.take_ownership(term(2), term(1))):
         started = time.monotonic()
         with pytest.raises(TransientError, match="did not answer within"):
             call()
         assert time.monotonic() - started < 2
+    os.close(os.open(entry, os.O_WRONLY))  # the threads that read go on
 
 
 def test_a_damaged_entry_is_corruption(tmp_path: Path) -> None:
