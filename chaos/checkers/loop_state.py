@@ -1,4 +1,4 @@
-"""What the store of a loop's state holds, read as the SQLite file and the JSON that it is, without the library."""
+"""What the store of a loop's state holds, read as the SQLite, Arrow and JSON that it is, without the library."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+from pyarrow import ipc
+
 ANSWER_TIMEOUT_S = 5.0
 _VERSION = b"\x01"
+_CHANGES = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("expires_ms", pa.int64())])
+"""A value that is NULL: the key is gone."""
 _PREPARED = "SELECT handle FROM deltas WHERE owned LIKE ? AND applied = 0"
+
+Row = tuple[bytes, bytes, int | None]
+"""Key, value, event time of expiry in ms."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +44,52 @@ class StoreContent:
 def count_keys(path: Path, pipeline: str) -> int:
     """How many keys the file at `path` holds for a pipeline of this name, whatever they are. Raises `sqlite3.Error`."""
     with closing(_opened(path)) as connection:
-        [(count,)] = connection.execute("SELECT count(*) FROM held WHERE owned LIKE ?", [f"tpc~{pipeline}~%"])
-        return int(count)
+        return len(_held(connection, f"tpc~{pipeline}~%"))
 
 
 def read_store(path: Path, pipeline: str) -> StoreContent:
     """What stands in the file at `path` for a pipeline of this name, at one moment. Raises `sqlite3.Error`."""
     with closing(_opened(path)) as connection:
-        connection.execute("BEGIN")
         mine = f"tpc~{pipeline}~%"
-        entries = connection.execute("SELECT key, value, expires_ms FROM held WHERE owned LIKE ?", [mine])
         kept = "SELECT DISTINCT epoch FROM deltas WHERE owned LIKE ? AND applied > 0 ORDER BY epoch"
         return StoreContent(
-            {plain(key): (plain(value), expires_ms) for key, value, expires_ms in entries},
+            {plain(key): (plain(value), expires_ms) for key, value, expires_ms in _held(connection, mine)},
             tuple(row[0] for row in connection.execute(_PREPARED, [mine])),
             tuple(row[0] for row in connection.execute(kept, [mine])),
             max([-1, *(row[0] for row in connection.execute("SELECT epoch FROM markers WHERE owned LIKE ?", [mine]))]),
         )
 
 
+def held_rows(path: Path) -> list[Row]:
+    """Key, value and expiry of all that the file holds, whoever's it is. Raises `sqlite3.Error`."""
+    with closing(_opened(path)) as connection:
+        return _held(connection, "%")
+
+
+def _held(connection: sqlite3.Connection, owned: str) -> list[Row]:
+    """The entries of each content, and over them the changes that are applied and not compacted, the oldest first."""
+    contents: dict[str, dict[bytes, Row]] = {}
+    entries = "SELECT owned, key, value, expires_ms FROM entries JOIN contents USING (content) WHERE owned LIKE ?"
+    for of, *row in connection.execute(entries, [owned]):
+        contents.setdefault(of, {})[row[0]] = (row[0], row[1], row[2])
+    changes = "SELECT owned, upto, changes.rows FROM deltas JOIN changes USING (delta) WHERE owned LIKE ?"
+    for of, upto, data in connection.execute(f"{changes} AND applied > 0 ORDER BY epoch, handle, part", [owned]):
+        content = contents.setdefault(of, {})
+        for change in ipc.read_record_batch(pa.py_buffer(data), _CHANGES).to_pylist():
+            if upto is not None and change["key"] <= upto:
+                continue
+            content.pop(change["key"], None)
+            if change["value"] is not None:
+                content[change["key"]] = (change["key"], change["value"], change["expires_ms"])
+    return [row for content in contents.values() for row in content.values()]
+
+
 def _opened(path: Path) -> sqlite3.Connection:
+    """All that is asked of it shows one moment."""
     place = f"{path.absolute().as_uri()}?mode=ro"
-    return sqlite3.connect(place, uri=True, timeout=ANSWER_TIMEOUT_S, isolation_level=None)
+    connection = sqlite3.connect(place, uri=True, timeout=ANSWER_TIMEOUT_S, isolation_level=None)
+    connection.execute("BEGIN")
+    return connection
 
 
 def plain(data: bytes) -> Any:

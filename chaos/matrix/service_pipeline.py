@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import tpc
 from tpc.chaos.matrix.pipeline import COLUMNS, PipelineUnderTest
-from tpc.coordinator.loop.state import StateSink
+from tpc.coordinator.loop.state import StateSink, compaction, upkeep
 from tpc.sources import KafkaSource
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ class ServicePipeline(PipelineUnderTest):
     def build(self) -> Service:
         """The library's service with all of it, not yet started."""
         self.checkpoint.mkdir(parents=True, exist_ok=True)
+        upkeep.LEFT = compaction.NOTHING  # a case has few epochs, and faults stand in the compaction of one
         service = tpc.service(self.name, directory=self.checkpoint)
         source = KafkaSource(self.source, servers=self.addresses.servers, decode=row_of, timeout_s=self.timeout_s)
         rows = service.read(source, time=event_ms)

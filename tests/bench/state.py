@@ -2,13 +2,13 @@
 
     python -m tests.bench.state --keys 1000000 --changes 1000 --epochs 10000 --directory /where/the/disk/is
 
-An epoch writes its keys (with `--read` it reads each of them before), cuts, prepares and commits; compaction and
-checkpoints of the store run beside it, in their thread. `--interval-ms` is what a service's `every` is: an epoch begins
-so long after the one before began, or when that has ended. Without it there is no pause, and upkeep has no time of its
-own. Old garbage is looked for after an epoch, and counted with it, as a service does (`Garbage`). Beside every epoch
-stand two appends of the delta's size to a plain file, each fsynced: the least that prepare and commit can cost on this
-disk at this load. Tells percentiles of both, the processor's time of the epoch's own thread, the time of a restart, and
-the load.
+An epoch writes its keys (with `--read` it reads them before, each or all at once), cuts, prepares and commits;
+compaction and checkpoints of the store run beside it, in their thread. `--interval-ms` is what a service's `every` is:
+an epoch begins so long after the one before began, or when that has ended. Without it there is no pause, and upkeep has
+no time of its own. Old garbage is looked for after an epoch, and counted with it, as a service does (`Garbage`). Beside
+every epoch stand two appends of the delta's size to a plain file, each fsynced: the least that prepare and commit can
+cost on this disk at this load. Tells percentiles of both, the processor's time of the epoch's own thread, the time of a
+restart, and the load.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from tpc.sink import CheckContext, Committer
 
 PIPELINE = PipelineId("bench")
 FILLED_AT_ONCE = 50_000
+Read = Literal["each", "all"] | None
+"""Whether keys are read before they are written, each by itself or all at once."""
 
 
 def key_of(number: int) -> str:
@@ -39,13 +41,14 @@ def key_of(number: int) -> str:
 
 
 def run_epoch(
-    sink: StateSink, committer: Committer, state: State, epoch: int, numbers: list[int], *, is_read: bool = False
+    sink: StateSink, committer: Committer, state: State, epoch: int, numbers: list[int], *, read: Read = None
 ) -> int:
     """A whole epoch; the delta's size in bytes."""
     state.begin(epoch)
+    known = state.get_all(map(key_of, numbers)) if read == "all" else state
     for number in numbers:
         key = key_of(number)
-        count = state[key]["count"] + 1 if is_read else epoch
+        count = known[key]["count"] + 1 if read else epoch
         state[key] = {"sum": number * 7, "count": count, "last": f"2024-01-01T00:00:{epoch % 60:02d}"}
     changes = state.changes()
     handle = Handle(PIPELINE, 1, sink.name, epoch, DRIVER_PARTITION, 0)
@@ -81,7 +84,7 @@ def percentiles(name: str, seconds: list[float]) -> dict[str, float]:
 
 
 def measure(
-    *, keys: int, changes: int, epochs: int, kind: str, directory: Path, interval_ms: float = 0.0, is_read: bool = False
+    *, keys: int, changes: int, epochs: int, kind: str, directory: Path, interval_ms: float = 0.0, read: Read = None
 ) -> dict[str, float]:
     """Fill a state, run epochs, restart."""
     place = Path(tempfile.mkdtemp(prefix="tpc-bench-state-", dir=directory))
@@ -104,7 +107,7 @@ def measure(
         for epoch in range(len(filling), len(filling) + epochs):
             numbers = draw.sample(range(keys), changes)
             started, at = time.perf_counter(), time.thread_time()
-            size_bytes = run_epoch(sink, committer, state, epoch, numbers, is_read=is_read)
+            size_bytes = run_epoch(sink, committer, state, epoch, numbers, read=read)
             garbage.between_epochs()
             taken.append(time.perf_counter() - started)
             worked.append(time.thread_time() - at)
@@ -134,7 +137,7 @@ def main() -> None:
     parser.add_argument("--changes", type=int, default=1_000)
     parser.add_argument("--epochs", type=int, default=1_000)
     parser.add_argument("--interval-ms", type=float, default=0.0)
-    parser.add_argument("--read", action="store_true", help="each key is read before it is written")
+    parser.add_argument("--read", choices=["each", "all"], help="keys are read before they are written")
     parser.add_argument("--kind", choices=["memory", "disk"], default="memory")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()))
     given = parser.parse_args()
@@ -145,10 +148,10 @@ def main() -> None:
         kind=given.kind,
         directory=given.directory,
         interval_ms=given.interval_ms,
-        is_read=given.read,
+        read=given.read,
     )
     every = f"every {given.interval_ms:g} ms" if given.interval_ms else "without a pause"
-    what = f"{given.kind}, {'read and written' if given.read else 'written'}"
+    what = f"{given.kind}, {f'{given.read} read and written' if given.read else 'written'}"
     sys.stdout.write(
         f"{given.keys:,} keys, {given.changes:,} changes an epoch, {given.epochs:,} epochs {every}, {what}\n"
     )

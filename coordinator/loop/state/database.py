@@ -28,31 +28,24 @@ LOG_BYTES = 2_000_000
 """What a write-ahead log that begins anew keeps of its file: its size tells how much is to be written back."""
 
 CACHE_KIB = 65_536
-FORMAT = 2
+FORMAT = 3
 """Of the tables; stands in the file as SQLite's `user_version`."""
 TABLES = """
 CREATE TABLE identity (id INTEGER PRIMARY KEY, uuid TEXT NOT NULL);
 CREATE TABLE owners (owned TEXT PRIMARY KEY, generation INT NOT NULL, nonce TEXT NOT NULL, since REAL NOT NULL);
 CREATE TABLE deltas (delta INTEGER PRIMARY KEY, handle TEXT UNIQUE NOT NULL, owned TEXT NOT NULL, epoch INT NOT NULL,
-    rows INT NOT NULL, applied INT NOT NULL);
-CREATE TABLE changes (delta INT, key BLOB, value BLOB, expires_ms INT, PRIMARY KEY (delta, key)) WITHOUT ROWID;
+    rows INT NOT NULL, applied INT NOT NULL, upto BLOB);
+CREATE TABLE changes (part INTEGER PRIMARY KEY, delta INT NOT NULL, rows BLOB NOT NULL);
+CREATE INDEX parts ON changes (delta);
 CREATE TABLE markers (handle TEXT PRIMARY KEY, owned TEXT NOT NULL, epoch INT NOT NULL, generation INT NOT NULL);
 CREATE TABLE contents (content INTEGER PRIMARY KEY, owned TEXT UNIQUE NOT NULL);
 CREATE TABLE entries (content INT, key BLOB, value BLOB NOT NULL, expires_ms INT, PRIMARY KEY (content, key))
     WITHOUT ROWID;
 CREATE INDEX expiring ON entries (content, expires_ms) WHERE expires_ms IS NOT NULL;
-CREATE VIEW held AS
-    SELECT owned, key, value, expires_ms FROM (
-        SELECT *, row_number() OVER (PARTITION BY owned, key ORDER BY epoch DESC, handle DESC) AS place FROM (
-            SELECT owned, -1 AS epoch, '' AS handle, key, value, expires_ms FROM entries JOIN contents USING (content)
-            UNION ALL SELECT owned, epoch, handle, key, value, expires_ms FROM deltas JOIN changes USING (delta)
-            WHERE applied > 0))
-    WHERE place = 1 AND value IS NOT NULL;
 """
-"""`deltas` with their `changes`: one for each branch; `applied` is 0 as long as it is prepared and no more, 1 when it
-is applied, 2 when some of it is compacted, so that it cannot be taken back any more. Those that are applied lie over
-the `entries` of their content, the newer over the older, until they are compacted into them. What comes out is `held`,
-for people and tests: the library does not read it."""
+"""`deltas` with their `changes` (`parts.py`): one for each branch; `applied` is 0 as long as it is prepared and no
+more, 1 when it is applied, 2 when it is compacted up to the key `upto`, so that it cannot be taken back any more.
+Those that are applied lie over the `entries` of their content, the newer over the older, until they are compacted."""
 
 
 _DAMAGED = ("malformed", "not a database")

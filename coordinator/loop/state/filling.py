@@ -5,13 +5,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 from tpc.changelog import Content, Row
 from tpc.coordinator.loop.state.changelog_rows import content_of
+from tpc.coordinator.loop.state.changes import Change, to_batch
 from tpc.coordinator.loop.state.database import Database
+from tpc.coordinator.loop.state.parts import drop_delta, in_order, put_delta
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.loop.state.store import content_of as number_of
 from tpc.coordinator.loop.state.store import kept_apart, owner_of
+from tpc.coordinator.loop.state.writer import forget
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Owner
 
@@ -24,8 +28,8 @@ class StoreFilling:
         self._database = Database(sink.path, sink.timeout_s, sink.name)
         self._open: sqlite3.Connection | None = None
         self._content = -1
-        self._apart: int | None = None
-        """The delta of what is put since the mark."""
+        self._apart: dict[bytes, Row] | None = None
+        """What is put since the mark, by its key: the changes of one epoch, which memory has held before."""
 
     @contextmanager
     def filled(self) -> Iterator[StoreFilling]:
@@ -53,14 +57,14 @@ class StoreFilling:
         self._content = number_of(self._transaction, self._owned, make=True)
         self._transaction.execute("DELETE FROM entries WHERE content = ?", [self._content])
         self._transaction.execute("DELETE FROM markers WHERE owned = ?", [self._owned])
-        for _, delta, _ in kept_apart(self._transaction, self._owned):
-            self._drop(delta)
+        for kept in kept_apart(self._transaction, self._owned):
+            drop_delta(self._transaction, kept.delta)
         self._apart = None
 
     def put(self, row: Row) -> None:
         """A key has this value, or is gone."""
         if self._apart is not None:
-            self._transaction.execute("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?)", (self._apart, *row))
+            self._apart[row.key] = row
         elif row.value is None:
             self._transaction.execute("DELETE FROM entries WHERE content = ? AND key = ?", (self._content, row.key))
         else:
@@ -68,38 +72,26 @@ class StoreFilling:
 
     def mark(self) -> None:
         """See `Filling`."""
-        entry = "INSERT INTO deltas (handle, owned, epoch, rows, applied) VALUES ('', ?, -1, 0, 1)"
-        self._apart = self._transaction.execute(entry, [self._owned]).lastrowid
-        self._transaction.execute("DELETE FROM changes WHERE delta = ?", [self._apart])  # of one that was removed
+        self._apart = {}
 
     def back(self) -> None:
         """See `Filling`."""
-        if self._apart is not None:
-            self._drop(self._apart)
-            self._apart = None
+        self._apart = None
 
     def content(self) -> Content:
         """All of it, gone through."""
-        columns = "SELECT key, value, expires_ms FROM"
-        apart = f"{columns} changes WHERE delta = :apart AND value IS NOT NULL"
-        below = f"{columns} entries WHERE content = :content"
-        not_over = "key NOT IN (SELECT key FROM changes WHERE delta = :apart)"
-        known = {"apart": self._apart, "content": self._content}
-        held = self._transaction.execute(f"{below} AND {not_over} UNION ALL {apart}", known)
-        return content_of(map(Row._make, held))
+        apart = self._apart or {}
+        below = self._transaction.execute(
+            "SELECT key, value, expires_ms FROM entries WHERE content = ?", [self._content]
+        )
+        held = (Row._make(row) for row in below if row[0] not in apart)
+        return content_of(chain(held, (row for row in apart.values() if row.value is not None)))
 
     def _put_together(self) -> None:
         """What is not kept apart by then is among the entries."""
         apart, self._apart = self._apart, None
-        if apart is not None:
-            question = "SELECT key, value, expires_ms FROM changes WHERE delta = ?"
-            for row in self._transaction.execute(question, [apart]).fetchall():
-                self.put(Row._make(row))
-            self._drop(apart)
-
-    def _drop(self, delta: int) -> None:
-        for table in ("changes", "deltas"):
-            self._transaction.execute(f"DELETE FROM {table} WHERE delta = ?", [delta])
+        for row in (apart or {}).values():
+            self.put(row)
 
     def identify(self, identity: str) -> None:
         """The store is the one that the log knows under this name."""
@@ -112,7 +104,7 @@ class StoreFilling:
 
     def keep_apart(self, handle: Handle) -> None:
         """What has been put since the mark was the epoch of this branch, which can be taken back."""
-        rows = "(SELECT count(*) FROM changes WHERE changes.delta = deltas.delta)"
-        known = (str(handle), handle.epoch, self._apart)
-        self._transaction.execute(f"UPDATE deltas SET handle = ?, epoch = ?, rows = {rows} WHERE delta = ?", known)
+        rows = in_order([to_batch(map(Change._make, (self._apart or {}).values()))], self._database.sink)
+        forget(self._transaction, [str(handle)])  # the same rows, prepared, where that is there
+        put_delta(self._transaction, (str(handle), self._owned, handle.epoch), rows, applied=1)
         self._apart = None

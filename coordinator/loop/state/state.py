@@ -9,7 +9,7 @@ function sees the same objects, and iterates over them in the same order, whethe
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from typing import Any
 
 import pyarrow
@@ -93,11 +93,11 @@ class State(MutableMapping[Any, Any]):
         """
         if self._cut is None:
             cut, added = dict[bytes, Change](), 0
-            keys = sorted(self._touched)
-            held = self._contents.get_all(keys)
-            for key in keys:
-                before = held.get(key)
-                change = self._changed(key, self._touched[key], before)
+            touched = self._touched
+            others = self._contents.get_all([key for key, each in touched.items() if each.held is None])
+            for key in sorted(touched):
+                before = touched[key].held or others.get(key)
+                change = touched[key].became(key, before, self._expires_ms)
                 if change is not None:
                     cut[key] = change
                     added += (change.value is not None) - (before is not None)
@@ -120,23 +120,15 @@ class State(MutableMapping[Any, Any]):
         """Nothing is touched."""
         self._touched, self._named, self._first, self._cut = {}, {}, None, None
 
-    def _changed(self, key: bytes, touched: Touched, before: Change | None) -> Change | None:
-        if touched.value is GONE:
-            return None if before is None else Change(key, None, None)
-        value = encode(touched.value)
-        if not touched.is_written and before is not None and value == before.value:
+    def _expires_ms(self, changed_ms: int | None) -> int | None:
+        if self.ttl_ms is None:
             return None
-        expires_ms = None if self.ttl_ms is None else self._expires_ms(touched.changed_ms(value))
-        change = Change(key, value, expires_ms)
-        return None if change == before else change
-
-    def _expires_ms(self, changed_ms: int | None) -> int:
         if changed_ms is None:
             raise ConfigurationError(
                 f"the state {self.name} has a time to live, and its events have no time",
                 remedy="say where it stands, service.read(source, time=...), or give the state no ttl.",
             )
-        return changed_ms + (self.ttl_ms or 0)
+        return changed_ms + self.ttl_ms
 
     # The mapping ----------------------------------------------------------------------------------------------
 
@@ -148,16 +140,23 @@ class State(MutableMapping[Any, Any]):
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key, or what is to stand for it where it is not there."""
-        touched = self._named.get(key) if type(key) is str else None
-        if touched is None:
-            touched = self._found(key)
-            if touched is None:
-                return default
-        if touched.value is GONE:
+        touched = (self._named.get(key) if type(key) is str else None) or self._found(key)
+        if touched is None or touched.value is GONE:
             return default
-        if self.ttl_ms is not None:
-            touched.read_at(self._now_ms())
-        return touched.value
+        return touched.value if self.ttl_ms is None else touched.read_at(self._now_ms())
+
+    def get_all(self, keys: Iterable[Any]) -> dict[Any, Any]:
+        """The values of those of these keys that are there. A state on disk is asked once for all that it must read."""
+        wanted = [(key, encode(key, "key")) for key in keys]
+        held = self._contents.get_all({code for _, code in wanted if code not in self._touched})
+        found = {}
+        for key, code in wanted:
+            if code in held and code not in self._touched:
+                self._touch(key, code, Touched(decode(held[code].value or b""), False, None, held=held[code]))
+            touched = self._touched.get(code)
+            if touched is not None and touched.value is not GONE:
+                found[key] = touched.value if self.ttl_ms is None else touched.read_at(self._now_ms())
+        return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if self._cut is not None:
@@ -220,7 +219,7 @@ class State(MutableMapping[Any, Any]):
             held = self._contents.get(encoded)
             if held is None or held.value is None:
                 return None
-            touched = Touched(decode(held.value), False, None)
+            touched = Touched(decode(held.value), False, None, held=held)
         self._touch(key, encoded, touched)
         return touched
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.database import Database
+from tpc.coordinator.loop.state.parts import changes_of, parts_of
 from tpc.coordinator.loop.state.rules import NO_EPOCH, epoch_before, not_undoable
 from tpc.errors import StateLostError
 from tpc.handles import PipelineId
@@ -112,10 +113,10 @@ class Store:
                 remedy="record a decision about the lost branch: `tpc resolve`.",
             )
         over: dict[bytes, tuple[int, Change]] = {}
-        for epoch, delta, _ in kept:
+        for epoch, delta, _, upto in kept:
             if before is None or epoch < before:
-                question = "SELECT key, value, expires_ms FROM changes WHERE delta = ?"
-                over.update((row[0], (epoch, Change._make(row))) for row in reading.execute(question, [delta]))
+                for part in parts_of(reading, delta, upto):
+                    over.update((change.key, (epoch, change)) for change in changes_of(part.rows))
         return max(marked, default=NO_EPOCH) if before is None else epoch_before(before, marked), over
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Change]:
@@ -170,17 +171,22 @@ def put(values: dict[bytes, bytes], expires_ms: dict[bytes, int], key: bytes, ch
 
 
 class KeptApart(NamedTuple):
-    """An epoch that is applied and not compacted, and its delta; of one that is not whole some is in the entries."""
+    """An epoch that is applied and not compacted, and its delta.
+
+    Of one that is not whole the changes of the keys up to `upto` are in the entries.
+    """
 
     epoch: int
     delta: int
     is_whole: bool
+    upto: bytes | None
 
 
 def kept_apart(connection: sqlite3.Connection, owned: str) -> list[KeptApart]:
     """What of a content is kept apart, the oldest first."""
-    question = "SELECT epoch, delta, applied = 1 FROM deltas WHERE owned = ? AND applied > 0 ORDER BY epoch, handle"
-    return [KeptApart._make(row) for row in connection.execute(question, [owned])]
+    columns = "SELECT epoch, delta, applied = 1, upto FROM deltas"
+    found = connection.execute(f"{columns} WHERE owned = ? AND applied > 0 ORDER BY epoch, handle", [owned])
+    return list(map(KeptApart._make, found))
 
 
 def applied(connection: sqlite3.Connection, owned: str) -> int:

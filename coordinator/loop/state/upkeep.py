@@ -11,13 +11,15 @@ import threading
 from pathlib import Path
 
 from tpc.coordinator.loop.state.checkpoints import WriteBack
-from tpc.coordinator.loop.state.compaction import Kept, compact
+from tpc.coordinator.loop.state.compaction import Kept, compact, kept
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.rules import NO_EPOCH
 from tpc.errors import TpcError
 
 logger = logging.getLogger(__name__)
 
+LEFT = Kept(deltas=16, rows=50_000)
+"""What is left kept apart as long as epochs follow: the more come together, the less often a key is brought in."""
 MOST = Kept(deltas=64, rows=200_000)
 """What may be kept apart: a start goes through all of it, and a state on disk keeps it in memory."""
 _END_S = 10.0
@@ -78,24 +80,44 @@ class _Thread(threading.Thread):
         self._owned = owned
         self._write_back = WriteBack(database)
         self._has_failed = False
+        self._share = 0
+        """Transactions until the next epoch."""
 
     def run(self) -> None:
         is_last = False
         try:
             while not is_last:
-                self.due.wait()
+                if not self.is_last:  # which is set before `due`, and that may have been cleared by `_goes_on`
+                    self.due.wait()
                 self.due.clear()
                 is_last = self.is_last  # asked before: what was complete when it was set is still compacted
-                self._do()
+                self._do(is_last=is_last)
         finally:
             self._database.close()
 
-    def _do(self) -> None:
+    def _do(self, *, is_last: bool) -> None:
         try:
-            compact(self._database, self._owned, self.complete, is_stopped=lambda: self.is_stopped)
+            found = kept(self._database, self._owned)
+            if is_last or found.exceeds(LEFT):
+                self._share = found.transactions_an_epoch
+                compact(self._database, self._owned, self.complete, goes_on=self._goes_on)
             self._write_back.if_worth_it()
             self._has_failed = False
         except TpcError as error:  # what was committed stays so
             level = logging.DEBUG if self._has_failed else logging.WARNING
             logger.log(level, "%s is brought in order later: %s", self._database.path, error.what)
             self._has_failed = True
+
+    def _goes_on(self) -> bool:
+        """Whether there is another transaction, for which it waits: each epoch is followed by its share of them.
+
+        Done all at once, those of many epochs would stand in the way of the next ones. What was written is written
+        back before: the epoch that comes then would wait for all of it.
+        """
+        self._write_back.if_worth_it()
+        if self._share == 0 and not self.is_last:
+            self.due.wait()
+            self.due.clear()
+            self._share = kept(self._database, self._owned).transactions_an_epoch
+        self._share -= self._share > 0
+        return not self.is_stopped

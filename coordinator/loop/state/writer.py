@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from itertools import pairwise
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow
@@ -13,7 +11,8 @@ import pyarrow
 from tpc import failpoints
 from tpc.coordinator.loop.state import changes
 from tpc.coordinator.loop.state.database import Database
-from tpc.errors import DataError, HistoryMismatchError
+from tpc.coordinator.loop.state.parts import drop_delta, in_order, put_delta
+from tpc.errors import HistoryMismatchError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
@@ -25,11 +24,9 @@ if TYPE_CHECKING:
 def forget(transaction: sqlite3.Connection, handles: Iterable[str]) -> None:
     """Remove what is prepared under these handles; what is applied stays."""
     for handle in handles:
-        for (delta,) in transaction.execute(
-            "SELECT delta FROM deltas WHERE handle = ? AND applied = 0", [handle]
-        ).fetchall():
-            transaction.execute("DELETE FROM changes WHERE delta = ?", [delta])
-            transaction.execute("DELETE FROM deltas WHERE delta = ?", [delta])
+        question = "SELECT delta FROM deltas WHERE handle = ? AND applied = 0"
+        for (delta,) in transaction.execute(question, [handle]).fetchall():
+            drop_delta(transaction, delta)
 
 
 class StateWriter(Writer):
@@ -60,29 +57,20 @@ class StateWriter(Writer):
         """One durable insert. Raises `DataError` when a key stands there twice."""
         if not self._batches:
             return None
-        rows: list[tuple[bytes, bytes | None, int | None]] = []
-        for batch in self._batches:
-            rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        rows.sort(key=itemgetter(0))  # they are read in this order, and stored the faster for it
-        if any(one[0] == next_[0] for one, next_ in pairwise(rows)):
-            raise DataError("a key of a state was changed twice in an epoch", sink=self.sink.name, column="key")
+        rows = in_order(self._batches, self.sink.name)
         database = self._database()
         try:
             with database.transaction("preparing in") as transaction:
                 forget(transaction, [str(self.handle)])
                 owned = f"{self.handle.pipeline.prefix}{self.sink.name}"
-                entry = (str(self.handle), owned, self.handle.epoch, len(rows))
-                put = "INSERT INTO deltas (handle, owned, epoch, rows, applied) VALUES (?, ?, ?, ?, 0)"
-                delta = transaction.execute(put, entry).lastrowid
-                transaction.execute("DELETE FROM changes WHERE delta = ?", [delta])  # of one that somebody has removed
-                transaction.executemany(f"INSERT INTO changes VALUES ({delta}, ?, ?, ?)", rows)
+                put_delta(transaction, (str(self.handle), owned, self.handle.epoch), rows, applied=0)
                 failpoints.hit_branch("pass.flushed", self.handle)
         finally:
             database.close()
         known = {} if self._rests_on is None else {"rests_on": self._rests_on}
         data: JSONObject = {"after": self.after, **known}
         size_bytes = sum(batch.nbytes for batch in self._batches)
-        return Committable(self.handle, str(self.handle), len(rows), size_bytes, data)
+        return Committable(self.handle, str(self.handle), rows.num_rows, size_bytes, data)
 
     def abort(self) -> None:
         """Remove the delta, if it is there."""

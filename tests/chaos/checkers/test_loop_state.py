@@ -61,8 +61,10 @@ def test_an_epoch_can_be_undone_until_it_is_complete_and_compacted(epochs: Epoch
 
 
 def test_bytes_of_another_version_are_refused(epochs: Epochs) -> None:
+    epochs.complete(0)
+    epochs.compact()
     with closing(sqlite3.connect(epochs.sink.path, isolation_level=None)) as store:
-        store.execute("UPDATE changes SET value = x'02'")
+        store.execute("UPDATE entries SET value = x'02'")
     with pytest.raises(ValueError, match="another version"):
         read(epochs)
 

@@ -11,6 +11,7 @@ from tests.chaos.prove.patches import patch
 from tests.coordinator import test_checkpoint_lock
 from tests.coordinator.log import test_journal
 from tests.coordinator.loop.changelog import test_lost_stores
+from tests.coordinator.loop.state import test_compaction
 from tests.coordinator.savepoints import test_folder
 from tests.coordinator.spark import test_lineage
 from tests.sinks.kafka import test_completeness, test_pruning
@@ -38,6 +39,7 @@ NAMED = {
     "kafka pruning kit": {name for name in dir(test_pruning) if name.startswith("test_")},
     "mongo transaction kit": {name for name in dir(test_transaction) if name.startswith("test_")},
     "lost state kit": {name for name in dir(test_lost_stores) if name.startswith("test_")},
+    "compaction kit": {name for name in dir(test_compaction) if name.startswith("test_")},
     "durability kit": {name for name in dir(test_lineage) if name.startswith("test_")},
 }
 OF_SINKS = {name for name in dir(SinkConformance) if name.startswith("test_")}

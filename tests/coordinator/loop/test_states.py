@@ -15,6 +15,7 @@ import tpc
 from tests.coordinator.loop.program import Die, die
 from tests.support.each_step import each_step
 from tpc import failpoints
+from tpc.chaos.checkers.loop_state import held_rows
 from tpc.coordinator.log.local import LocalLog
 from tpc.errors import ConfigurationError, DeterminismError
 from tpc.sinks import FileSink
@@ -198,6 +199,6 @@ def test_what_a_batch_or_a_cut_writes_lives_on_from_its_newest_event(tmp_path: P
 
     service.write("rows", {"n": int}).to(FileSink(tmp_path / "out", name="out"))
     service.run(every=2, until_end=True)
-    with sqlite3.connect(tmp_path / "service" / "state" / "kept.db") as store:
-        expires = dict(store.execute("SELECT substr(key, 2), expires_ms FROM held"))
+    held = held_rows(tmp_path / "service" / "state" / "kept.db")
+    expires = {key[1:]: expires_ms for key, _, expires_ms in held}
     assert expires == {b'"batch"': 1_012_000, b'"event"': 1_010_000, b'"cut"': 1_012_000}

@@ -8,21 +8,24 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from tests.coordinator.loop.state.epochs import PIPELINE, Epochs, Kind
 from tpc import failpoints
-from tpc.coordinator.loop.state import State, compaction, upkeep
+from tpc.coordinator.loop.state import State, compaction, parts, upkeep
+from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.committer import StateCommitter
 from tpc.coordinator.loop.state.database import Database
 from tpc.coordinator.loop.state.turns import turns_of
 from tpc.errors import ConfigurationError, StateLostError, TransientError
+from tpc.support.deadlines import until
 
 KEYS = 12
 DEADLINE_S = 30.0
@@ -30,8 +33,10 @@ DEADLINE_S = 30.0
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every epoch takes several transactions."""
-    monkeypatch.setattr(compaction, "AT_ONCE", 2)
+    """Every epoch takes several transactions, and begins at once."""
+    monkeypatch.setattr(parts, "AT_ONCE", 2)
+    monkeypatch.setattr(compaction, "KEYS_AT_ONCE", 2)
+    monkeypatch.setattr(upkeep, "LEFT", compaction.NOTHING)
 
 
 def random_work(state: State, plain: dict[int, list[int]], epoch: int) -> None:
@@ -147,7 +152,7 @@ def test_a_commit_compacts_itself_where_more_is_kept_apart_than_may_be(
 ) -> None:
     epochs = Epochs(tmp_path)
     assert isinstance(epochs.committer, StateCommitter)
-    monkeypatch.setattr(upkeep._Thread, "_do", lambda self: None)  # it does not come to it
+    monkeypatch.setattr(upkeep._Thread, "_do", lambda self, is_last: None)  # it does not come to it
     monkeypatch.setattr(upkeep, "MOST", compaction.Kept(deltas=4, rows=9))
     for epoch in range(8):
         epochs.run(epoch, lambda state: state.update({state.epoch: 1, -state.epoch - 1: 1}))
@@ -157,8 +162,75 @@ def test_a_commit_compacts_itself_where_more_is_kept_apart_than_may_be(
     assert kept(epochs) == [5, 6, 7, 8]  # 9 rows
     epochs.complete(8)
     epochs.run(9, lambda state: state.update(dict.fromkeys(range(200, 208), 1)))
-    assert kept(epochs) == [8, 9]  # one of its three is left, and 9 rows again
+    assert kept(epochs) == [9]  # with the three of 8 they would be more than 9 again
     assert len(epochs.stored()) == 8 + 8 + 3 + 8
+
+
+def test_epochs_are_compacted_together_once_more_is_kept_apart_than_is_left_and_a_key_of_theirs_comes_in_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "LEFT", compaction.Kept(deltas=3, rows=100))
+    epochs, transactions = Epochs(tmp_path), list[int]()
+    honest = compaction._put
+
+    def counted(transaction: sqlite3.Connection, content: int, changes: Sequence[Change]) -> None:
+        transactions.append(len(changes))
+        honest(transaction, content, changes)
+
+    monkeypatch.setattr(compaction, "_put", counted)
+    for epoch in range(4):
+        assert transactions == []
+        epochs.run(epoch, lambda state: state.update(a=state.epoch, b=state.epoch))
+        epochs.complete(epoch)
+    assert until(lambda: kept(epochs) == [], DEADLINE_S)
+    assert (transactions, epochs.stored()) == ([2], {"a": 3, "b": 3})
+    epochs.run(4, lambda state: state.update(a=4))
+    epochs.complete(4)
+    epochs.compact()
+    assert (transactions, kept(epochs), epochs.stored()) == ([2, 1], [], {"a": 4, "b": 3})
+
+
+def test_of_two_that_compact_the_same_epochs_the_later_leaves_what_the_other_has_begun(tmp_path: Path) -> None:
+    epochs, plain = Epochs(tmp_path), dict[int, list[int]]()
+    owned, others = f"{PIPELINE.prefix}{epochs.sink.name}", list[bool]()
+    for epoch in range(3):
+        epochs.run(epoch, partial(random_work, plain=plain, epoch=epoch))
+
+    def by_another() -> bool:
+        """Between the first's transactions the second does all that is left, and a new epoch comes."""
+        if not others:
+            others.append(True)
+            return True
+        if len(others) == 1:
+            others.append(True)
+            compaction.compact(second, owned, 2)
+            epochs.run(3, partial(random_work, plain=plain, epoch=3))
+        return True
+
+    first, second = (Database(epochs.sink.path, DEADLINE_S, "waiting") for _ in range(2))
+    compaction.compact(first, owned, 2, goes_on=by_another)
+    assert (kept(epochs), epochs.stored(), len(others)) == ([3], plain, 2)
+    for database in (first, second):
+        database.close()
+
+
+def test_no_more_is_compacted_together_than_memory_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "TOGETHER_BYTES", 100)
+    epochs, together = Epochs(tmp_path), list[int]()
+
+    def counted(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
+        together.append(len(tables))
+        return parts.newest_of(tables)
+
+    monkeypatch.setattr(compaction, "newest_of", counted)
+    for epoch in range(3):
+        epochs.run(epoch, lambda state: state.update({"a": f"{state.epoch}" * 80, state.epoch: 1}))
+    epochs.complete(2)
+    epochs.compact()
+    assert (together, kept(epochs)) == ([1, 1, 1], [])
+    assert epochs.stored() == {"a": "2" * 80, 0: 1, 1: 1, 2: 1}
 
 
 def test_after_a_fork_the_child_compacts_by_a_thread_of_its_own(tmp_path: Path) -> None:
@@ -275,9 +347,9 @@ def test_an_epoch_that_is_half_compacted_is_not_taken_back_to_a_mix_of_two_momen
     epochs.compact()
     epochs.run(1, lambda state: state.update(a=1, b=1, c=1))
     database = Database(epochs.sink.path, DEADLINE_S, "waiting")
-    stops = iter([False, True])
+    goes = iter([True])
     owned = f"{PIPELINE.prefix}{epochs.sink.name}"
-    compaction.compact(database, owned, 1, is_stopped=lambda: next(stops))
+    compaction.compact(database, owned, 1, goes_on=lambda: next(goes, False))
     database.close()
     assert kept(epochs) == [1]
     assert epochs.stored() == dict.fromkeys("abc", 1)
@@ -328,7 +400,7 @@ def test_a_connection_that_could_not_be_set_up_is_not_used(tmp_path: Path, monke
         patch.setattr("tpc.coordinator.loop.state.database.FORMAT", 99)
         other = Database(epochs.sink.path, DEADLINE_S, "waiting")
         for _ in range(2):  # the second is refused as the first
-            with pytest.raises(ConfigurationError, match="has the format 2"), other.alone("asking"):
+            with pytest.raises(ConfigurationError, match="has the format 3"), other.alone("asking"):
                 pass
     database.close()
 

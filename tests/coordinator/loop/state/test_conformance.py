@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow
 
+from tpc.chaos.checkers.loop_state import held_rows
 from tpc.coordinator.loop.state import StateSink
 from tpc.coordinator.loop.state.changes import SCHEMA
 from tpc.sink import Sink
@@ -54,8 +55,7 @@ class TestStateSink(SinkConformance):
         return sorted(sink.directory.glob("*.db"))
 
     def visible_rows(self, sink: Sink) -> list[dict[str, Any]]:
-        question = "SELECT key, value, expires_ms FROM held"
-        return [dict(zip(SCHEMA.names, row, strict=True)) for path in self.stores(sink) for row in rows(path, question)]
+        return [dict(zip(SCHEMA.names, row, strict=True)) for path in self.stores(sink) for row in held_rows(path)]
 
     def leftovers(self, sink: Sink) -> list[Any]:
         return [row for path in self.stores(sink) for row in rows(path, "SELECT handle FROM deltas WHERE applied = 0")]

@@ -52,6 +52,36 @@ def test_a_cut_asks_the_store_on_disk_once_for_all_keys_that_only_it_knows(
     epochs.complete(0)
     epochs.compact()
     epochs.run(1, lambda state: state.update({"010": 0, "011": 11}))
+    asked = asked_of_stores(monkeypatch)
+    branch = epochs.run(2, lambda state: state.update({f"{n:03}": n for n in range(301)} | {"020": 0}))
+    assert branch is not None and branch.rows == 3  # 010 is as before again, 020 is another, 300 is new
+    assert len(asked) == 1 and 290 < asked[0] <= 301
+    assert len(epochs.state) == 301
+
+
+def test_of_many_keys_the_store_on_disk_is_asked_once_also_by_the_cut_of_an_epoch_that_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epochs = Epochs(tmp_path, "disk", cached_keys=3)
+    epochs.run(0, lambda state: state.update({f"{n:03}": n for n in range(300)}))
+    epochs.complete(0)
+    epochs.compact()
+    epochs.run(1, lambda state: state.update(other=1))
+    asked = asked_of_stores(monkeypatch)
+
+    def work(state: State) -> None:
+        found = state.get_all(f"{n:03}" for n in range(310))
+        assert found == {f"{n:03}": n for n in range(300)}
+        assert len(asked) == 1 and 300 < asked[0] <= 310
+        state.update({key: n + 1 for key, n in found.items()})
+
+    branch = epochs.run(2, work)
+    assert branch is not None and branch.rows == 300
+    assert len(asked) == 2 and asked[1] == 0
+
+
+def asked_of_stores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of how many keys a store is asked from now on, one after the other."""
     asked: list[int] = []
     honest = Store.get
 
@@ -60,10 +90,7 @@ def test_a_cut_asks_the_store_on_disk_once_for_all_keys_that_only_it_knows(
         return honest(store, keys)
 
     monkeypatch.setattr(Store, "get", counted)
-    branch = epochs.run(2, lambda state: state.update({f"{n:03}": n for n in range(301)} | {"020": 0}))
-    assert branch is not None and branch.rows == 3  # 010 is as before again, 020 is another, 300 is new
-    assert len(asked) == 1 and 290 < asked[0] <= 301
-    assert len(epochs.state) == 301
+    return asked
 
 
 def test_a_state_on_disk_says_of_each_key_what_one_in_memory_says(tmp_path: Path) -> None:

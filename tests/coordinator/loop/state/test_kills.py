@@ -15,7 +15,7 @@ import pytest
 
 from tests.coordinator.loop.state.epochs import PIPELINE, Epochs, Kind
 from tpc.chaos.faults import cut_disk
-from tpc.coordinator.loop.state import State
+from tpc.coordinator.loop.state import State, compaction, upkeep
 from tpc.handles import Handle
 from tpc.sink import Committable
 from tpc.support.durable_files import put_if_absent
@@ -45,6 +45,12 @@ def expected(end: int) -> dict[Any, Any]:
             plain[epoch - 1].append("changed in place")
         plain.pop(epoch - 2, None)
     return plain
+
+
+@pytest.fixture(autouse=True)
+def compacted_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two epochs together, so that it goes on while some of these are run."""
+    monkeypatch.setattr(upkeep, "LEFT", compaction.Kept(deltas=1, rows=100))
 
 
 class Service:

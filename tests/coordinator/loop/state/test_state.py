@@ -10,6 +10,7 @@ import pytest
 
 from tests.coordinator.loop.state.epochs import Epochs, Kind
 from tpc.coordinator.loop.state import State
+from tpc.coordinator.loop.state.database import FORMAT
 from tpc.errors import ConfigurationError, DataError, HistoryMismatchError, StateLostError, StateMachineError
 from tpc.sink import Verdict
 
@@ -37,6 +38,32 @@ def test_a_state_is_a_mapping(epochs: Epochs) -> None:
     with pytest.raises(KeyError):
         del state["x"]
     assert sorted(map(str, state)) == ["('b', 2)", "a"]
+
+
+def test_the_values_of_many_keys_are_had_at_once(epochs: Epochs) -> None:
+    epochs.run(0, lambda state: state.update({"a": [1], "b": [2], ("c", 3): 4, "gone": 5}))
+    epochs.complete(0)
+    epochs.compact()
+
+    def work(state: State) -> None:
+        del state["gone"]
+        state["new"] = 6
+        found = state.get_all(iter(["a", ("c", 3), "b", "a", "x", "new", "gone"]))
+        assert found == {"a": [1], ("c", 3): 4, "b": [2], "new": 6}
+        found["a"].append(7)
+        assert state["a"] is found["a"]
+
+    epochs.run(1, work)
+    assert epochs.stored() == {"a": [1, 7], "b": [2], ("c", 3): 4, "new": 6}
+    assert epochs.state.get_all([]) == {}
+
+
+def test_what_many_keys_are_asked_for_counts_as_read_and_is_no_change(epochs: Epochs) -> None:
+    epochs.run(0, lambda state: state.update({"a": 1, "b": 2}))
+    epochs.state.begin(1)
+    assert epochs.state.get_all(["a", "b"]) == {"a": 1, "b": 2}
+    epochs.state["b"] = 3
+    assert changed(epochs) == {b'\x01"b"': b"\x013"}
 
 
 def test_two_spellings_of_one_character_are_one_key(epochs: Epochs) -> None:
@@ -404,7 +431,7 @@ def test_a_store_of_another_format_is_refused_and_left_as_it_is(epochs: Epochs) 
     epochs.close()
     with closing(sqlite3.connect(epochs.sink.path, isolation_level=None)) as store:
         store.execute("PRAGMA user_version = 1")
-    with pytest.raises(ConfigurationError, match="has the format 1, and this version of tpc has 2"):
+    with pytest.raises(ConfigurationError, match=f"has the format 1, and this version of tpc has {FORMAT}"):
         epochs.state.restore()
 
 
