@@ -72,7 +72,7 @@ def _held(connection: sqlite3.Connection, owned: str) -> list[Row]:
     entries = "SELECT owned, key, value, expires_ms FROM entries JOIN contents USING (content) WHERE owned LIKE ?"
     for of, *row in connection.execute(entries, [owned]):
         contents.setdefault(of, {})[row[0]] = (row[0], row[1], row[2])
-    changes = "SELECT owned, upto, changes.rows FROM deltas JOIN changes USING (delta) WHERE owned LIKE ?"
+    changes = "SELECT owned, upto, data FROM deltas JOIN changes USING (delta) WHERE owned LIKE ?"
     for of, upto, data in connection.execute(f"{changes} AND applied > 0 ORDER BY epoch, handle, part", [owned]):
         content = contents.setdefault(of, {})
         for change in ipc.read_record_batch(pa.py_buffer(data), _CHANGES).to_pylist():

@@ -55,7 +55,9 @@ def decode(data: bytes) -> Any:
             value, end = _PLAIN_DECODER.raw_decode(text)
         elif tags == 1 and text.startswith(_TUPLE):
             parts, end = _PLAIN_DECODER.raw_decode(text, len(_TUPLE))
-            value, end = tuple(parts), end + text.startswith("}", end)
+            if not text.startswith("}", end):
+                raise ValueError("a tuple does not end")
+            value, end = tuple(parts), end + 1
         else:
             value, end = _DECODER.raw_decode(text)
         if end < len(text):

@@ -7,7 +7,7 @@ compacted what stands above its `upto` is left; its parts go as soon as nothing 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow
@@ -24,10 +24,12 @@ _LARGE_BYTES = 16 << 20
 
 
 class Part(NamedTuple):
-    """A part's number, and its rows."""
+    """A part of a delta: its number, what is left of its rows, and their last key, None where none is."""
 
+    delta: int
     number: int
     rows: pyarrow.RecordBatch
+    end: bytes | None
 
 
 def in_order(batches: Sequence[pyarrow.RecordBatch], sink: str) -> pyarrow.Table:
@@ -66,7 +68,7 @@ def put_delta(connection: sqlite3.Connection, entry: tuple[str, str, int], rows:
     for batch in rows.to_batches(max_chunksize=AT_ONCE):
         for part in _small(batch):
             data = memoryview(part.serialize())
-            connection.execute("INSERT INTO changes (delta, rows) VALUES (?, ?)", (delta, data))
+            connection.execute("INSERT INTO changes (delta, data) VALUES (?, ?)", (delta, data))
 
 
 def _small(rows: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
@@ -85,24 +87,26 @@ def drop_delta(connection: sqlite3.Connection, delta: int) -> None:
         connection.execute(f"DELETE FROM {table} WHERE delta = ?", [delta])
 
 
-def drop_parts(connection: sqlite3.Connection, parts: Iterable[int]) -> None:
-    """Remove these parts."""
-    connection.executemany("DELETE FROM changes WHERE part = ?", [(part,) for part in parts])
+def drop_part(connection: sqlite3.Connection, part: Part) -> None:
+    """Remove it."""
+    connection.execute("DELETE FROM changes WHERE part = ? AND delta = ?", (part.number, part.delta))
 
 
 def size_of(connection: sqlite3.Connection, delta: int) -> int:
     """Bytes of what is left of a delta, at most."""
-    return int(connection.execute("SELECT total(length(rows)) FROM changes WHERE delta = ?", [delta]).fetchone()[0])
+    return int(connection.execute("SELECT total(length(data)) FROM changes WHERE delta = ?", [delta]).fetchone()[0])
 
 
 def parts_of(connection: sqlite3.Connection, delta: int, upto: bytes | None) -> Iterator[Part]:
     """What is left of a delta, in the order of its keys."""
-    for number, data in connection.execute("SELECT part, rows FROM changes WHERE delta = ? ORDER BY part", [delta]):
-        rows = _rows(data)
-        yield Part(number, rows if upto is None else rows.filter(pc.greater(rows["key"], upto)))
+    for number, data in connection.execute("SELECT part, data FROM changes WHERE delta = ? ORDER BY part", [delta]):
+        rows = _read(data)
+        if upto is not None:
+            rows = rows.filter(pc.greater(rows["key"], upto))
+        yield Part(delta, number, rows, rows["key"][-1].as_py() if rows.num_rows else None)
 
 
-def _rows(data: bytes) -> pyarrow.RecordBatch:
+def _read(data: bytes) -> pyarrow.RecordBatch:
     """Raises as SQLite does for a damaged file: it does not look whether a BLOB is what was written."""
     try:
         batch = ipc.read_record_batch(pyarrow.py_buffer(data), SCHEMA)

@@ -63,10 +63,12 @@ def fill(
             filling.put(row)
     is_known = (before is not None or was_empty) and filling.content() == Content.of_position(before)
     if pending is not None and is_ended:
-        filling.mark()
+        if is_known:  # else nothing goes back, and the rows may be all that the state holds
+            filling.mark()
         for row in reader.read(pending, before):
             filling.put(row)
         if filling.content() == Content.of_position(pending):
             return Reached.PENDING if is_known else Reached.PENDING_ALONE
-        filling.back()
+        if is_known:
+            filling.back()
     return Reached.COMPLETE if is_known else Reached.NOTHING_KNOWN

@@ -146,14 +146,12 @@ class State(MutableMapping[Any, Any]):
         return touched.value if self.ttl_ms is None else touched.read_at(self._now_ms())
 
     def get_all(self, keys: Iterable[Any]) -> dict[Any, Any]:
-        """The values of those of these keys that are there. A state on disk is asked once for all that it must read."""
+        """The values of those of these keys that are there, asked of a store on disk at once. 1 and True are one."""
         wanted = [(key, encode(key, "key")) for key in keys]
         held = self._contents.get_all({code for _, code in wanted if code not in self._touched})
         found = {}
         for key, code in wanted:
-            if code in held and code not in self._touched:
-                self._touch(key, code, Touched(decode(held[code].value or b""), False, None, held=held[code]))
-            touched = self._touched.get(code)
+            touched = self._touched.get(code) or self._read(key, code, held.get(code))
             if touched is not None and touched.value is not GONE:
                 found[key] = touched.value if self.ttl_ms is None else touched.read_at(self._now_ms())
         return found
@@ -216,11 +214,15 @@ class State(MutableMapping[Any, Any]):
         encoded = encode(key, "key")
         touched = self._touched.get(encoded)
         if touched is None:
-            held = self._contents.get(encoded)
-            if held is None or held.value is None:
-                return None
-            touched = Touched(decode(held.value), False, None, held=held)
+            return self._read(key, encoded, self._contents.get(encoded))
         self._touch(key, encoded, touched)
+        return touched
+
+    def _read(self, key: Any, encoded: bytes, held: Change | None) -> Touched | None:
+        """What the store holds is touched by being read."""
+        if held is None or held.value is None:
+            return None
+        self._touch(key, encoded, touched := Touched(decode(held.value), False, None, held=held))
         return touched
 
     def _touch(self, key: Any, encoded: bytes, touched: Touched) -> None:

@@ -113,10 +113,10 @@ class Store:
                 remedy="record a decision about the lost branch: `tpc resolve`.",
             )
         over: dict[bytes, tuple[int, Change]] = {}
-        for epoch, delta, _, upto in kept:
-            if before is None or epoch < before:
-                for part in parts_of(reading, delta, upto):
-                    over.update((change.key, (epoch, change)) for change in changes_of(part.rows))
+        for each in kept:
+            if before is None or each.epoch < before:
+                for part in parts_of(reading, each.delta, each.upto):
+                    over.update((change.key, (each.epoch, change)) for change in changes_of(part.rows))
         return max(marked, default=NO_EPOCH) if before is None else epoch_before(before, marked), over
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Change]:
@@ -171,20 +171,22 @@ def put(values: dict[bytes, bytes], expires_ms: dict[bytes, int], key: bytes, ch
 
 
 class KeptApart(NamedTuple):
-    """An epoch that is applied and not compacted, and its delta.
+    """A delta that is applied and not compacted. Of one that is not whole, the keys up to `upto` are in the entries.
 
-    Of one that is not whole the changes of the keys up to `upto` are in the entries.
+    Two that look alike are the same: a number may come again, a handle does not.
     """
 
     epoch: int
     delta: int
+    handle: str
+    rows: int
     is_whole: bool
     upto: bytes | None
 
 
 def kept_apart(connection: sqlite3.Connection, owned: str) -> list[KeptApart]:
     """What of a content is kept apart, the oldest first."""
-    columns = "SELECT epoch, delta, applied = 1, upto FROM deltas"
+    columns = "SELECT epoch, delta, handle, rows, applied = 1, upto FROM deltas"
     found = connection.execute(f"{columns} WHERE owned = ? AND applied > 0 ORDER BY epoch, handle", [owned])
     return list(map(KeptApart._make, found))
 

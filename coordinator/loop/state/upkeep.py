@@ -87,7 +87,7 @@ class _Thread(threading.Thread):
         is_last = False
         try:
             while not is_last:
-                if not self.is_last:  # which is set before `due`, and that may have been cleared by `_goes_on`
+                if not self.is_last:  # which is set before `due`, and that may have been cleared by `_await_share`
                     self.due.wait()
                 self.due.clear()
                 is_last = self.is_last  # asked before: what was complete when it was set is still compacted
@@ -100,7 +100,7 @@ class _Thread(threading.Thread):
             found = kept(self._database, self._owned)
             if is_last or found.exceeds(LEFT):
                 self._share = found.transactions_an_epoch
-                compact(self._database, self._owned, self.complete, goes_on=self._goes_on)
+                compact(self._database, self._owned, self.complete, goes_on=self._await_share)
             self._write_back.if_worth_it()
             self._has_failed = False
         except TpcError as error:  # what was committed stays so
@@ -108,16 +108,16 @@ class _Thread(threading.Thread):
             logger.log(level, "%s is brought in order later: %s", self._database.path, error.what)
             self._has_failed = True
 
-    def _goes_on(self) -> bool:
-        """Whether there is another transaction, for which it waits: each epoch is followed by its share of them.
+    def _await_share(self) -> bool:
+        """Let the epochs go first, each of which is followed by its share of transactions; False: no more of them.
 
-        Done all at once, those of many epochs would stand in the way of the next ones. What was written is written
-        back before: the epoch that comes then would wait for all of it.
+        Done all at once, those of many epochs would stand in the way of the next ones; and a log that was written back
+        at their end alone would be so long that an epoch waited for it.
         """
-        self._write_back.if_worth_it()
         if self._share == 0 and not self.is_last:
+            self._write_back.if_worth_it()
             self.due.wait()
             self.due.clear()
             self._share = kept(self._database, self._owned).transactions_an_epoch
-        self._share -= self._share > 0
+        self._share = max(0, self._share - 1)
         return not self.is_stopped

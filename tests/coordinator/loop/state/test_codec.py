@@ -110,7 +110,21 @@ def test_a_value_that_holds_itself_is_refused() -> None:
         encode(value)
 
 
-@pytest.mark.parametrize("data", [b"", b'\x02"a"', b"\x01{", b'\x01{"$unknown":1}', b'\x01{"$date":"never"}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b'\x02"a"',
+        b"\x01{",
+        b'\x01{"a":1',
+        b'\x01{"$tuple":[1',
+        b'\x01{"$tuple":[1]',
+        b'\x01{"$tuple":[1]}}',
+        b'\x01{"$tuple":1}',
+        b'\x01{"$unknown":1}',
+        b'\x01{"$date":"never"}',
+    ],
+)
 def test_bytes_that_are_no_value_are_corruption(data: bytes) -> None:
     with pytest.raises(CorruptionError):
         decode(data)

@@ -214,6 +214,29 @@ def test_of_two_that_compact_the_same_epochs_the_later_leaves_what_the_other_has
         database.close()
 
 
+def test_a_large_epoch_is_compacted_by_larger_transactions_and_no_more_of_them_than_an_epoch_has_time_for() -> None:
+    small, large = compaction.Kept(deltas=16, rows=160), compaction.Kept(deltas=2, rows=2_000_000)
+    assert (small.keys_at_once, small.transactions_an_epoch) == (2, 6)  # as `few_at_once` has it
+    assert (large.keys_at_once, large.transactions_an_epoch) == (50_000, 21)
+
+
+def test_changes_that_cannot_be_merged_are_left_and_the_commit_that_would_merge_them_is_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def overflow(_: Sequence[pyarrow.Table]) -> pyarrow.Table:
+        raise pyarrow.ArrowInvalid("offset overflow")
+
+    epochs = Epochs(tmp_path)
+    monkeypatch.setattr(compaction, "newest_of", overflow)
+    monkeypatch.setattr(upkeep, "MOST", compaction.NOTHING)
+    for epoch in range(2):
+        epochs.run(epoch, lambda state: state.update(a=state.epoch))
+        epochs.complete(epoch)
+    epochs.compact()
+    assert "cannot be merged: offset overflow" in caplog.text
+    assert (kept(epochs), epochs.stored()) == ([0, 1], {"a": 1})
+
+
 def test_no_more_is_compacted_together_than_memory_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,11 +84,11 @@ def test_a_delta_comes_back_part_by_part_and_what_is_compacted_of_it_does_not(
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE changes SET rows = x''",
-        "UPDATE changes SET rows = x'00000000'",
-        "UPDATE changes SET rows = substr(rows, 1, length(rows) - 8)",
-        "UPDATE changes SET rows = CAST(substr(rows, 1, 40) || zeroblob(length(rows) - 40) AS BLOB)",
-        "UPDATE changes SET rows = 'text'",
+        "UPDATE changes SET data = x''",
+        "UPDATE changes SET data = x'00000000'",
+        "UPDATE changes SET data = substr(data, 1, length(data) - 8)",
+        "UPDATE changes SET data = CAST(substr(data, 1, 40) || zeroblob(length(data) - 40) AS BLOB)",
+        "UPDATE changes SET data = 'text'",
     ],
     ids=["empty", "no message", "cut off", "zeros", "text"],
 )
