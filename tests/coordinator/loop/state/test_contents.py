@@ -47,10 +47,7 @@ def test_a_key_expires_when_it_was_changed_last_however_often_it_was_changed(tmp
 def test_a_cut_asks_the_store_on_disk_once_for_all_keys_that_only_it_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    epochs = Epochs(tmp_path, "disk", cached_keys=3)
-    epochs.run(0, lambda state: state.update({f"{n:03}": n for n in range(300)}))
-    epochs.complete(0)
-    epochs.compact()
+    epochs = with_300_keys_on_disk(tmp_path)
     epochs.run(1, lambda state: state.update({"010": 0, "011": 11}))
     asked = asked_of_stores(monkeypatch)
     branch = epochs.run(2, lambda state: state.update({f"{n:03}": n for n in range(301)} | {"020": 0}))
@@ -62,10 +59,7 @@ def test_a_cut_asks_the_store_on_disk_once_for_all_keys_that_only_it_knows(
 def test_of_many_keys_the_store_on_disk_is_asked_once_also_by_the_cut_of_an_epoch_that_writes_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    epochs = Epochs(tmp_path, "disk", cached_keys=3)
-    epochs.run(0, lambda state: state.update({f"{n:03}": n for n in range(300)}))
-    epochs.complete(0)
-    epochs.compact()
+    epochs = with_300_keys_on_disk(tmp_path)
     epochs.run(1, lambda state: state.update(other=1))
     asked = asked_of_stores(monkeypatch)
 
@@ -78,6 +72,15 @@ def test_of_many_keys_the_store_on_disk_is_asked_once_also_by_the_cut_of_an_epoc
     branch = epochs.run(2, work)
     assert branch is not None and branch.rows == 300
     assert len(asked) == 2 and asked[1] == 0
+
+
+def with_300_keys_on_disk(directory: Path) -> Epochs:
+    """Of which memory holds three."""
+    epochs = Epochs(directory, "disk", cached_keys=3)
+    epochs.run(0, lambda state: state.update({f"{n:03}": n for n in range(300)}))
+    epochs.complete(0)
+    epochs.compact()
+    return epochs
 
 
 def asked_of_stores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
