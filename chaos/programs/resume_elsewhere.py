@@ -12,8 +12,8 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -29,8 +29,10 @@ from tpc.chaos.running.quiet import quiet
 OF_SERVICE = 2000
 OF_HEIR = 300
 EVENTS_PER_EPOCH = 200
-KILLED_AFTER = (70, 110)
-"""Bookings that the heir has taken when it is killed; its third life takes the rest."""
+KILLED_AFTER = (40, 60)
+"""Bookings that the heir has told of when it is killed; its third life takes the rest."""
+PIPE_SIZE_BYTES = 4096
+"""Of what it tells: it gets at most some 90 bookings ahead of who is to kill it, so that a third life has some."""
 PATIENCE_S = 120.0
 ANSWER_TIMEOUT_S = 30.0
 
@@ -80,35 +82,44 @@ def of_heir(lives: list[list[tuple[int, int]]]) -> list[Check]:
 def lives_of_heir(place: Path) -> Iterator[list[tuple[int, int]]]:
     """It is killed when it has told of so many, and at last when nothing is left; each life's bookings."""
     missing = {one["id"] for one in bookings()[OF_SERVICE:]}
-    for most in (*KILLED_AFTER, None):
+    for most in (*KILLED_AFTER, len(missing)):
         life: list[tuple[int, int]] = []
-        with closing(_told(place)) as told:
-            for booking in told:
+        with _heir(place) as heir:
+            for booking in _told(heir):
                 life.append(booking)
                 missing.discard(booking[0])
-                if len(life) == most or not missing:
-                    break
+                if len(life) >= most or not missing:
+                    # What it tells before this reaches it counts: it has kept its offset, no other life takes it.
+                    heir.kill()
         yield life
 
 
-def _told(place: Path) -> Generator[tuple[int, int], None, None]:
-    """What the example says that it takes, in a process that is killed when nobody listens any more, or after long."""
+@contextmanager
+def _heir(place: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The example in a process of its own, which is killed at the end, or after long."""
     known = {**os.environ, "TPC_LOG": str(place / "service"), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, str(EXAMPLES / "resume_elsewhere.py")]
-    with (place / "heir.log").open("ab") as log:
-        heir = subprocess.Popen(command, env=known, stdout=subprocess.PIPE, stderr=log)
-    limit = Timer(PATIENCE_S, heir.kill)
-    limit.start()
-    try:
-        assert heir.stdout is not None
-        with heir.stdout:
-            for line in heir.stdout:
-                booking = json.loads(line.split(b" ", 3)[3].strip()[2:-1])
-                yield booking["id"], booking["cents"]
-    finally:
-        limit.cancel()
-        heir.kill()
-        heir.wait()
+    with (
+        (place / "heir.log").open("ab") as log,
+        subprocess.Popen(
+            command, env=known, stdout=subprocess.PIPE, stderr=log, bufsize=0, pipesize=PIPE_SIZE_BYTES
+        ) as heir,
+    ):
+        limit = Timer(PATIENCE_S, heir.kill)
+        limit.start()
+        try:
+            yield heir
+        finally:
+            limit.cancel()
+            heir.kill()
+
+
+def _told(heir: subprocess.Popen[bytes]) -> Iterator[tuple[int, int]]:
+    """What it says that it takes: topic, partition, offset, and the message's value as Python shows it."""
+    assert heir.stdout is not None
+    for line in heir.stdout:
+        booking = json.loads(line.split(b" ", 3)[3].strip()[2:-1])
+        yield booking["id"], booking["cents"]
 
 
 PROGRAM = Program(

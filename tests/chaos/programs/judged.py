@@ -16,5 +16,6 @@ def run_and_judge(program: Program, place: Path) -> None:
     paths.claim()
     said: list[str] = []
     outcome = run_program(program, paths, date.today().toordinal(), said.append)
-    assert [check for check in outcome.checks if not check.passed] == [], "\n".join(said)
+    wrong = [f"NOT {check.name}: {check.detail}" for check in outcome.checks if not check.passed]
+    assert not wrong, "\n".join([*said, *wrong])
     assert outcome.not_compared == []

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
+import subprocess
+import textwrap
 from collections import Counter
 from datetime import date, datetime, timedelta
 from importlib import import_module
@@ -36,6 +39,7 @@ from tpc.chaos.programs.program import EXAMPLES, check_examples
 from tpc.chaos.servers.class_archive import make_class_archive
 from tpc.errors import ConfigurationError
 
+PATIENCE_S = 60.0
 TIME_LIMIT_S = 900
 """Six starts of Spark: two minutes on an idle machine, much longer on a busy one."""
 
@@ -249,6 +253,37 @@ def test_a_booking_that_the_heir_has_left_out_or_taken_from_the_service_is_notic
     for wrong in ([own[1:70], *lives[1:]], [[sent[0], *own[:70]], *lives[1:]]):
         assert [check.passed for check in resume_elsewhere.of_heir(wrong)] == [False, True]
     assert [check.passed for check in resume_elsewhere.of_heir([own[:70], own[60:150], own[150:]])] == [True, False]
+
+
+def test_a_booking_that_an_heir_tells_of_while_it_is_being_killed_counts_as_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait for who kills it: as any consumer it goes on, and has kept its offset."""
+    heir = """
+        import os, pathlib
+        from tpc.chaos.programs.resume_elsewhere import OF_SERVICE, bookings
+        offset = pathlib.Path(os.environ["TPC_LOG"] + "-offset")
+        done = int(offset.read_text()) if offset.exists() else OF_SERVICE
+        for number, one in enumerate(bookings()[done:], done + 1):
+            print("bookings", 0, number, str(one).replace("'", '"').encode(), flush=True)
+            offset.with_suffix(".new").write_text(str(number))
+            offset.with_suffix(".new").rename(offset)
+    """
+    (tmp_path / "resume_elsewhere.py").write_text(textwrap.dedent(heir))
+    monkeypatch.setattr(resume_elsewhere, "EXAMPLES", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    kill = subprocess.Popen.kill
+
+    def kill_late(process: subprocess.Popen[bytes]) -> None:
+        """When it has told of one more, or has ended."""
+        assert process.stdout is not None
+        select.select([process.stdout], [], [], PATIENCE_S)
+        kill(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", kill_late)
+    lives = list(resume_elsewhere.lives_of_heir(tmp_path))
+    assert [check.detail for check in resume_elsewhere.of_heir(lives) if not check.passed] == []
+    assert len(lives[0]) > resume_elsewhere.KILLED_AFTER[0]
 
 
 def test_the_expected_payments_are_those_of_orders_that_are_worth_something() -> None:
