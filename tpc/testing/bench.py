@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from tpc.testing.explained import ExplainedWriter
 from tpc.testing.hooks import SinkHooks, is_reason
 from tpc.testing.readers import Rows, counted, difference, expected_rows, settled, some, told
 from tpc.testing.requirements import Clause, no_error, refuse, require
+from tpc.testing.settling import Settling, one_unknown
 
 PARTITIONS = 4
 """What `check` is told about the branches of an epoch."""
@@ -43,6 +44,7 @@ class Bench:
         self.sink = kit.make_sink(tmp_path)
         self._committers: dict[tuple[str, PipelineId], Committer] = {}
         self._fresh: list[Committer] = []
+        self.settling = Settling(kit.settle_s)
         self._numbers = itertools.count(1)
         self._attempts = itertools.count(1)
         self.committer = self.committer_of(self.sink)
@@ -165,7 +167,7 @@ class Bench:
 
     def commit(self, *branches: Branch, committer: Committer | None = None) -> list[Outcome]:
         """Commit branches that must go through."""
-        outcomes = self.outcomes(*branches, committer=committer)
+        outcomes = self.settling.patiently(lambda: self.outcomes(*branches, committer=committer), one_unknown)
         require(
             all(outcome.settled for outcome in outcomes),
             f"Prepared branches were committed, and the answers are {told(outcomes)}.",
@@ -177,13 +179,14 @@ class Bench:
 
     def abort(self, *branches: Branch | InDoubt, committer: Committer | None = None) -> None:
         """Abort branches; it must not raise."""
+        given = [b.committable if isinstance(b, Branch) else b for b in branches]
         with no_error("`abort`", Clause.ABORT, "pass over what is not there, and keep deadlines above the system's."):
-            (committer or self.committer).abort([b.committable if isinstance(b, Branch) else b for b in branches])
+            self.settling.patiently(lambda: (committer or self.committer).abort(given))
 
     def in_doubt(self, committer: Committer | None = None) -> list[InDoubt]:
         """What recovery finds."""
         with no_error("`in_doubt`", Clause.LISTING, "list without raising while the system answers."):
-            return (committer or self.committer).in_doubt()
+            return self.settling.patiently((committer or self.committer).in_doubt)
 
     def listed(self, committer: Committer | None = None) -> set[str]:
         """The resources that recovery finds."""
@@ -223,10 +226,13 @@ class Bench:
 
     # What may be missing --------------------------------------------------------------------------------------
 
-    def outage(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def outage(self) -> Iterator[None]:
         """The hook; the test is skipped with the reason when it is declared impossible."""
         self.needs("outage", "cannot_cut")
-        return self.kit.outage(self.sink)
+        with self.kit.outage(self.sink):
+            yield
+        self.settling.begin()
 
     def needs(self, hook: str, reason_in: str) -> None:
         """Skip the test with the declared reason unless the hook is there; fail when neither is."""

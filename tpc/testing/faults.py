@@ -91,7 +91,7 @@ class FaultTests(KitTests):
         with bench.outage():
             self.fails_in_time(lambda: bench.committer.give_up([branch.committable]), "`give_up` in an outage")
         with no_error("`give_up` after an outage", Clause.GIVEN_UP, "connect anew after an error."):
-            ends = bench.committer.give_up([branch.committable])
+            ends = bench.settling.patiently(lambda: bench.committer.give_up([branch.committable]))
         require(
             ends == [GivenUp.UNDONE],
             f"A prepared branch was given up in an outage and again after it, and the answer is {ends}.",
@@ -105,7 +105,7 @@ class FaultTests(KitTests):
         with bench.outage():
             self.fails_in_time(lambda: QUESTIONS[question](bench.committer), f"`{question}` in an outage")
         with no_error(f"`{question}` after an outage", Clause.DEADLINE, "connect anew after an error."):
-            QUESTIONS[question](bench.committer)
+            bench.settling.patiently(lambda: QUESTIONS[question](bench.committer))
         require(
             branch.resource in bench.listed(),
             "A branch that was prepared before an outage is not in doubt after it.",

@@ -45,7 +45,10 @@ class SinkHooks:
     """How long any one call may take in an outage, in seconds. Give the sink a lower timeout of its own."""
 
     settle_s: ClassVar[float] = 0.0
-    """How long after an answer the system may still show what was before, in seconds. A look waits up to so long."""
+    """How long after an answer the system may still show what was before, in seconds. A look waits up to so long.
+
+    So long it may also take after an outage until it answers in time: a `TransientError` then is asked about again.
+    """
 
     large_branch_rows: ClassVar[int] = 200_000
     """How many rows the large branch has."""
