@@ -140,7 +140,7 @@ def matrix(
         list[str] | None,
         typer.Option(
             help="matrix, pairs, processes, disk, power, load, service, service-servers, service-pairs, service-power, "
-            "service-disks, service-standby; repeatable",
+            "service-disks, service-lost-disks, service-standby; repeatable",
             show_default="all but pairs",
         ),
     ] = None,

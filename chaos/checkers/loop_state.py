@@ -14,6 +14,8 @@ from pyarrow import ipc
 
 ANSWER_TIMEOUT_S = 5.0
 _VERSION = b"\x01"
+_WHOLE = b"\x02object"
+"""The only key of a store that holds an object."""
 _CHANGES = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("expires_ms", pa.int64())])
 """A value that is NULL: the key is gone."""
 _PREPARED = "SELECT handle FROM deltas WHERE owned LIKE ? AND applied = 0"
@@ -27,13 +29,14 @@ class StoreContent:
     """`entries`: value and event time of expiry in ms (None: never) by key, for keys and values that JSON has.
 
     `prepared` are the handles of deltas that are not applied, `undoable` the epochs that can still be taken back,
-    `applied` the newest epoch that is, -1 if none.
+    `applied` the newest epoch that is, -1 if none. `whole` are the bytes of an object that is kept whole, if it is one.
     """
 
     entries: dict[Any, tuple[Any, int | None]] = field(default_factory=dict)
     prepared: tuple[str, ...] = ()
     undoable: tuple[int, ...] = ()
     applied: int = -1
+    whole: bytes | None = None
 
     @property
     def values(self) -> dict[Any, Any]:
@@ -52,11 +55,14 @@ def read_store(path: Path, pipeline: str) -> StoreContent:
     with closing(_opened(path)) as connection:
         mine = f"tpc~{pipeline}~%"
         kept = "SELECT DISTINCT epoch FROM deltas WHERE owned LIKE ? AND applied > 0 ORDER BY epoch"
+        held = {key: (value, expires_ms) for key, value, expires_ms in _held(connection, mine)}
+        whole, _ = held.pop(_WHOLE, (None, None))
         return StoreContent(
-            {plain(key): (plain(value), expires_ms) for key, value, expires_ms in _held(connection, mine)},
+            {plain(key): (plain(value), expires_ms) for key, (value, expires_ms) in held.items()},
             tuple(row[0] for row in connection.execute(_PREPARED, [mine])),
             tuple(row[0] for row in connection.execute(kept, [mine])),
             max([-1, *(row[0] for row in connection.execute("SELECT epoch FROM markers WHERE owned LIKE ?", [mine]))]),
+            whole,
         )
 
 

@@ -53,6 +53,7 @@ PRELOADED = (
     "tpc.coordinator.loop.state.state",
     "tpc.coordinator.pipeline",
     "tpc.sinks.files.committer",
+    "tpc.sinks.kafka.changelog.committer",
     "tpc.sinks.kafka.driver.topic_committer",
     "tpc.sinks.kafka.offsets.committer",
     "tpc.sinks.kafka.source.reader",

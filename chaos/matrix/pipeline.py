@@ -95,6 +95,11 @@ class PipelineUnderTest:
         return f"{self.name}-out"
 
     @property
+    def topics(self) -> dict[str, dict[str, str]]:
+        """The topics that must be there before it starts, each with its settings."""
+        return {self.source: {}, self.target: {}}
+
+    @property
     def group(self) -> str:
         """The consumer group that follows it."""
         return f"{self.name}-group"

@@ -41,7 +41,7 @@ class Servers:
         """Create what the pipeline writes to. Raises what the servers raise."""
         from confluent_kafka.cimpl import NewTopic
 
-        topics = [NewTopic(name, PARTITIONS, 1) for name in (pipeline.source, pipeline.target)]
+        topics = [NewTopic(name, PARTITIONS, 1, config=settings) for name, settings in pipeline.topics.items()]
         creations = self._admin.create_topics(topics, operation_timeout=TIMEOUT_S)
         self._execute(self.addresses.dsn, f'CREATE DATABASE "{pipeline.database}"')
         self._execute(pipeline.addresses.dsn, *TABLES.values())
@@ -69,7 +69,7 @@ class Servers:
         import psycopg
         from pymongo import MongoClient
 
-        self._admin.delete_topics([pipeline.source, pipeline.target], operation_timeout=0)
+        self._admin.delete_topics(list(pipeline.topics), operation_timeout=0)
         with suppress(psycopg.Error):
             with self._connection(pipeline.addresses.dsn) as connection:
                 for (gid,) in connection.execute(

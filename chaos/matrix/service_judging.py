@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from tpc.chaos.checkers.compare import Check, tallies_equal
-from tpc.chaos.checkers.loop_state import StoreContent, read_store
+from tpc.chaos.checkers.changelog_content import read_changelog
+from tpc.chaos.checkers.compare import Check, multisets_equal, tallies_equal
+from tpc.chaos.checkers.loop_state import StoreContent, held_rows, read_store
 from tpc.chaos.checkers.seen import tallies_grow
 from tpc.chaos.checkers.watch_tallies import StateTalliesReader
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.pipeline import PARTITIONS, PipelineUnderTest, Row
-from tpc.chaos.matrix.service_pipeline import RECENT, STATES, TOTALS, TTL_S, ServicePipeline, visit_of
+from tpc.chaos.matrix.service_pipeline import LEDGER, RECENT, STATES, TOTALS, TTL_S, Ledger, ServicePipeline, visit_of
 from tpc.coordinator.loop.barriers import cuts_of
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class ExpectedStates:
-    """What both states must hold after some epochs, and how many keys have expired on the way."""
+    """What the states must hold after some epochs, and how many keys have expired on the way."""
 
     totals: dict[Hashable, tuple[int, int, int]] = field(default_factory=dict)
     recent: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
     """The newest number, and the event time in ms at which it expires."""
+    ledger: Ledger = field(default_factory=Ledger)
     expired: int = 0
 
     def begin(self, came_to_ms: int | None) -> None:
@@ -48,6 +50,7 @@ class ExpectedStates:
         self.totals[row.key] = (n + 1, amount + row.amount, known + len(self.recent))
         newest = (row.seq, row.id * 1000 + round(TTL_S * 1000))
         self.recent[row.key] = self.recent[visit_of(row.key, row.id)] = newest
+        self.ledger.take(row.id)
 
 
 class ServiceReaders(Readers):
@@ -92,6 +95,12 @@ class ServiceJudge(Judge):
         return [
             tallies_equal("totals in the state", expected.totals, kept),
             tallies_equal("what has not expired in the state on disk", expected.recent, stores[RECENT].entries),
+            Check(
+                "the object that is kept has taken every row once, in their order",
+                stores[LEDGER].whole == expected.ledger.dumps(),
+                f"{stores[LEDGER].whole!r}, due: {expected.ledger}",
+            ),
+            *map(self._changelog, STATES),
             Check("keys have expired while it ran", expected.expired > 0, f"{expected.expired} have expired"),
             tallies_grow("a reader of the state's totals saw them only grow", self.readers.totals.seen, kept),
             Check(
@@ -105,6 +114,11 @@ class ServiceJudge(Judge):
             ),
             Check("only the last epoch can be taken back", pruned, f"{undoable}, complete: {last}"),
         ]
+
+    def _changelog(self, state: str) -> Check:
+        held = held_rows(self.pipeline.store(state))
+        said = read_changelog(self.pipeline.addresses.servers, self.pipeline.changelog(state).topic)
+        return multisets_equal(f"the changelog of {state} says what its store holds", held, said)
 
     def _expected(self, history: History) -> ExpectedStates:
         expected = ExpectedStates()

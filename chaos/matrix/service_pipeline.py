@@ -1,13 +1,15 @@
-"""The matrix's pipeline as a service without Spark: one process, with two states that are decided with its rows.
+"""The matrix's pipeline as a service without Spark: one process, with states that are decided with its rows.
 
 What it writes rests on what it keeps: the number of a row within its key is counted in a state, so that a state that
 is wrong makes wrong rows in every sink. Event time passes the time to live in every epoch: what has expired is gone
 when an epoch begins, and how many keys are known goes into the totals with every row, so that one epoch in which a key
-was known for too long or too short a time is told by all that follow.
+was known for too long or too short a time is told by all that follow. An object is kept whole, and each of them has a
+changelog, from which it is made again when its disk is lost.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tpc
 from tpc.chaos.matrix.pipeline import COLUMNS, PipelineUnderTest
 from tpc.coordinator.loop.state import StateSink, compaction, upkeep
+from tpc.sinks import KafkaChangelog
 from tpc.sources import KafkaSource
 
 if TYPE_CHECKING:
@@ -26,12 +29,15 @@ if TYPE_CHECKING:
     from tpc.coordinator.loop.service import Service
     from tpc.sink import Sink
 
-TOTALS, RECENT = "totals", "recent"
-STATES = (TOTALS, RECENT)
+TOTALS, RECENT, LEDGER = "totals", "recent", "ledger"
+STATES = (TOTALS, RECENT, LEDGER)
 """In memory of each key: number and sum of its rows, and the sum of how many keys were known when they came.
 
-On disk what is known: the last number of each key, and that of each of its visits, until they expire.
+On disk what is known: the last number of each key, and that of each of its visits, until they expire. Whole an object,
+a `Ledger`.
 """
+CHANGELOGS: Mapping[str, str] = {name: f"{name}-changelog" for name in STATES}
+"""The sink that takes the changes of each."""
 TTL_S = 4.0
 """A fifth of what an epoch takes of event time."""
 VISIT_S = 4
@@ -45,7 +51,29 @@ ROUTES: Mapping[str, Sequence[str] | Mapping[str, str]] = {
     "tallies": {"key": "key", "n": "n", "amount": "amount"},
     "airports": {"_id": "key", "n": "n", "amount": "amount"},
 }
-"""What each sink gets, in the order in which their branches are prepared; the states and the offsets follow."""
+"""What each sink gets, in the order in which their branches are prepared; states, changelogs and offsets follow."""
+
+
+@dataclass
+class Ledger:
+    """What a service has seen, in its order: a row twice, or two that changed places, make another digest."""
+
+    rows: int = 0
+    digest: str = ""
+
+    def take(self, row_id: int) -> None:
+        """The next row."""
+        self.rows += 1
+        self.digest = hashlib.sha256(f"{self.digest} {row_id}".encode()).hexdigest()
+
+    def dumps(self) -> bytes:
+        """As it is kept."""
+        return json.dumps([self.rows, self.digest]).encode()
+
+    @staticmethod
+    def loads(data: bytes) -> Ledger:
+        """The inverse."""
+        return Ledger(*json.loads(data))
 
 
 @dataclass(frozen=True)
@@ -55,12 +83,23 @@ class ServicePipeline(PipelineUnderTest):
     is_brief: ClassVar[bool] = True
 
     def sinks(self) -> dict[str, Sink]:
-        """All participants: the sinks, and the stores of the states."""
-        return {**super().sinks(), **{name: StateSink(name, self.store(name).parent) for name in STATES}}
+        """All participants: the sinks, the stores of the states, and their changelogs."""
+        stores = {name: StateSink(name, self.store(name).parent) for name in STATES}
+        changelogs = {sink: self.changelog(name).sink(name) for name, sink in CHANGELOGS.items()}
+        return {**super().sinks(), **stores, **changelogs}
+
+    @property
+    def topics(self) -> dict[str, dict[str, str]]:
+        """See `PipelineUnderTest.topics`."""
+        return {**super().topics, **{self.changelog(name).topic: {"cleanup.policy": "compact"} for name in STATES}}
 
     def store(self, state: str) -> Path:
         """The file in which a state is kept."""
         return self.checkpoint / "state" / f"{state}.db"
+
+    def changelog(self, state: str) -> KafkaChangelog:
+        """The topic that takes what changes in a state."""
+        return KafkaChangelog(f"{self.name}-{state}", servers=self.proxied.servers, timeout_s=self.timeout_s)
 
     def run(self, gateway: Gateway | None, *, takeover: bool = False, standby: bool = False) -> None:
         """See `PipelineUnderTest.run`."""
@@ -74,8 +113,10 @@ class ServicePipeline(PipelineUnderTest):
         service = tpc.service(self.name, directory=self.checkpoint)
         source = KafkaSource(self.source, servers=self.addresses.servers, decode=row_of, timeout_s=self.timeout_s)
         rows = service.read(source, time=event_ms)
-        totals: Any = service.state(TOTALS)
-        recent: Any = service.state(RECENT, "disk", ttl=tpc.seconds(TTL_S))
+        totals: Any = service.state(TOTALS, changelog=self.changelog(TOTALS))
+        recent: Any = service.state(RECENT, "disk", ttl=tpc.seconds(TTL_S), changelog=self.changelog(RECENT))
+        made = tpc.make_transactional(Ledger(), dumps=Ledger.dumps, loads=Ledger.loads)
+        ledger = service.keep(LEDGER, made, changelog=self.changelog(LEDGER))
 
         @service.each(rows)
         def counted(row: dict[str, Any], out: Any) -> None:
@@ -83,6 +124,7 @@ class ServicePipeline(PipelineUnderTest):
             n, amount, known = totals.get(key, (0, 0, 0))
             totals[key] = [n + 1, amount + row["amount"], known + len(recent)]
             recent[key] = recent[visit_of(key, row["id"])] = n
+            ledger.value.take(row["id"])
             out.row("rows", {**row, "seq": n, "n": 1})
 
         sinks = self.sinks()

@@ -29,6 +29,7 @@ SUITES: Mapping[str, str] = {
     "service-pairs": "Service: pairs",
     "service-power": "Service: power cuts",
     "service-disks": "Service: disks",
+    "service-lost-disks": "Service: lost disks",
     "service-standby": "Service: standby",
 }
 """The suites in their order, with their headings; others follow."""

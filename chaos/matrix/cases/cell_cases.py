@@ -40,6 +40,8 @@ _LOST: Mapping[tuple[str, str], LostReply] = {
     ("pass.flushed", "rows"): LostReply("postgres", "PREPARE TRANSACTION", "{pipeline}.*~rows~"),
     ("pass.flushed", "tallies"): LostReply("postgres", "PREPARE TRANSACTION", "{pipeline}.*~tallies~"),
     ("pass.flushed", "airports"): LostReply("mongo", "insert", "tpc_outbox$"),
+    ("pass.flushed", "totals-changelog"): LostReply("kafka", "TxnOffsetCommit", "{pipeline}.*~totals-changelog~"),
+    ("sink.commit", "totals-changelog"): LostReply("kafka", "EndTxn", _COMMIT % "totals-changelog"),
     ("sink.commit", "kafka"): LostReply("kafka", "EndTxn", _COMMIT % "kafka"),
     ("sink.commit", "offsets"): LostReply("kafka", "EndTxn", _COMMIT % "offsets"),
     ("sink.commit", "rows"): LostReply("postgres", "COMMIT PREPARED", "{pipeline}.*~rows~"),

@@ -21,41 +21,45 @@ LETTERS: Mapping[str, str] = {
     "a": "airports",
     "s": "totals",
     "d": "recent",
+    "b": "ledger",
+    "l": "totals-changelog",
+    "e": "recent-changelog",
+    "m": "ledger-changelog",
     "o": "offsets",
 }
 KEYED = ("tallies", "airports")
 """Sinks whose rows are reduced by key before their branch is opened: others are prepared by then."""
 
 TABLE = """
-pass.open            | kto      | -one | -exit | rs     | -hang | -none  | k-z
-pass.write           | ra       | -one | -exit | kd     | -hang | -none  | d-z
-pass.prepare         | kto      | -one | s-e   | rad    | -hang | -none  | ko-z
-pass.flushed         | krtaSdo  | -one | -exit | fkso   | k     | krtao  | sdo-z
-pass.prepared        | fkrtasdo | -one | -exit | kras   | s     | -after | kRso
-epoch.planned        | *        | -one | -exit | *      | -hang | -none  | *
-epoch.collected      | *        | -one | -exit | *      | -hang | -none  | *
-epoch.prepared       | #        | -one | *     | *      | *     | -none  | *
-epoch.decided        | *        | -one | -exit | *      | *     | -none  | #
-sink.commit          | fkrtaSdo | -one | -exit | fkrtsd | ks    | krtAo  | fkrasd
-sink.committed       | fkrtasdo | -one | -exit | krsd   | d     | -after | krs
-state.applied        | Sd       | -one | -exit | sd     | s     | -none  | Sd
-state.pruned         | sd       | -one | -exit | sD     | d     | -none  | sd
-epoch.committed      | *        | -one | -exit | *      | -hang | -none  | *
-epoch.completed      | *        | -one | -exit | *      | -hang | -none  | *
-state.compacted      | sd       | -one | -exit | sd     | -hang | -none  | sd
-log.put              | icg      | -one | -exit | i      | -log  | -none  | icg
-log.write            | -log     | -one | -exit | i      | -log  | -none  | -log
-log.fsync            | icg      | -one | -exit | icg    | -log  | -none  | i
-log.link             | -log     | -one | -exit | i      | -log  | -none  | -log
-log.linked           | icg      | -one | -exit | ic     | -log  | -none  | i
-log.stored           | icg      | -one | -exit | -lost  | -log  | ic     | i
-recovery.claim       | *        | -one | -exit | *      | -hang | -none  | *
-recovery.claimed     | *        | -one | -exit | *      | -hang | -none  | *
-recovery.owned       | *        | -one | -exit | *      | -hang | -none  | *
-recovery.sweep       | *        | -one | -exit | *      | *     | -none  | *
-recovery.swept       | *        | -one | -exit | *      | -hang | -none  | *
-recovery.reconcile   | *        | -one | -exit | *      | -hang | -none  | *
-recovery.reconciled  | *        | -one | -exit | *      | -hang | -none  | *
+pass.open            | ktol         | -one | -exit | rsl        | -hang | -none  | k-z
+pass.write           | rab          | -one | -exit | kdl        | -hang | -none  | d-z
+pass.prepare         | ktoblm       | -one | s-e   | radbl      | -hang | -none  | kol-z
+pass.flushed         | krtaSdobLem  | -one | -exit | fksobl     | kl    | krtaol | sdobl-z
+pass.prepared        | fkrtasdblemo | -one | -exit | krasbl     | s     | -after | kRsobl
+epoch.planned        | *            | -one | -exit | *          | -hang | -none  | *
+epoch.collected      | *            | -one | -exit | *          | -hang | -none  | *
+epoch.prepared       | #            | -one | *     | *          | *     | -none  | *
+epoch.decided        | *            | -one | -exit | *          | *     | -none  | #
+sink.commit          | fkrtaSdbLemo | -one | -exit | fkrtsdblem | ksl   | krtAol | fkrasdbl
+sink.committed       | fkrtasdblemo | -one | -exit | krsdbl     | d     | -after | krsbl
+state.applied        | SdB          | -one | -exit | sdb        | s     | -none  | Sdb
+state.pruned         | sdb          | -one | -exit | sDb        | d     | -none  | sdb
+epoch.committed      | *            | -one | -exit | *          | -hang | -none  | *
+epoch.completed      | *            | -one | -exit | *          | -hang | -none  | *
+state.compacted      | sdb          | -one | -exit | sdb        | -hang | -none  | sdb
+log.put              | icg          | -one | -exit | i          | -log  | -none  | icg
+log.write            | -log         | -one | -exit | i          | -log  | -none  | -log
+log.fsync            | icg          | -one | -exit | icg        | -log  | -none  | i
+log.link             | -log         | -one | -exit | i          | -log  | -none  | -log
+log.linked           | icg          | -one | -exit | ic         | -log  | -none  | i
+log.stored           | icg          | -one | -exit | -lost      | -log  | ic     | i
+recovery.claim       | *            | -one | -exit | *          | -hang | -none  | *
+recovery.claimed     | *            | -one | -exit | *          | -hang | -none  | *
+recovery.owned       | *            | -one | -exit | *          | -hang | -none  | *
+recovery.sweep       | *            | -one | -exit | *          | *     | -none  | *
+recovery.swept       | *            | -one | -exit | *          | -hang | -none  | *
+recovery.reconcile   | *            | -one | -exit | *          | -hang | -none  | *
+recovery.reconciled  | *            | -one | -exit | *          | -hang | -none  | *
 """
 
 REASONS: Mapping[str, str] = {
@@ -69,6 +73,8 @@ REASONS: Mapping[str, str] = {
     "log": "the log and its code are those of a query of Spark: tried there",
     "z": "stopped here it holds locks that are no branch's yet, or it is as at another step of this column",
 }
+OTHER_CHANGELOGS = ("recent-changelog", "ledger-changelog")
+AS_OF_TOTALS = "as for the changelog of the totals"
 NO_STATE = "the sink is no state: it has no such step"
 
 
@@ -79,6 +85,8 @@ def _reason(step: str, fault: str, sink: str, key: str, tried: set[str]) -> str:
         return NO_ROWS
     if fault == REPLY_LOST and sink in ("files", *STATES) and not key:
         return NO_SERVER
+    if sink in OTHER_CHANGELOGS and not key:
+        return AS_OF_TOTALS
     return REASONS[key] if key else MISSING
 
 

@@ -24,6 +24,7 @@ SUITES: Mapping[str, str] = {
     "service-pairs": "service_cases:pairs",
     "service-power": "service_power:cases",
     "service-disks": "service_special:disk_cases",
+    "service-lost-disks": "service_lost_disks:cases",
     "service-standby": "service_special:standby_cases",
 }
 """The suites, with the function of this package that lists their cases."""

@@ -14,6 +14,7 @@ from tpc.chaos.checkers.loop_state import StoreContent, count_keys, read_store
 from tpc.chaos.checkers.seen import tallies_grow
 from tpc.chaos.checkers.watch_tallies import StateTalliesReader
 from tpc.chaos.checkers.watching import watching
+from tpc.coordinator.loop.state.state import OBJECT_KEY
 
 
 def count(state: Any) -> None:
@@ -35,6 +36,14 @@ def test_entries_are_read_with_their_expiry(epochs: Epochs) -> None:
     assert read(epochs) == StoreContent({"a": ([1], 6_000)}, (), (0,), 0)
     assert read(epochs).values == {"a": [1]}
     assert read_store(epochs.sink.path, "another").values == {}
+
+
+def test_an_object_that_is_kept_whole_is_told_by_its_bytes(epochs: Epochs) -> None:
+    epochs.complete(0)
+    epochs.compact()
+    with closing(sqlite3.connect(epochs.sink.path, isolation_level=None)) as store:
+        store.execute("UPDATE entries SET key = ?, value = x'80'", [OBJECT_KEY])
+    assert (read(epochs).whole, read(epochs).entries) == (b"\x80", {})
 
 
 def test_keys_are_counted_of_one_pipeline(epochs: Epochs) -> None:

@@ -92,6 +92,47 @@ def expire_late_after_a_restart() -> None:
     State.begin = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
 
 
+def keep_the_object_of_before() -> None:
+    """What the last epoch makes of an object that is kept whole is left out of it."""
+    from tpc.coordinator.loop.state.changes import to_batch
+    from tpc.coordinator.loop.state.kept import KeptObject
+
+    honest = KeptObject.changes
+
+    def forgetful(self: KeptObject) -> Any:
+        made = honest(self)
+        return to_batch([]) if self._epoch == 2 else made
+
+    KeptObject.changes = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
+def log_one_change_less() -> None:
+    """The changelog of the totals never gets the last change of an epoch."""
+    from tpc.coordinator.loop.state.state import State
+
+    honest = State.logged
+
+    def forgetful(self: State, position: Any) -> Any:
+        batches = honest(self, position)
+        return [batch.slice(0, batch.num_rows - 1) for batch in batches] if self.name == "totals" else batches
+
+    State.logged = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
+def make_all_but_one_key_again() -> None:
+    """A store that is filled from a changelog leaves out the first row of the first epoch's."""
+    from tpc.changelog import Row
+    from tpc.coordinator.loop.state.filling import StoreFilling
+
+    honest = StoreFilling.put
+
+    def forgetful(self: StoreFilling, row: Row) -> None:
+        if b"K00" not in row.key:
+            honest(self, row)
+
+    StoreFilling.put = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
 def let_event_time_stand() -> None:
     """Event time does not go on, whatever is read."""
     from tpc.coordinator.loop.barriers import SourceClock

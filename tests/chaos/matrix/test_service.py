@@ -14,18 +14,24 @@ from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import EPOCH, Case
 from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
-from tpc.chaos.matrix.cases import service_cases, service_power, service_servers
+from tpc.chaos.matrix.cases import service_cases, service_lost_disks, service_power, service_servers
+from tpc.chaos.matrix.cases.service_lost_disks import LostDiskRun
 from tpc.chaos.matrix.cases.service_power import ServicePowerRun
 from tpc.chaos.matrix.cases.service_special import disk_cases, standby_cases
 from tpc.chaos.matrix.pipeline import SERVICE
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 
 CORE = [case for case in service_cases.matrix() if case.core]
-SPECIAL = [*disk_cases(), *standby_cases(), *service_servers.cases(), *service_power.cases()]
+LOST_DISKS = service_lost_disks.cases()
+SPECIAL = [*disk_cases(), *standby_cases(), *service_servers.cases(), *service_power.cases(), *LOST_DISKS]
 LAST_EPOCH = EPOCHS - 1
 OF_STATES = {
     "totals in the state",
     "what has not expired in the state on disk",
+    "the object that is kept has taken every row once, in their order",
+    "the changelog of totals says what its store holds",
+    "the changelog of recent says what its store holds",
+    "the changelog of ledger says what its store holds",
     "a reader of the state's totals saw them only grow",
     "event time goes no further than what was read",
     "event time goes as far as every partition was read",
@@ -53,6 +59,8 @@ def test_the_service_survives(plain_bench: MatrixBench, case: Case) -> None:
         ("expire_nothing", EPOCH, ("totals in the state: ", "what has not expired in the state on disk: ")),
         ("expire_a_second_early", EPOCH, ("totals in the state: ",)),
         ("expire_late_after_a_restart", LAST_EPOCH, ("totals in the state: ",)),
+        ("keep_the_object_of_before", LAST_EPOCH, ("the object that is kept has taken every row once",)),
+        ("log_one_change_less", EPOCH, ("the changelog of totals says what its store holds: ",)),
         (
             "let_event_time_stand",
             EPOCH,
@@ -119,6 +127,7 @@ def test_each_server_ends_at_each_step_that_is_listed() -> None:
     [
         "service/epoch.decided/PostgreSQL killed",
         "service/epoch.decided/the states' disk is full",
+        "service/epoch.decided/killed, and the states' disk is lost",
         "service/sink.committed/power cut of ext4",
     ],
 )
@@ -127,6 +136,15 @@ def test_the_service_survives_what_is_done_to_its_surroundings(plain_bench: Matr
     if record.outcome == SKIPPED:
         pytest.skip(record.reason)
     assert record.outcome == PASSED, told(record)
+
+
+def test_a_key_that_is_not_made_again_on_an_empty_disk_is_noticed(plain_bench: MatrixBench) -> None:
+    case = next(case for case in LOST_DISKS if case.fault.step == "epoch.completed")
+    run = LostDiskRun(plain_bench, case, SEED)
+    run.drivers.doctor = "tests.chaos.matrix.doctored:make_all_but_one_key_again"
+    record = run.run()
+    assert record.outcome != PASSED, told(record)
+    assert "life 1 ended with exit code" in record.reason or "totals in the state: " in record.reason, told(record)
 
 
 def test_a_state_that_is_not_synced_is_noticed_after_a_power_cut(plain_bench: MatrixBench) -> None:
