@@ -118,6 +118,8 @@ def _told(heir: subprocess.Popen[bytes]) -> Iterator[tuple[int, int]]:
     """What it says that it takes: topic, partition, offset, and the message's value as Python shows it."""
     assert heir.stdout is not None
     for line in heir.stdout:
+        if not line.endswith(b"\n"):
+            return  # it died in the middle of it, and had not kept its offset
         booking = json.loads(line.split(b" ", 3)[3].strip()[2:-1])
         yield booking["id"], booking["cents"]
 

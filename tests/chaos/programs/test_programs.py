@@ -265,7 +265,7 @@ def test_a_booking_that_an_heir_tells_of_while_it_is_being_killed_counts_as_take
         offset = pathlib.Path(os.environ["TPC_LOG"] + "-offset")
         done = int(offset.read_text()) if offset.exists() else OF_SERVICE
         for number, one in enumerate(bookings()[done:], done + 1):
-            print("bookings", 0, number, str(one).replace("'", '"').encode(), flush=True)
+            os.write(1, f"bookings 0 {number} {str(one).replace(chr(39), chr(34)).encode()}\\n".encode())
             offset.with_suffix(".new").write_text(str(number))
             offset.with_suffix(".new").rename(offset)
     """
@@ -284,6 +284,12 @@ def test_a_booking_that_an_heir_tells_of_while_it_is_being_killed_counts_as_take
     lives = list(resume_elsewhere.lives_of_heir(tmp_path))
     assert [check.detail for check in resume_elsewhere.of_heir(lives) if not check.passed] == []
     assert len(lives[0]) > resume_elsewhere.KILLED_AFTER[0]
+
+
+def test_a_line_that_an_heir_had_not_finished_is_no_booking() -> None:
+    said = b"""bookings 0 1 b'{"id": 7, "cents": 250}'\nbookings 0 2 b'{"id": 8"""
+    with subprocess.Popen(["printf", "%s", said], stdout=subprocess.PIPE) as heir:
+        assert list(resume_elsewhere._told(heir)) == [(7, 250)]
 
 
 def test_the_expected_payments_are_those_of_orders_that_are_worth_something() -> None:
