@@ -168,6 +168,7 @@ def test_resolve_without_a_reason_is_refused(checkpoint: Path) -> None:
     assert "--reason" in result.output
 
 
+@pytest.mark.slow
 def test_a_job_names_its_log_and_its_checkpoint(checkpoint: Path) -> None:
     place = checkpoint.parent
     (place / "job.py").write_text(f"import tpc\npipeline = tpc.pipeline('job', checkpoint={str(checkpoint)!r})\n")

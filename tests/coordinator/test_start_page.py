@@ -46,6 +46,7 @@ def is_closed(port: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_started_pipeline_shows_itself_and_its_port_is_closed_with_its_query(tmp_path: Path) -> None:
     port = free_port()
     query = pipeline_at(tmp_path / "checkpoint").begin(ui_port=port)

@@ -8,6 +8,8 @@ from collections import Counter
 from datetime import date, timedelta
 from pathlib import Path
 
+import pytest
+
 from tests.support.drawn_by_day import DAYS, FILES, left_out, summary
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +37,7 @@ def run(place: Path, *options: str) -> str:
     return told.stdout
 
 
+@pytest.mark.slow
 def test_a_run_by_the_day_leaves_out_what_is_another_day_s_and_says_so(tmp_path: Path) -> None:
     told = run(tmp_path, "--by-day")
     assert "1 passed, 1 deselected" in told

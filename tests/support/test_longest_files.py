@@ -55,6 +55,7 @@ def test_every_file_of_the_table_is_there_and_the_longest_stand_first() -> None:
     assert list(LONGEST_S.values()) == sorted(LONGEST_S.values(), reverse=True)
 
 
+@pytest.mark.slow
 def test_processes_begin_with_the_longest_file(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         (tmp_path / f"test_{name}.py").write_text("def test_it() -> None: ...\n")

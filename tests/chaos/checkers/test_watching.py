@@ -16,6 +16,7 @@ from tpc.chaos.servers.ports import free_port
 from tpc.errors import LocalStackError
 
 
+@pytest.mark.slow
 def test_a_system_that_cannot_be_reached_at_first_is_no_body(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tpc.chaos.checkers.watching.READY_WITHIN_S", 0.5)
     nowhere = f"host=127.0.0.1 port={free_port()} user=nobody dbname=none"

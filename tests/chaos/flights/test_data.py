@@ -37,6 +37,7 @@ def made(feed: Feed, kind: str) -> list[Event]:
     return [event for event in feed.flights if event.loader == kind]
 
 
+@pytest.mark.slow
 def test_the_same_feed_every_time(feed: Feed) -> None:
     assert make_feed(ROWS) == feed
 

@@ -61,6 +61,7 @@ def test_a_patch_that_does_nothing_is_not_caught(tmp_path: Path) -> None:
     assert trial.catch is None
 
 
+@pytest.mark.slow
 def test_a_patch_that_cannot_be_imported_is_broken(tmp_path: Path) -> None:
     mutant = patch(tmp_path, LOCAL_LOG, "import re\n", "import not_there\n")
     trial = try_mutant(mutant, Known())
@@ -109,6 +110,7 @@ def seed_of(trial: MutantTrial) -> int:
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_mutant_that_no_other_seed_notices_is_not_judged_and_the_seeds_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[int], told: str
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_mutant_that_no_other_seed_notices_is_not_judged_and_the_seeds_are_nam
     assert try_mutant(mutant, Known()).fate is Fate.SURVIVED
 
 
+@pytest.mark.slow
 def test_every_seed_of_the_code_as_it_is_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
 

@@ -96,6 +96,7 @@ def sleeps_and_says_who_it_is(place: str) -> None:
     time.sleep(DEADLINE_S)
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_ends_when_the_proof_is_killed(tmp_path: Path) -> None:
     place = tmp_path / "pid"
     code = f"from {__name__} import *; in_a_process(sleeps_and_says_who_it_is, {str(place)!r})"

@@ -71,6 +71,7 @@ def test_databases_and_roles_can_be_made(server: PostgresServer) -> None:
         assert connection.execute("SELECT current_database(), current_user").fetchone() == ("other", "reader")
 
 
+@pytest.mark.slow
 def test_an_interrupted_set_up_is_done_again(tmp_path: Path) -> None:
     server = PostgresServer(tmp_path)
     (tmp_path / "draft" / "data").mkdir(parents=True)

@@ -106,6 +106,7 @@ def test_a_server_that_ends_while_it_starts_tells_the_end_of_its_log(tmp_path: P
     assert not server.alive
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_in_time_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PostgresServer, "_answers", lambda _self: False)
     server = PostgresServer(tmp_path, start_timeout_s=1)

@@ -100,6 +100,7 @@ def test_a_stack_has_only_the_servers_asked_for(tmp_path: Path) -> None:
         _ = stack.bootstrap
 
 
+@pytest.mark.slow
 def test_when_one_server_fails_the_others_are_ended_and_its_error_is_raised(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

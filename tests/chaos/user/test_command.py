@@ -163,6 +163,7 @@ def test_a_directory_that_holds_something_else_is_left_alone(here: Path) -> None
 
 
 @pytest.mark.timeout(TIME_LIMIT_S)
+@pytest.mark.slow
 def test_a_pipeline_that_does_not_run_by_itself_ends_with_2_and_its_own_words(here: Path) -> None:
     (here / "broken_job.py").write_text(
         "def pipeline(): raise RuntimeError('no such warehouse')\n"

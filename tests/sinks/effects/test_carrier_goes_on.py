@@ -168,6 +168,7 @@ def test_what_a_carrier_does_not_expect_is_told_and_does_not_end_it(
     assert "nobody thought of this" in caplog.text
 
 
+@pytest.mark.slow
 def test_of_an_exception_that_is_not_the_call_s_own_word_only_the_type_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -36,6 +36,7 @@ def away() -> Iterator[ChangelogReader]:
     ],
     ids=["check", "check of a first start", "check_begins", "is_ended", "read"],
 )
+@pytest.mark.slow
 def test_a_cluster_that_is_away_is_a_passing_trouble(asks: Callable[[ChangelogReader], Any], away: Any) -> None:
     with pytest.raises(TransientError, match="topic 't'"):
         asks(away)

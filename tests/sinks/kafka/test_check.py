@@ -48,6 +48,7 @@ def test_a_sink_that_fits_passes_and_knows_the_cluster(kafka: KafkaTopics) -> No
     assert branches.committer.in_doubt() == []
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_named() -> None:
     error = refused(KafkaSink("t", servers=f"127.0.0.1:{free_port()}", timeout_s=1.5))
 
