@@ -80,6 +80,8 @@ _MONGO_COMMIT = ("sinks/mongo/commit_epoch.py",)
 _KAFKA_PRUNING = ("sinks/kafka/driver/pruning.py", "sinks/kafka/cluster/released_ids.py")
 """The kit's epochs have fewer branches than a hint has ids."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
+_CUTS = ("coordinator/loop/barriers.py", "coordinator/loop/cutting.py")
+"""The sources of the explorer's service stay."""
 _STATES = ("coordinator/loop/state/",)
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
@@ -105,6 +107,7 @@ CHECKS = (
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
     Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), (*_SAVEPOINTS, *_TAKEOVER)),
     Check("state kit", 420.0, _STATES, tests="tests/coordinator/loop/state/test_conformance.py"),
+    Check("sources kit", 120.0, _CUTS, tests="tests/coordinator/loop/test_retired_sources.py"),
     Check("compaction kit", 240.0, _STATES, tests="tests/coordinator/loop/state/test_compaction.py"),
     _sink_kit("files", 240.0, *_SHARED),
     Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE, *_SAVEPOINTS, *_LOOP, *_TAKEOVER)),

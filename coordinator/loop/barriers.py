@@ -7,7 +7,8 @@ positions, and the event time to which each had come.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tpc.errors import ConfigurationError, HistoryMismatchError
@@ -55,13 +56,21 @@ class SourceCut:
     end: str
     start_ms: int | None = None
     clock: SourceClock = NO_TIME
+    is_retired: bool = False
+    """Nothing of it is read any more. It is kept in mind where it stood, for whoever reads it again one day."""
+
+    def retired(self) -> SourceCut:
+        """The same source in the epochs after the last one that has read it."""
+        return replace(self, start=self.end, start_ms=self.clock.time_ms, is_retired=True)
 
 
 def barrier_of(cuts: Sequence[SourceCut], *, stateful: bool) -> Barrier:
-    """The cut of an epoch."""
-    sources = [{"name": cut.name, "start_ms": cut.start_ms, **asdict(cut.clock)} for cut in cuts]
-    text = canonical({"loop": FORMAT, "sources": sources}).decode()
-    starts, ends = tuple(cut.start for cut in cuts), tuple(cut.end for cut in cuts)
+    """The cut of an epoch. What is retired has no part in its positions: its topic may be gone."""
+    read = [cut for cut in cuts if not cut.is_retired]
+    sources = [{"name": cut.name, "start_ms": cut.start_ms, **asdict(cut.clock)} for cut in read]
+    retired = [{"name": cut.name, "end": cut.end, **asdict(cut.clock)} for cut in cuts if cut.is_retired]
+    text = canonical({"loop": FORMAT, "sources": sources, **({"retired": retired} if retired else {})}).decode()
+    starts, ends = tuple(cut.start for cut in read), tuple(cut.end for cut in read)
     return Barrier(text, starts, ends, stateful=stateful)
 
 
@@ -75,11 +84,17 @@ def cuts_of(manifest: Manifest) -> list[SourceCut]:
             epoch=manifest.epoch,
             remedy="give the service a directory of its own.",
         )
-    sources = parse(barrier.offsets_file.encode())["sources"]
-    return [
-        SourceCut(source["name"], start, end, source["start_ms"], SourceClock(source["time_ms"], source["partitions"]))
-        for source, start, end in zip(sources, barrier.start, barrier.end, strict=True)
+    told = parse(barrier.offsets_file.encode())
+    read = [
+        SourceCut(source["name"], start, end, source["start_ms"], _clock_of(source))
+        for source, start, end in zip(told["sources"], barrier.start, barrier.end, strict=True)
     ]
+    retired = [SourceCut(each["name"], "", each["end"], None, _clock_of(each)) for each in told.get("retired", ())]
+    return [*read, *(cut.retired() for cut in retired)]
+
+
+def _clock_of(source: Mapping[str, Any]) -> SourceClock:
+    return SourceClock(source["time_ms"], source["partitions"])
 
 
 def last_cuts(history: History) -> tuple[Manifest | None, list[SourceCut]]:
@@ -92,13 +107,14 @@ def last_cuts(history: History) -> tuple[Manifest | None, list[SourceCut]]:
     return last, cuts_of(last)
 
 
-def check_sources(cuts: Sequence[SourceCut], names: Sequence[str]) -> None:
-    """Every source of before must be there still: left out for a while, it would begin anew and double its events."""
-    gone = sorted({cut.name for cut in cuts} - set(names))
+def check_sources(cuts: Sequence[SourceCut], names: Sequence[str], retired: AbstractSet[str]) -> None:
+    """Every source of before must be there still, unless it is retired: it may have been left out by mistake."""
+    gone = sorted({cut.name for cut in cuts if not cut.is_retired} - {*names} - retired)
     if gone:
         raise ConfigurationError(
             f"the service has read from source {gone[0]!r} before, and reads from it no more",
-            remedy="read from it under the same name (name=...), if need be with a function that does nothing.",
+            remedy=f"read from it under the same name (name=...); or say service.retire({gone[0]!r}), if what comes "
+            "in it from now on is not this service's.",
         )
 
 

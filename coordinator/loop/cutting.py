@@ -11,6 +11,7 @@ from tpc.coordinator.loop.barriers import NO_TIME, SourceCut
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
+from tpc.errors import ConfigurationError
 from tpc.source import Part, SourceReader
 
 IDLE_S = 0.2
@@ -49,14 +50,18 @@ class Cutter:
         self._first = 0
         """Which reader is asked first in this epoch: one that always has enough must not keep the others out."""
         self._is_to_record = False
+        self._retired: list[SourceCut] = []
 
     def seek(self, cuts: Sequence[SourceCut]) -> None:
-        """Stand where the last decided epoch ended; a source that it did not know begins.
+        """Stand where the last decided epoch ended; a source that it did not know begins, one that is not read rests.
 
-        Where one begins that would begin elsewhere at the next start, the next epoch records it, without events.
+        Where one begins that would begin elsewhere at the next start, or is retired, the next epoch records it, without
+        events.
         """
         ends = {cut.name: cut for cut in cuts}
-        self._is_to_record = False
+        unread = [cut for cut in cuts if cut.name not in self._names]
+        self._retired = [cut.retired() for cut in unread]
+        self._is_to_record = not all(cut.is_retired for cut in unread)
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             known = ends.get(each.name)
             reader.seek(None if known is None else known.end)
@@ -67,8 +72,17 @@ class Cutter:
             self._layout.look(self.partitions())
 
     def again(self, cuts: Sequence[SourceCut]) -> Cut:
-        """The events of a decided epoch, read again from its start to its end."""
+        """The events of a decided epoch, read again from its start to its end.
+
+        Raises `ConfigurationError` where it has read from a source that is retired now.
+        """
         known = {cut.name: cut for cut in cuts}
+        if lost := [cut.name for cut in cuts if cut.start != cut.end and cut.name not in self._names]:
+            raise ConfigurationError(
+                f"the last decided epoch has read from source {lost[0]!r}, and has lost branches: they are written "
+                "again from there",
+                remedy="start once with this source, and retire it when the epoch is complete.",
+            )
         events: dict[str, Sequence[Any]] = {each.name: [] for each in self._inputs}
         for each, reader in zip(self._inputs, self._readers, strict=True):
             if each.name in known:
@@ -99,6 +113,10 @@ class Cutter:
             between()
             wait_s = self._wait_s(rows)
         return None
+
+    @property
+    def _names(self) -> set[str]:
+        return {each.name for each in self._inputs}
 
     def _is_ahead(self) -> bool:
         return any(reader.is_ahead() for reader in self._readers)
@@ -131,7 +149,7 @@ class Cutter:
         self._cut_at = time.monotonic()
         self._first = (self._first + 1) % len(self._readers)
         self._is_to_record = False
-        return Cut(events, tuple(cuts))
+        return Cut(events, (*cuts, *self._retired))
 
     def close(self) -> None:
         """Let go of the sources."""

@@ -62,6 +62,7 @@ class Description(Job):
         self._directory = directory if shard is None else directory / self.id.name
         self._log = log or log_beside(self.checkpoint)
         self._inputs: list[Input] = []
+        self._retired: set[str] = set()
         self._functions: list[Function] = []
         self._states = KeptStates()
         self._writings: list[LoopWriting] = []
@@ -77,6 +78,13 @@ class Description(Job):
         part = source if self._shard is None else source.sharded(self._shard)
         self._inputs.append(Input(part, time))
         return self._inputs[-1]
+
+    def retire(self, source: str) -> None:
+        """Read no more from the source of this name, which earlier runs have read: nothing that comes in it is taken.
+
+        The first epoch after it records where it stood. Read again under its name, it goes on there.
+        """
+        self._retired.add(source)
 
     def each(self, *inputs: Input) -> Callable[[Call], Call]:
         """Decorates `function(event, out)`, called for every event of `inputs`."""
@@ -188,6 +196,7 @@ class Description(Job):
             Layout(self._directory / STATES_FOLDER) if self._shard is not None and self._states.states else None,
             self._states.logged,
             self._states.unlogged,
+            frozenset(self._retired),
         )
 
     def _neighbours(self) -> Neighbours:

@@ -12,7 +12,7 @@ from tpc.coordinator.loop.program import Program
 def look_at_sources(coordinator: Coordinator, program: Program) -> None:
     """Raise what a source, or a shard's topics, would stop a start with: where the log stands is gone, say."""
     _, cuts = last_cuts(coordinator.read())
-    check_sources(cuts, [each.name for each in program.inputs])
+    check_sources(cuts, [each.name for each in program.inputs], program.retired)
     cutter = Cutter(program.inputs, Every.of(DEFAULT_EVERY))
     try:
         cutter.seek(cuts)

@@ -35,10 +35,14 @@ class Program:
     logged: Sequence[tuple[KeyedState, LoggedState]] = ()
     unlogged: Sequence[StateSink] = ()
     """The stores of the states that have no changelog."""
+    retired: frozenset[str] = frozenset()
+    """Sources of before that are read no more."""
 
     def __post_init__(self) -> None:
         if not self.inputs or not self.functions:
             raise ConfigurationError("the service reads nothing", remedy="@service.each(service.read(source))")
+        if both := sorted(self.retired & {each.name for each in self.inputs}):
+            raise ConfigurationError(f"source {both[0]!r} is read and retired", remedy="say one of the two.")
         if all(each.time is None for each in self.inputs):
             for state in self.states:
                 if state.ttl_ms is not None:

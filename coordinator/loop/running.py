@@ -61,7 +61,7 @@ class Running:
         with engine.stating():
             self._stop_word.remove()
             last, cuts = last_cuts(self._coordinator.journal.history)
-            check_sources(cuts, [each.name for each in self._program.inputs])
+            check_sources(cuts, [each.name for each in self._program.inputs], self._program.retired)
         if last is not None and engine.state.lost:
             self._repair(last)
         with engine.stating():

@@ -1,0 +1,155 @@
+"""A source that a service reads no more: nothing of it is taken, and read again one day it goes on where it stood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import tpc
+from tests.coordinator.loop.program import Die, die
+from tpc import failpoints
+from tpc.coordinator import operations
+from tpc.coordinator.epochs import epoch_rows
+from tpc.coordinator.log.journal import Journal
+from tpc.errors import ConfigurationError
+from tpc.sinks import FileSink
+from tpc.sources import IterableSource
+
+
+class Merged:
+    """A service of which every run reads some sources, of numbers that are their own time, and retires others."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.values: dict[str, list[int]] = {"old": [1, 2, 3], "new": [10, 20, 30, 40]}
+        self.watermarks: list[int | None] = []
+
+    def service(self, *read: str, retire: Sequence[str] = ()) -> tpc.Service:
+        service = tpc.service("merged", directory=self.directory / "service")
+        sources = [IterableSource(partial(self.values.__getitem__, name), name=name) for name in read]
+        for name in retire:
+            service.retire(name)
+
+        @service.each(*(service.read(source, time=int) for source in sources))
+        def taken(number: int, out: Any) -> None:
+            self.watermarks.append(out.watermark_ms)
+            out.row("rows", {"n": number})
+
+        service.write("rows", {"n": int}).to(FileSink(self.directory / "out", name="out"))
+        return service
+
+    def run(self, *read: str, retire: Sequence[str] = ()) -> None:
+        self.service(*read, retire=retire).run(every=100, until_end=True)
+
+    def run_to(self, step: str, *read: str) -> None:
+        failpoints.install({step: die})
+        try:
+            with pytest.raises(Die):
+                self.run(*read)
+        finally:
+            failpoints.install({})
+
+    @property
+    def written(self) -> list[int]:
+        files = (self.directory / "out").glob("*.parquet")
+        return sorted(n for path in files for n in pq.read_table(path)["n"].to_pylist())
+
+    @property
+    def epochs(self) -> list[dict[str, Any]]:
+        return epoch_rows(Journal(self.service("new").log).open())
+
+
+@pytest.fixture
+def merged(tmp_path: Path) -> Merged:
+    made = Merged(tmp_path)
+    made.run("old", "new")
+    assert made.written == [1, 2, 3, 10, 20, 30, 40]
+    return made
+
+
+def test_nothing_of_a_retired_source_is_taken(merged: Merged) -> None:
+    merged.values["old"].append(4)
+    merged.values["new"].append(50)
+    merged.run("new", retire=["old"])
+    assert merged.written == [1, 2, 3, 10, 20, 30, 40, 50]
+
+
+def test_one_that_is_left_out_without_a_word_is_refused_with_the_word(merged: Merged) -> None:
+    with pytest.raises(ConfigurationError, match=r"from source 'old' before.*service\.retire\('old'\)"):
+        merged.run("new")
+    assert merged.written == [1, 2, 3, 10, 20, 30, 40]
+
+
+def test_check_asks_for_the_word_as_a_start_does(merged: Merged) -> None:
+    with pytest.raises(ConfigurationError, match="retire"):
+        operations.check(merged.service("new"))
+    operations.check(merged.service("new", retire=["old"]))
+
+
+def test_its_retirement_is_on_record_with_an_epoch_of_its_own_and_need_not_be_said_again(merged: Merged) -> None:
+    merged.run("new", retire=["old"])
+    assert [epoch["end"] for epoch in merged.epochs] == [["3", "4"], ["4"]]
+    merged.values["new"].append(50)
+    merged.run("new")
+    merged.run("new", retire=["old"])
+    assert [epoch["end"] for epoch in merged.epochs] == [["3", "4"], ["4"], ["5"]]
+
+
+def test_read_again_under_its_name_it_goes_on_where_it_stood(merged: Merged) -> None:
+    merged.run("new", retire=["old"])
+    merged.values["new"].append(50)
+    merged.run("new")
+    merged.values["old"] += [4, 5]
+    merged.values["new"].append(60)
+    merged.run("new", "old")
+    assert merged.written == [1, 2, 3, 4, 5, 10, 20, 30, 40, 50, 60]
+    with pytest.raises(ConfigurationError, match="from source 'old' before"):
+        merged.run("new")
+
+
+def test_what_was_not_decided_when_it_was_retired_is_not_taken(merged: Merged) -> None:
+    merged.values["old"].append(4)
+    merged.values["new"].append(50)
+    merged.run_to("epoch.prepared", "old", "new")
+    merged.run("new", retire=["old"])
+    assert merged.written == [1, 2, 3, 10, 20, 30, 40, 50]
+
+
+def test_what_was_decided_when_it_was_retired_is_committed(merged: Merged) -> None:
+    merged.values["old"].append(4)
+    merged.run_to("epoch.decided", "old", "new")
+    merged.run("new", retire=["old"])
+    assert merged.written == [1, 2, 3, 4, 10, 20, 30, 40]
+
+
+def test_a_lost_branch_that_it_has_a_part_in_is_written_again_before_it_is_retired(merged: Merged) -> None:
+    merged.values["old"].append(4)
+    merged.run_to("epoch.decided", "old", "new")
+    for path in (merged.directory / "out").rglob("*.parquet"):
+        if path.parent != merged.directory / "out":
+            path.unlink()
+    with pytest.raises(ConfigurationError, match="has read from source 'old', and has lost branches") as refused:
+        merged.run("new", retire=["old"])
+    assert "start once with this source" in str(refused.value)
+    merged.run("old", "new")
+    merged.run("new", retire=["old"])
+    assert merged.written == [1, 2, 3, 4, 10, 20, 30, 40]
+
+
+def test_it_holds_back_no_event_time(merged: Merged) -> None:
+    merged.values["new"].append(50)
+    merged.run("new", retire=["old"])
+    assert merged.watermarks[-1] == 40
+    merged.values["new"].append(60)
+    merged.run("new")
+    assert merged.watermarks[-1] == 50
+
+
+def test_a_source_cannot_be_read_and_retired(merged: Merged) -> None:
+    with pytest.raises(ConfigurationError, match="source 'old' is read and retired"):
+        merged.run("old", "new", retire=["old"])
