@@ -19,7 +19,7 @@ from tpc.chaos.checkers.watch_tallies import StateTalliesReader
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.pipeline import PARTITIONS, PipelineUnderTest, Row
 from tpc.chaos.matrix.service_pipeline import LEDGER, RECENT, STATES, TOTALS, TTL_S, Ledger, ServicePipeline, visit_of
-from tpc.coordinator.loop.barriers import cuts_of
+from tpc.coordinator.loop.barriers import watermark_of
 
 if TYPE_CHECKING:
     from tpc.history import History
@@ -132,8 +132,7 @@ class ServiceJudge(Judge):
         """How far event time had come when each epoch began, and its rows in their order: by partition."""
         by_id = {row.id: row for row in self.fed}
         for (epoch, _), ids in sorted(self._branches(history).items()):
-            [cut] = cuts_of(history.manifests[epoch])
-            yield cut.start_ms, [by_id[i] for i in ids]
+            yield watermark_of(history.manifests[epoch]), [by_id[i] for i in ids]
 
     def _ahead(self, history: History) -> list[str]:
         """Epochs that began later in event time than anything that had been read."""

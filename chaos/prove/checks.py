@@ -80,7 +80,7 @@ _MONGO_COMMIT = ("sinks/mongo/commit_epoch.py",)
 _KAFKA_PRUNING = ("sinks/kafka/driver/pruning.py", "sinks/kafka/cluster/released_ids.py")
 """The kit's epochs have fewer branches than a hint has ids."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
-_CUTS = ("coordinator/loop/barriers.py", "coordinator/loop/cutting.py")
+_CUTS = tuple(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "layout"))
 """The sources of the explorer's service stay."""
 _STATES = ("coordinator/loop/state/",)
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")

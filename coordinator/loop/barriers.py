@@ -13,11 +13,11 @@ from typing import Any
 
 from tpc.errors import ConfigurationError, HistoryMismatchError
 from tpc.history import History
-from tpc.json import canonical, parse
+from tpc.json import JSONObject, canonical, parse
 from tpc.manifest import Barrier, Manifest
 from tpc.source import Part
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -40,57 +40,79 @@ class SourceClock:
         known = [self.time_ms, None if None in behind else min(at for at in behind if at is not None)]
         return SourceClock(max((at for at in known if at is not None), default=None), came)
 
+    def at_least(self, time_ms: int | None) -> SourceClock:
+        """The same, and no earlier: of a source that is read again after event time has gone on without it."""
+        return replace(self, time_ms=max((at for at in (self.time_ms, time_ms) if at is not None), default=None))
+
 
 NO_TIME = SourceClock()
 
 
 @dataclass(frozen=True)
 class SourceCut:
-    """One source's part of a cut.
-
-    `start_ms` is the event time up to which it had come at its start, `clock` what it has come to at its end.
-    """
+    """One source's part of a cut; `clock` is the event time to which it has come at its end."""
 
     name: str
     start: str
     end: str
-    start_ms: int | None = None
     clock: SourceClock = NO_TIME
     is_retired: bool = False
     """Nothing of it is read any more. It is kept in mind where it stood, for whoever reads it again one day."""
 
     def retired(self) -> SourceCut:
         """The same source in the epochs after the last one that has read it."""
-        return replace(self, start=self.end, start_ms=self.clock.time_ms, is_retired=True)
+        return replace(self, start=self.end, is_retired=True)
 
 
-def barrier_of(cuts: Sequence[SourceCut], *, stateful: bool) -> Barrier:
-    """The cut of an epoch. What is retired has no part in its positions: its topic may be gone."""
+def barrier_of(cuts: Sequence[SourceCut], watermark_ms: int | None, *, stateful: bool) -> Barrier:
+    """The cut of an epoch. What is retired has no part in its positions: its topic may be gone.
+
+    `watermark_ms` is the event time with which the epoch began: run again, it begins with the same, whichever sources
+    and times the program has by then.
+    """
     read = [cut for cut in cuts if not cut.is_retired]
-    sources = [{"name": cut.name, "start_ms": cut.start_ms, **asdict(cut.clock)} for cut in read]
+    sources = [{"name": cut.name, **asdict(cut.clock)} for cut in read]
     retired = [{"name": cut.name, "end": cut.end, **asdict(cut.clock)} for cut in cuts if cut.is_retired]
-    text = canonical({"loop": FORMAT, "sources": sources, **({"retired": retired} if retired else {})}).decode()
+    told = {"loop": FORMAT, "watermark_ms": watermark_ms, "sources": sources, "retired": retired}
+    text = canonical(told).decode()
     starts, ends = tuple(cut.start for cut in read), tuple(cut.end for cut in read)
     return Barrier(text, starts, ends, stateful=stateful)
 
 
 def cuts_of(manifest: Manifest) -> list[SourceCut]:
     """The inverse. Raises `HistoryMismatchError` for an epoch that a Spark query has decided."""
-    barrier = manifest.barrier
-    if not barrier.offsets_file.startswith("{"):
+    barrier, told = manifest.barrier, _told(manifest)
+    read = [
+        SourceCut(source["name"], start, end, _clock_of(source))
+        for source, start, end in zip(told["sources"], barrier.start, barrier.end, strict=True)
+    ]
+    retired = [SourceCut(each["name"], each["end"], each["end"], _clock_of(each), True) for each in told["retired"]]
+    return [*read, *retired]
+
+
+def watermark_of(manifest: Manifest) -> int | None:
+    """The event time with which an epoch began. Raises as `cuts_of` does."""
+    found: int | None = _told(manifest)["watermark_ms"]
+    return found
+
+
+def _told(manifest: Manifest) -> JSONObject:
+    if not manifest.barrier.offsets_file.startswith("{"):
         raise HistoryMismatchError(
             "this directory is the checkpoint of a Spark query, not of a loop",
             pipeline=str(manifest.pipeline),
             epoch=manifest.epoch,
             remedy="give the service a directory of its own.",
         )
-    told = parse(barrier.offsets_file.encode())
-    read = [
-        SourceCut(source["name"], start, end, source["start_ms"], _clock_of(source))
-        for source, start, end in zip(told["sources"], barrier.start, barrier.end, strict=True)
-    ]
-    retired = [SourceCut(each["name"], "", each["end"], None, _clock_of(each)) for each in told.get("retired", ())]
-    return [*read, *(cut.retired() for cut in retired)]
+    told: JSONObject = parse(manifest.barrier.offsets_file.encode())
+    if told["loop"] != FORMAT:
+        raise HistoryMismatchError(
+            f"the cut of this epoch is written in format {told['loop']}, and this is format {FORMAT}",
+            pipeline=str(manifest.pipeline),
+            epoch=manifest.epoch,
+            remedy="start the service with the version of tpc that has written it.",
+        )
+    return told
 
 
 def _clock_of(source: Mapping[str, Any]) -> SourceClock:
@@ -113,8 +135,8 @@ def check_sources(cuts: Sequence[SourceCut], names: Sequence[str], retired: Abst
     if gone:
         raise ConfigurationError(
             f"the service has read from source {gone[0]!r} before, and reads from it no more",
-            remedy=f"read from it under the same name (name=...); or say service.retire({gone[0]!r}), if what comes "
-            "in it from now on is not this service's.",
+            remedy="read from it under the same name (name=...), also where a topic was added to it. If nothing of it "
+            f"is read any more, under no other name either, say service.retire({gone[0]!r}).",
         )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
-from tpc.coordinator.loop.barriers import NO_TIME, SourceCut
+from tpc.coordinator.loop.barriers import NO_TIME, SourceCut, watermark_ms
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
@@ -26,10 +27,11 @@ An epoch without events writes nothing that its own sources could read: one does
 
 @dataclass(frozen=True)
 class Cut:
-    """The events of one epoch by the name of their source, and where they stand."""
+    """The events of one epoch by the name of their source, where they stand, and the event time it begins with."""
 
     events: Mapping[str, Sequence[Any]]
     sources: tuple[SourceCut, ...]
+    watermark_ms: int | None = None
 
     @property
     def rows(self) -> int:
@@ -66,12 +68,14 @@ class Cutter:
             known = ends.get(each.name)
             reader.seek(None if known is None else known.end)
             self._clocks[number] = NO_TIME if known is None else known.clock
+            if known is not None and known.is_retired and each.time is not None:
+                self._clocks[number] = known.clock.at_least(self._time_of(cuts))
             is_new = known is None or reader.position() != known.end  # the same source with another topic, say
             self._is_to_record |= is_new and each.source.begins_anew
         if self._layout is not None:
             self._layout.look(self.partitions())
 
-    def again(self, cuts: Sequence[SourceCut]) -> Cut:
+    def again(self, cuts: Sequence[SourceCut], watermark_ms: int | None) -> Cut:
         """The events of a decided epoch, read again from its start to its end.
 
         Raises `ConfigurationError` where it has read from a source that is retired now.
@@ -81,14 +85,15 @@ class Cutter:
             raise ConfigurationError(
                 f"the last decided epoch has read from source {lost[0]!r}, and has lost branches: they are written "
                 "again from there",
-                remedy="start once with this source, and retire it when the epoch is complete.",
+                remedy="start once with this source, and retire it when the epoch is complete. If it is gone, "
+                "`tpc resolve --accept-loss` gives the lost rows up.",
             )
         events: dict[str, Sequence[Any]] = {each.name: [] for each in self._inputs}
         for each, reader in zip(self._inputs, self._readers, strict=True):
             if each.name in known:
                 reader.seek(known[each.name].start)
                 events[each.name] = _joined(reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S))
-        return Cut(events, tuple(cuts))
+        return Cut(events, tuple(cuts), watermark_ms)
 
     def next(self, is_stopped: Callable[[], bool], between: Callable[[], None], *, until_end: bool) -> Cut | None:
         """The next epoch's events; None when it is to stop, or with `until_end` when the sources are exhausted.
@@ -113,6 +118,12 @@ class Cutter:
             between()
             wait_s = self._wait_s(rows)
         return None
+
+    def _time_of(self, cuts: Sequence[SourceCut]) -> int | None:
+        """The event time to which the sources have come that were read last, also one that is retired now."""
+        timed = {each.name for each in self._inputs if each.time is not None}
+        timed |= {cut.name for cut in cuts if cut.clock.time_ms is not None}
+        return watermark_ms([cut.clock.time_ms for cut in cuts if cut.name in timed and not cut.is_retired])
 
     @property
     def _names(self) -> set[str]:
@@ -139,17 +150,18 @@ class Cutter:
             self._layout.check(self.partitions())
         events: dict[str, Sequence[Any]] = {}
         cuts = []
+        timed = [each.time is not None for each in self._inputs]
+        began_ms = watermark_ms([clock.time_ms for clock in compress(self._clocks, timed)])
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
-            start, before = reader.position(), self._clocks[number]
-            parts = reader.cut()
+            start, parts = reader.position(), reader.cut()
             events[each.name] = _joined(parts)
             if each.time is not None:
-                self._clocks[number] = before.after(parts, each.time)
-            cuts.append(SourceCut(each.name, start, reader.position(), before.time_ms, self._clocks[number]))
+                self._clocks[number] = self._clocks[number].after(parts, each.time)
+            cuts.append(SourceCut(each.name, start, reader.position(), self._clocks[number]))
         self._cut_at = time.monotonic()
         self._first = (self._first + 1) % len(self._readers)
         self._is_to_record = False
-        return Cut(events, (*cuts, *self._retired))
+        return Cut(events, (*cuts, *self._retired), began_ms)
 
     def close(self) -> None:
         """Let go of the sources."""

@@ -54,8 +54,9 @@ class Layout:
                 remedy="keys have other partitions now, and would miss what the shards keep of them: nothing was read "
                 f"of the new ones. Read a new topic that has the partitions it needs, and {START_ANEW}.",
             )
-        if len(set(found.values())) > 1:
-            counts = ", ".join(f"{_in_words(topic)} has {count}" for topic, count in sorted(found.items()))
+        counted = {**self._known, **found}  # a topic that is read no more has put keys where they are, too
+        if len(set(counted.values())) > 1:
+            counts = ", ".join(f"{_in_words(topic)} has {count}" for topic, count in sorted(counted.items()))
             raise ConfigurationError(
                 f"the topics of a service with shards and states have different numbers of partitions: {counts}",
                 remedy="events of one key would come to different shards. Give the topics the same number of "

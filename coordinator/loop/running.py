@@ -16,7 +16,7 @@ from typing import TypeAlias
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.feeding.context import PassContext
-from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, last_cuts, watermark_ms
+from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, last_cuts, watermark_of
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.emitted import Emitted
 from tpc.coordinator.loop.functions import run_functions
@@ -77,7 +77,7 @@ class Running:
         with engine.stating():
             for state in self._program.states:
                 state.restore(before=manifest.epoch)
-            cut = self._cutter.again(cuts_of(manifest))
+            cut = self._cutter.again(cuts_of(manifest), watermark_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
         self._run(manifest.epoch, cut, manifest.barrier, stood)
 
@@ -94,7 +94,7 @@ class Running:
                 if cut is None:
                     return
                 epoch, history = self._coordinator.engine.state.last_decided, self._coordinator.journal.history
-                barrier = barrier_of(cut.sources, stateful=bool(self._program.states))
+                barrier = barrier_of(cut.sources, cut.watermark_ms, stateful=bool(self._program.states))
                 positions = {logged.log_name: logged.position(history) for _, logged in self._program.logged}
                 self._run(0 if epoch is None else epoch + 1, cut, barrier, positions)
                 del cut  # its events
@@ -117,12 +117,10 @@ class Running:
         program = self._program
 
         def compute() -> list[tuple[int, object]]:
-            timed = {each.name for each in program.inputs if each.time is not None}
-            time_ms = watermark_ms([source.start_ms for source in cut.sources if source.name in timed])
             for state in program.states:
-                state.begin(epoch, time_ms)
+                state.begin(epoch, cut.watermark_ms)
             users = len(program.writings) - len(program.states) - len(program.logged)
-            out = Emitted(program.writings[:users], epoch, time_ms)
+            out = Emitted(program.writings[:users], epoch, cut.watermark_ms)
             run_functions(program.functions, program.inputs, cut.events, program.states, out)
             changed = [(users + number, state.changes()) for number, state in enumerate(program.states)]
             for number, (state, logged) in enumerate(program.logged, users + len(program.states)):

@@ -23,6 +23,8 @@ LEFT = Kept(deltas=16, rows=50_000)
 MOST = Kept(deltas=64, rows=200_000)
 """What may be kept apart: a start goes through all of it, and a state on disk keeps it in memory."""
 _END_S = 10.0
+_QUIET_S = 0.2
+"""After so long without an epoch none is in the way: what has begun goes on, and memory is free again."""
 
 
 class Upkeep:
@@ -116,8 +118,8 @@ class _Thread(threading.Thread):
         """
         if self._share == 0 and not self.is_last:
             self._write_back.if_worth_it()
-            self.due.wait()
-            self.due.clear()
-            self._share = kept(self._database, self._owned).transactions_an_epoch
+            if self.due.wait(_QUIET_S):
+                self.due.clear()
+                self._share = kept(self._database, self._owned).transactions_an_epoch
         self._share = max(0, self._share - 1)
         return not self.is_stopped

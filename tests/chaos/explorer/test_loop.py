@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -123,7 +124,7 @@ def test_a_process_that_reads_from_where_the_last_epoch_began_is_seen(monkeypatc
     seek = Cutter.seek
 
     def from_the_start(cutter: Cutter, cuts: Sequence[SourceCut]) -> None:
-        seek(cutter, [SourceCut(each.name, each.start, each.start, each.start_ms, each.clock) for each in cuts])
+        seek(cutter, [replace(each, end=each.start) for each in cuts])
 
     monkeypatch.setattr(Cutter, "seek", from_the_start)
     assert LoopScope(loop_faults=1).run().violated == "cut"
@@ -132,9 +133,9 @@ def test_a_process_that_reads_from_where_the_last_epoch_began_is_seen(monkeypatc
 def test_a_replay_up_to_another_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     again = Cutter.again
 
-    def less(cutter: Cutter, cuts: Sequence[SourceCut]) -> Cut:
-        made = again(cutter, cuts)
-        return Cut({name: events[:1] for name, events in made.events.items()}, made.sources)
+    def less(cutter: Cutter, cuts: Sequence[SourceCut], watermark_ms: int | None) -> Cut:
+        made = again(cutter, cuts, watermark_ms)
+        return replace(made, events={name: events[:1] for name, events in made.events.items()})
 
     monkeypatch.setattr(Cutter, "again", less)
     exploration = LoopScope(loop_faults=1).run()

@@ -16,6 +16,7 @@ from tpc import failpoints
 from tpc.coordinator import operations
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.loop.layout import Layout
 from tpc.errors import ConfigurationError
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
@@ -38,9 +39,9 @@ class Merged:
         @service.each(*(service.read(source, time=int) for source in sources))
         def taken(number: int, out: Any) -> None:
             self.watermarks.append(out.watermark_ms)
-            out.row("rows", {"n": number})
+            out.row("rows", {"n": number, "watermark": out.watermark_ms})
 
-        service.write("rows", {"n": int}).to(FileSink(self.directory / "out", name="out"))
+        service.write("rows", {"n": int, "watermark": int}).to(FileSink(self.directory / "out", name="out"))
         return service
 
     def run(self, *read: str, retire: Sequence[str] = ()) -> None:
@@ -53,6 +54,12 @@ class Merged:
                 self.run(*read)
         finally:
             failpoints.install({})
+
+    def lose_prepared(self) -> None:
+        """What is staged and not committed."""
+        for path in (self.directory / "out").rglob("*.parquet"):
+            if path.parent != self.directory / "out":
+                path.unlink()
 
     @property
     def written(self) -> list[int]:
@@ -130,15 +137,33 @@ def test_what_was_decided_when_it_was_retired_is_committed(merged: Merged) -> No
 def test_a_lost_branch_that_it_has_a_part_in_is_written_again_before_it_is_retired(merged: Merged) -> None:
     merged.values["old"].append(4)
     merged.run_to("epoch.decided", "old", "new")
-    for path in (merged.directory / "out").rglob("*.parquet"):
-        if path.parent != merged.directory / "out":
-            path.unlink()
+    merged.lose_prepared()
     with pytest.raises(ConfigurationError, match="has read from source 'old', and has lost branches") as refused:
         merged.run("new", retire=["old"])
     assert "start once with this source" in str(refused.value)
     merged.run("old", "new")
     merged.run("new", retire=["old"])
     assert merged.written == [1, 2, 3, 4, 10, 20, 30, 40]
+
+
+def test_an_epoch_that_has_not_read_it_is_run_again_as_it_was_where_it_is_read_again(merged: Merged) -> None:
+    merged.run("new", retire=["old"])
+    merged.values["new"].append(50)
+    merged.run_to("epoch.decided", "new")
+    merged.lose_prepared()
+    merged.values["old"].append(4)
+    merged.run("old", "new")
+    assert merged.watermarks[-3:-1] == [40, 40]
+    assert merged.written == [1, 2, 3, 4, 10, 20, 30, 40, 50]
+
+
+def test_an_epoch_in_which_it_had_nothing_is_run_again_as_it_was_without_it(merged: Merged) -> None:
+    merged.values["new"].append(50)
+    merged.run_to("epoch.decided", "old", "new")
+    merged.lose_prepared()
+    merged.run("new", retire=["old"])
+    assert merged.watermarks[-2:] == [3, 3]
+    assert merged.written == [1, 2, 3, 10, 20, 30, 40, 50]
 
 
 def test_it_holds_back_no_event_time(merged: Merged) -> None:
@@ -148,6 +173,41 @@ def test_it_holds_back_no_event_time(merged: Merged) -> None:
     merged.values["new"].append(60)
     merged.run("new")
     assert merged.watermarks[-1] == 50
+
+
+def test_event_time_does_not_go_back_when_it_is_read_again(merged: Merged) -> None:
+    merged.run("new", retire=["old"])
+    merged.values["new"].append(50)
+    merged.run("new")
+    merged.values["old"].append(4)
+    merged.run_to("epoch.decided", "new", "old")
+    assert merged.watermarks[-1] == 50
+    merged.lose_prepared()
+    merged.run("new", "old")
+    assert merged.watermarks[-1] == 50
+    merged.values["old"].append(70)
+    merged.values["new"].append(60)
+    merged.run("new", "old")
+    assert merged.watermarks[-1] == 50
+    merged.values["new"].append(80)
+    merged.run("new", "old")
+    assert merged.watermarks[-1] == 60
+
+
+def test_event_time_does_not_go_back_when_one_takes_the_place_of_another(merged: Merged) -> None:
+    merged.run("new", retire=["old"])
+    merged.values["new"].append(50)
+    merged.run("new")
+    merged.values["old"].append(4)
+    merged.run("old", retire=["new"])
+    assert merged.watermarks[-1] == 50
+
+
+def test_the_keys_of_a_retired_topic_stay_in_their_shards(tmp_path: Path) -> None:
+    Layout(tmp_path).check({("old", "orders"): 2})
+    with pytest.raises(ConfigurationError, match="'orders-v2' of source 'new' has 3, 'orders' of source 'old' has 2"):
+        Layout(tmp_path).check({("new", "orders-v2"): 3})
+    Layout(tmp_path).check({("new", "orders-v2"): 2})
 
 
 def test_a_source_cannot_be_read_and_retired(merged: Merged) -> None:

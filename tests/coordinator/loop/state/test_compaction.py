@@ -190,6 +190,18 @@ def test_epochs_are_compacted_together_once_more_is_kept_apart_than_is_left_and_
     assert (transactions, kept(epochs), epochs.stored()) == ([2, 1], [], {"a": 4, "b": 3})
 
 
+def test_a_compaction_that_has_begun_comes_to_its_end_where_no_epoch_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "LEFT", compaction.Kept(deltas=3, rows=1000))
+    epochs = Epochs(tmp_path)
+    for epoch in range(4):  # which are four times the transactions that one epoch is followed by
+        epochs.run(epoch, lambda state: state.update({20 * state.epoch + number: number for number in range(20)}))
+        epochs.complete(epoch)
+    assert until(lambda: kept(epochs) == [], DEADLINE_S)
+    assert epochs.stored() == {20 * epoch + number: number for epoch in range(4) for number in range(20)}
+
+
 def test_of_two_that_compact_the_same_epochs_the_later_leaves_what_the_other_has_begun(tmp_path: Path) -> None:
     epochs, plain = Epochs(tmp_path), dict[int, list[int]]()
     owned, others = f"{PIPELINE.prefix}{epochs.sink.name}", list[bool]()
