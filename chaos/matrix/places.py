@@ -69,7 +69,8 @@ class Servers:
         import psycopg
         from pymongo import MongoClient
 
-        self._admin.delete_topics(list(pipeline.topics), operation_timeout=0)
+        # A broker that is given no time does not begin; nobody waits for its answer.
+        self._admin.delete_topics(list(pipeline.topics), operation_timeout=TIMEOUT_S)
         with suppress(psycopg.Error):
             with self._connection(pipeline.addresses.dsn) as connection:
                 for (gid,) in connection.execute(

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from tests.chaos.matrix.test_core import SEED, told
+from tests.support.kafka_topics import DEADLINE_S, SILENT
+from tests.support.processes import eventually
 from tpc.chaos.faults import cut_disk
 from tpc.chaos.faults.fault import KILL, StepFault
 from tpc.chaos.matrix.bench import MatrixBench
@@ -19,6 +23,7 @@ from tpc.chaos.matrix.cases.service_lost_disks import LostDiskRun
 from tpc.chaos.matrix.cases.service_power import ServicePowerRun
 from tpc.chaos.matrix.cases.service_special import disk_cases, standby_cases
 from tpc.chaos.matrix.pipeline import SERVICE
+from tpc.chaos.matrix.service_pipeline import ServicePipeline
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 
 CORE = [case for case in service_cases.matrix() if case.core]
@@ -103,6 +108,20 @@ def test_a_life_that_is_over_between_two_looks_lasts_until_every_reader_has_look
     assert record.outcome == PASSED, told(record)
     (looked,) = [check for check in record.checks if check.name == "every reader looked while the case ran"]
     assert all(looked.numbers.values()), told(record)
+
+
+def test_nothing_of_a_case_is_left_on_the_broker(plain_bench: MatrixBench, tmp_path: Path) -> None:
+    direct = plain_bench.direct("left_behind")
+    pipeline = ServicePipeline("case-left-behind", tmp_path, direct, direct, "left_behind")
+    admin = AdminClient({"bootstrap.servers": direct.servers}, logger=SILENT)
+
+    def there() -> set[str]:
+        return admin.list_topics(timeout=DEADLINE_S).topics.keys() & pipeline.topics.keys()
+
+    plain_bench.servers.make(pipeline)
+    eventually(lambda: there() == pipeline.topics.keys(), "its topics are made")
+    plain_bench.servers.remove(pipeline)
+    eventually(lambda: not there(), "its topics are gone")
 
 
 def test_no_case_of_a_service_is_there_twice_and_each_names_its_pipeline() -> None:
