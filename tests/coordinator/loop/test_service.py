@@ -25,7 +25,7 @@ from tests.support.each_step import each_step
 from tpc import failpoints
 from tpc.__main__ import app
 from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.loop import running
+from tpc.coordinator.loop import barriers, running
 from tpc.coordinator.loop.loop_pass import LoopPass
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
@@ -239,6 +239,18 @@ def test_a_source_that_has_lost_what_was_read_is_refused(tmp_path: Path) -> None
     numbers.run()
     del numbers.values[50:]
     with pytest.raises(StateLostError, match="has 50 values, and 100 of it were read"):
+        numbers.run()
+
+
+def test_a_cut_that_another_version_has_written_is_refused_by_its_format(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = Numbers(tmp_path, 100)
+    numbers.run()
+    monkeypatch.setattr(barriers, "FORMAT", barriers.FORMAT + 1)
+    with pytest.raises(
+        HistoryMismatchError, match=r"is written in format 2, and this is format 3 .*epoch 0.*version of"
+    ):
         numbers.run()
 
 
