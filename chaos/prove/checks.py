@@ -79,6 +79,8 @@ _MONGO_COMMIT = ("sinks/mongo/commit_epoch.py",)
 """The kit's server may have no transactions; whether their steps meet those of a guarded commit needs none."""
 _KAFKA_PRUNING = ("sinks/kafka/driver/pruning.py", "sinks/kafka/cluster/released_ids.py")
 """The kit's epochs have fewer branches than a hint has ids."""
+_KAFKA_HANDOVER = ("sinks/kafka/worker/writer.py", "sinks/kafka/worker/handover.py")
+"""The kit's branches are small: the client has room for them."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _CUTS = tuple(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "layout"))
 """The sources of the explorer's service stay."""
@@ -102,6 +104,7 @@ CHECKS = (
     Check("journal kit", 120.0, _JOURNAL, tests="tests/coordinator/log/test_journal.py"),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("kafka pruning kit", 120.0, _KAFKA_PRUNING, tests="tests/sinks/kafka/test_pruning.py"),
+    Check("kafka handover kit", 120.0, _KAFKA_HANDOVER, tests="tests/sinks/kafka/test_handover.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),

@@ -9,7 +9,7 @@ data like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise, repeat
 from typing import Any
@@ -19,13 +19,11 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from tpc.errors import ConfigurationError
+from tpc.sinks.kafka.worker.handover import Handover, Headers
 from tpc.sinks.shared.arrow_json import check_json_type, json_objects
 
-Headers = list[tuple[str, str | bytes | None]]
-Message = tuple[str, bytes | None, bytes | None, int, Headers | None]
-"""Topic, value, key, partition (-1: the client's partitioner chooses) and headers."""
-
 ANY_PARTITION = -1
+"""The client's partitioner chooses."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +90,14 @@ class MessageColumns:
             return pa.array([True] * batch.num_rows)
         return pc.equal(batch.column(self.topic_column), topic)
 
+    def row_of_nameless_header(self, batch: pa.RecordBatch) -> int | None:
+        """The first row that has a header without a name; the client would call it `None`."""
+        if self.headers is None:
+            return None
+        offsets, pairs = _pairs(batch.column(self.headers))
+        names = pairs.field(0)
+        return bisect_right(offsets, pc.index(names.is_null(), True).as_py()) - 1 if names.null_count else None
+
     def values(self, batch: pa.RecordBatch) -> pa.Array:
         """The message values as binary."""
         column = json_objects(batch.select(list(self.json_columns))) if self.value is None else batch.column(self.value)
@@ -103,18 +109,15 @@ class MessageColumns:
 
     def messages(
         self, batch: pa.RecordBatch, keys: pa.Array | None, values: pa.Array, epoch_header: tuple[str, bytes] | None
-    ) -> Iterator[Message]:
-        """What to hand to the client, row by row."""
-        rows = batch.num_rows
-        topics = repeat(self.topic, rows) if self.topic_column is None else batch.column(self.topic_column).to_pylist()
-        partitions = repeat(ANY_PARTITION, rows) if self.partition is None else _partitions(batch[self.partition])
-        headers: Any
+    ) -> Handover:
+        """What to hand to the client."""
+        topics = repeat(self.topic) if self.topic_column is None else batch.column(self.topic_column).to_pylist()
+        partitions = repeat(ANY_PARTITION) if self.partition is None else _partitions(batch[self.partition])
+        headers: Any = repeat(None if epoch_header is None else [epoch_header])
         if self.headers is not None:
             headers = _headers(batch.column(self.headers), epoch_header)
-        else:
-            headers = repeat(None if epoch_header is None else [epoch_header], rows)
-        key_cells = repeat(None, rows) if keys is None else cells(keys)
-        return zip(topics, cells(values), key_cells, partitions, headers, strict=True)
+        key_cells = repeat(None) if keys is None else cells(keys)
+        return Handover(topics, cells(values), key_cells, partitions, headers)
 
 
 def cells(column: pa.Array) -> list[bytes | None]:
@@ -124,7 +127,10 @@ def cells(column: pa.Array) -> list[bytes | None]:
         empty: list[bytes | None] = column.to_pylist()
         return empty
     ends = memoryview(offsets).cast("q")[column.offset : column.offset + len(column) + 1].tolist()
-    content = data.to_pybytes() if len(data) < 2 * (ends[-1] - ends[0]) else memoryview(data)[: ends[-1]].tobytes()
+    first = ends[0]
+    if first:
+        ends = [end - first for end in ends]
+    content = memoryview(data)[first : first + ends[-1]].tobytes()  # of a slice no more than its own
     values: list[bytes | None] = [content[start:end] for start, end in pairwise(ends)]
     if column.null_count:
         for row in pc.indices_nonzero(column.is_null()).to_pylist():
@@ -143,15 +149,20 @@ def _partitions(column: pa.Array) -> list[int]:
 
 def _headers(column: pa.Array, epoch_header: tuple[str, bytes] | None) -> list[Headers | None]:
     """The headers of every row. Elements come from the flat child arrays: a dict per header would be slow."""
-    pairs = column.values
+    offsets, pairs = _pairs(column)
     flat: Headers = list(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True))
     added: Headers = [] if epoch_header is None else [epoch_header]
-    offsets = column.offsets.to_pylist()
-    valid = column.is_valid().to_pylist()
     return [
         (flat[start:end] + added if there else added) or None
-        for start, end, there in zip(offsets, offsets[1:], valid, strict=False)
+        for (start, end), there in zip(pairwise(offsets), column.is_valid().to_pylist(), strict=True)
     ]
+
+
+def _pairs(column: pa.Array) -> tuple[list[int], pa.Array]:
+    """All headers of the column's rows, of a slice no more than its own; and where those of each row begin, and end."""
+    offsets = column.offsets.to_pylist()
+    first = offsets[0]
+    return [offset - first for offset in offsets], column.values.slice(first, offsets[-1] - first)
 
 
 def _is_text_or_bytes(kind: pa.DataType) -> bool:

@@ -59,18 +59,25 @@ class OpenTransaction:
             raise self._refused(f"this user may not see topic {topic!r}")
         return None if metadata.error is not None else len(metadata.partitions)
 
-    def wait_for_room(self, before: int) -> int:
-        """Serve delivery reports until the client's queue has shrunk below `before`; returns its length.
+    def wait_for_room(self) -> int:
+        """Serve delivery reports until the client's queue is half as long; returns how long it was.
 
-        Raises `TransientError` when the brokers take nothing for the whole timeout, and what a refused row raises.
+        Raises `TransientError` when it does not shrink for the whole timeout, and what a refused row raises.
         """
+        fewest = before = len(self.source.producer)
         deadline = Deadline(self._settings.timeout_s)
-        while (waiting := len(self.source.producer)) >= before:
-            self._client("produce", lambda: self.source.producer.poll(0.05))
-            self._raise_failure()
-            if deadline.passed:
+        while (waiting := len(self.source.producer)) > before // 2:
+            if waiting < fewest:
+                fewest, deadline = waiting, Deadline(self._settings.timeout_s)
+            elif deadline.passed:
                 raise self._transient(f"the brokers took no row for {self._settings.timeout_s:g} s")
-        return waiting
+            self.serve_reports(0.05)
+            self._raise_failure()
+        return before
+
+    def serve_reports(self, wait_s: float = 0.0) -> None:
+        """Take what the client has to tell, and wait for it for so long. Raises `TransientError`."""
+        self._client("produce", lambda: self.source.producer.poll(wait_s))
 
     def send_offsets(self, offsets: list[TopicPartition], group: str) -> None:
         """Put consumer offsets of a group into the transaction. Raises `TransientError`."""

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 POLL_EVERY_ROWS = 8192
 """How often delivery reports are served while rows are produced."""
 
-ROOM_ROWS = 250_000
-"""Production pauses when librdkafka's queue (500,000 rows) is full, until it holds fewer than this."""
-
 
 def producer_settings(sink: TransactionalSink, hint: JSONObject) -> ProducerSettings:
     """What the producers of a sink are made from: its settings, and the driver's facts of the cluster in the hint.
@@ -72,6 +69,8 @@ class KafkaWriter(Writer):
             settings = producer_settings(self._sink, self._hint)
             self._open = OpenTransaction(self._handle, settings, self._hint.get("released", {}))
         self._check_topics(batch)
+        if (nameless := self._message_columns.row_of_nameless_header(batch)) is not None:
+            raise self._unfit(batch, nameless, "headers", "a header has no name")
         keys, values = self._message_columns.keys(batch), self._message_columns.values(batch)
         self._produce(batch, keys, values, self._open)
         self._rows += batch.num_rows
@@ -103,25 +102,23 @@ class KafkaWriter(Writer):
         from confluent_kafka import KafkaException
 
         messages = self._message_columns.messages(batch, keys, values, self._epoch_header)
-        produce, poll = transaction.source.producer.produce, transaction.source.producer.poll
-        row = -1
-        try:
-            for row, (topic, value, key, partition, headers) in enumerate(messages):
-                while True:
-                    try:
-                        if headers is None:
-                            produce(topic, value, key, partition)
-                        else:
-                            produce(topic, value, key, partition, headers=headers)
-                        break
-                    except BufferError:
-                        transaction.wait_for_room(ROOM_ROWS)
-                if row % POLL_EVERY_ROWS == 0:
-                    poll(0)
-        except (KafkaException, SystemError) as error:
-            raise transaction.refusal(error, self._key_of(batch, row)) from error
-        except TypeError as error:
-            raise self._unfit(batch, row, "headers", f"a header has no name ({error})") from error
+        row, no_room = 0, -1
+        while row < batch.num_rows:
+            end = min(row + POLL_EVERY_ROWS, batch.num_rows)
+            try:
+                messages.some(transaction.source.producer.produce, row, end)
+            except BufferError as error:  # full by rows (500,000), or by bytes (256 MiB), unless `client=` says else
+                row = messages.refused
+                is_empty = not transaction.wait_for_room()
+                if is_empty and row == no_room:
+                    why = "the client's queue is empty, and has no room for it; raise queue.buffering.max.kbytes"
+                    raise self._unfit(batch, row, "value", why) from error
+                no_room = row if is_empty else -1
+                continue
+            except (KafkaException, SystemError) as error:
+                raise transaction.refusal(error, self._key_of(batch, messages.refused)) from error
+            row = end
+            transaction.serve_reports()
 
     def _check_topics(self, batch: pa.RecordBatch) -> None:
         """Topics and partitions that do not exist are refused here: the client would find out after 30 s."""

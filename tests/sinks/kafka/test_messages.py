@@ -172,6 +172,35 @@ def test_key_value_headers_and_partition_columns_are_honoured(kafka: KafkaTopics
     assert (got[None].partition(), got[None].value(), got[None].headers()) == (2, b"c", [epoch])
 
 
+def test_the_headers_of_a_slice_are_those_of_its_rows(kafka: KafkaTopics) -> None:
+    topic = kafka.topic()
+    branches = Branches(KafkaSink(topic, servers=kafka.bootstrap), kafka.name("pipeline"))
+    schema = pa.schema([("value", pa.string()), ("headers", HEADERS)])
+    named = [[{"key": f"h{row}", "value": None}] * (row % 3) for row in range(6)]
+    rows = pa.RecordBatch.from_pylist([{"value": str(row), "headers": named[row]} for row in range(6)], schema=schema)
+
+    writer = branches.writer(schema=schema)
+    writer.write(rows.slice(1, 2))
+    writer.write(rows.slice(4))
+    prepared = writer.prepare()
+    assert prepared is not None
+    branches.commit(prepared)
+
+    got = {message.value(): message.headers() for message in kafka.read(topic)}
+    assert got == {b"1": [("h1", None)], b"2": [("h2", None)] * 2, b"4": [("h4", None)], b"5": [("h5", None)] * 2}
+
+
+def test_a_header_without_a_name_is_refused_with_its_row(kafka: KafkaTopics) -> None:
+    branches = Branches(KafkaSink(kafka.topic(), servers=kafka.bootstrap), kafka.name("pipeline"))
+    schema = pa.schema([("key", pa.string()), ("value", pa.string()), ("headers", HEADERS)])
+    named, nameless = [{"key": "h", "value": b"1"}], [{"key": "h", "value": b"1"}, {"key": None, "value": b"2"}]
+    rows = [
+        {"key": key, "value": "v", "headers": headers} for key, headers in (("a", named), ("b", []), ("c", nameless))
+    ]
+    with pytest.raises(DataError, match="key 'c': a header has no name"):
+        write(branches, rows, schema)
+
+
 def test_a_null_value_is_a_tombstone_and_an_empty_one_is_not(kafka: KafkaTopics) -> None:
     topic = kafka.topic(cleanup_policy="compact")
     branches = Branches(KafkaSink(topic, servers=kafka.bootstrap), kafka.name("pipeline"))

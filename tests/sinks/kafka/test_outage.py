@@ -96,6 +96,18 @@ def test_a_commit_without_a_broker_is_unknown_and_committed_when_it_is_back(
     assert capfd.readouterr().err == ""
 
 
+def test_a_branch_that_is_larger_than_the_client_s_queue_ends_where_no_broker_takes_it(
+    server: KafkaServer, mortal: KafkaTopics
+) -> None:
+    limit = {"queue.buffering.max.kbytes": "256"}
+    sink = KafkaSink(mortal.topic(), servers=mortal.bootstrap, client=limit, timeout_s=3.0)
+    writer = Branches(sink, mortal.name("pipeline")).writer()
+    writer.write(pa.RecordBatch.from_pylist(texts("first"), schema=TEXT))
+    server.kill()
+    with pytest.raises(TransientError, match=r"(did not take the row|took no row for 3 s).*epoch 1, sink"):
+        writer.write(pa.RecordBatch.from_pylist(texts(*[f"{number:01000d}" for number in range(1_000)]), schema=TEXT))
+
+
 def test_questions_right_after_a_restart_wait_for_the_coordinators(
     server: KafkaServer, mortal: KafkaTopics, branches: Branches
 ) -> None:
