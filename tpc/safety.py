@@ -55,10 +55,8 @@ def holds_for_reader(_: Exception) -> str:
 def holds_for_record(error: Exception) -> str:
     """What holds when an operator's decision was to be put on the record, and nothing else."""
     if isinstance(error, OvertakenError):
-        return (
-            "no row was written, committed or aborted by this command; the decision IS on the record, and the "
-            "coordinator that leads acts on it."
-        )
+        done = "no row was written, committed or aborted by this command; the decision IS on the record"
+        return f"{done}, and the coordinator that leads acts on it."
     is_refused = isinstance(error, SlotTakenError)
     if isinstance(error, (DecisionUnknownError, LogGoneError)) or (isinstance(error, FencedError) and not is_refused):
         return "no row was written, committed or aborted; whether the decision is on the record is not known."
@@ -111,7 +109,7 @@ def _earlier(state: State, error: Exception) -> str:
     if isinstance(error, CorruptionError):  # it may contradict what this log says of earlier epochs
         return "what the log and the systems hold was left as it was found"
     if state.pending is not None:
-        return f"epoch {state.pending.epoch} is decided and stays so, nothing of it is lost"
+        return f"epoch {state.pending.epoch} is decided and stays so"
     if state.last_complete is not None:
         given_up = _given_up(state, lambda resolution: bool(resolution.ends.keys() - {GivenUp.COMMITTED}))
         return f"every epoch up to {state.last_complete} is complete in every sink{_but_for(given_up)}"

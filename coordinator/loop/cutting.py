@@ -12,7 +12,6 @@ from tpc.coordinator.loop.barriers import NO_TIME, SourceCut, watermark_ms
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
-from tpc.errors import ConfigurationError
 from tpc.source import Part, SourceReader
 
 IDLE_S = 0.2
@@ -76,18 +75,8 @@ class Cutter:
             self._layout.look(self.partitions())
 
     def again(self, cuts: Sequence[SourceCut], watermark_ms: int | None) -> Cut:
-        """The events of a decided epoch, read again from its start to its end.
-
-        Raises `ConfigurationError` where it has read from a source that is retired now.
-        """
+        """The events of a decided epoch, read again from its start to its end."""
         known = {cut.name: cut for cut in cuts}
-        if lost := [cut.name for cut in cuts if cut.start != cut.end and cut.name not in self._names]:
-            raise ConfigurationError(
-                f"the last decided epoch has read from source {lost[0]!r}, and has lost branches: they are written "
-                "again from there",
-                remedy="start once with this source, and retire it when the epoch is complete. If it is gone, "
-                "`tpc resolve --accept-loss` gives the lost rows up.",
-            )
         events: dict[str, Sequence[Any]] = {each.name: [] for each in self._inputs}
         for each, reader in zip(self._inputs, self._readers, strict=True):
             if each.name in known:

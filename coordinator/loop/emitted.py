@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 AT_ONCE = 16_384
-"""Rows that become columns together. Fewer cost more calls of Arrow for each row, more leave the processor's cache."""
+"""Rows that become columns together, and go to the sinks together.
+
+Fewer cost more calls of Arrow for each row, more leave the processor's cache.
+"""
 
 
 class Emitted:
@@ -45,7 +48,8 @@ class Emitted:
         """Rows as an Arrow batch, whose columns are those of the kind or can be cast to them."""
         kept = self._of(self._batches, kind)
         self._flush(kind)
-        kept.append(batch.select(self._writings[kind].schema.names).cast(self._writings[kind].schema))
+        fitting = batch.select(self._writings[kind].schema.names).cast(self._writings[kind].schema)
+        kept += [fitting.slice(first, AT_ONCE) for first in range(0, fitting.num_rows, AT_ONCE)]
 
     def settle(self) -> None:
         """Make columns of the rows of which there are many: objects that die young are cheaper than old ones."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from tpc import failpoints
@@ -23,8 +24,11 @@ from tpc.coordinator.loop.functions import run_functions
 from tpc.coordinator.loop.garbage import Garbage
 from tpc.coordinator.loop.loop_pass import LoopPass
 from tpc.coordinator.loop.program import Program
+from tpc.coordinator.loop.repairing import check_repairable
 from tpc.coordinator.loop.row_batches import RowBatches
+from tpc.coordinator.resolve_commands import resolve_command
 from tpc.coordinator.stop_word import StopWord
+from tpc.history import Action
 from tpc.json import JSONObject
 from tpc.manifest import Barrier, Manifest
 
@@ -73,13 +77,19 @@ class Running:
     def _repair(self, manifest: Manifest) -> None:
         """Run the decided epoch again, with the states before it; only what is lost of it is written."""
         engine = self._coordinator.engine
-        logger.warning("epoch %d has lost branches: it is run again to write them", manifest.epoch)
         with engine.stating():
+            cuts, read = cuts_of(manifest), {each.name for each in self._program.inputs}
+            check_repairable(manifest, engine.state.lost, cuts, read, partial(self._accept_loss, manifest.epoch))
+            logger.warning("epoch %d has lost branches: it is run again to write them", manifest.epoch)
             for state in self._program.states:
                 state.restore(before=manifest.epoch)
-            cut = self._cutter.again(cuts_of(manifest), watermark_of(manifest))
+            cut = self._cutter.again(cuts, watermark_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
         self._run(manifest.epoch, cut, manifest.barrier, stood)
+
+    def _accept_loss(self, epoch: int, sink: str) -> str:
+        coordinator = self._coordinator
+        return resolve_command(coordinator.journal.log, coordinator.checkpoint, epoch, sink, Action.ACCEPT_LOSS)
 
     # Epochs ----------------------------------------------------------------------------------------------------
 

@@ -5,20 +5,16 @@ The rows of epochs are those of `tpc history`, one epoch is what `tpc show` prin
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from tpc.coordinator.checkpoint_places import log_beside
 from tpc.coordinator.epochs import epoch_row, epoch_rows
-from tpc.coordinator.log.contract import Log
-from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.resolve_commands import resolve_command
 from tpc.coordinator.source_lag import lag_in_words
-from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.ui.watching import EPOCHS, Look, Watched
-from tpc.errors import ConfigurationError, ParkedError
+from tpc.errors import ParkedError
 from tpc.history import Action, History
 from tpc.safety import holds
 from tpc.states import Phase, State
@@ -212,27 +208,8 @@ def parked(one: Watched) -> dict[str, Any] | None:
         "at": note["at"],
         **error_view(error),
         "safe": holds(state, error),
-        "commands": resolve_commands(one.log, look.checkpoint, note["epoch"], note["sink"]),
+        "commands": [
+            resolve_command(one.log, look.checkpoint, note["epoch"], note["sink"], action)
+            for action in (Action.ACCEPT_LOSS, Action.MARK_COMMITTED)
+        ],
     }
-
-
-def resolve_commands(log: Log, checkpoint: CheckpointFiles, epoch: int, sink: str) -> list[str]:
-    """What an operator may put on the record, each as it is typed into a shell but for the reason.
-
-    A log in another place than beside its checkpoint, and in no directory, is named by the word that stands for its
-    place in the help: its URL may hold what nobody may see.
-    """
-    begin = ["tpc", "resolve", str(checkpoint), "--epoch", str(epoch), f"--sink={sink}"]
-    if not _lies_beside(log, checkpoint):
-        begin += ["--log", str(log.directory) if isinstance(log, LocalLog) else "LOG"]
-    return [
-        f"{shlex.join([*begin, f'--{action.value}'])} --reason 'WHY'"
-        for action in (Action.ACCEPT_LOSS, Action.MARK_COMMITTED)
-    ]
-
-
-def _lies_beside(log: Log, checkpoint: CheckpointFiles) -> bool:
-    try:
-        return log.describe() == log_beside(checkpoint).describe()
-    except ConfigurationError:  # beside this checkpoint no log can lie
-        return False

@@ -47,7 +47,7 @@ LIMIT_S = 600.0
 _READ_S = 0.2
 """The client waits for so long for as many messages as it is asked for, also where a topic has ended."""
 SCRIPTS = {TPC: "service.py", TPC_BATCHES: "service_batches.py", BY_HAND: "service_by_hand.py"}
-PROGRAMS = {SERVICE: (TPC, TPC_BATCHES, BY_HAND), SERVICE_STATE: (TPC, BY_HAND)}
+PROGRAMS = {SERVICE: (TPC, TPC_BATCHES, BY_HAND), SERVICE_STATE: (TPC, TPC_BATCHES, BY_HAND)}
 
 
 def services(arena: Arena, results: Results, *, rows: int, rounds: int) -> None:
@@ -85,7 +85,7 @@ def states(results: Results, directory: Path, *, keys: int, changes: int, epochs
 
 
 def _run(arena: Arena, kind: str, system: str, interval_ms: int, rows: int, number: int) -> dict[str, float]:
-    name = f"services-{kind}-{system}-{interval_ms}-{number}".replace(" ", "-")
+    name = f"{kind}-{system}-{interval_ms}-{number}".replace(" ", "-")
     _make_topics(arena.servers, [f"{name}-out", f"{name}-changelog"])
     directory = arena.directory / name
     directory.mkdir(parents=True)

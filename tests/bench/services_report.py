@@ -20,6 +20,7 @@ TITLES = {
     (SERVICE, TPC): "without a state",
     (SERVICE, TPC_BATCHES): "without a state, a function of batches",
     (SERVICE_STATE, TPC): "with a state",
+    (SERVICE_STATE, TPC_BATCHES): "with a state, a function of batches",
 }
 LATENCY_TITLES = {SERVICE_LATENCY: "without a state", SERVICE_STATE_LATENCY: "with a state"}
 

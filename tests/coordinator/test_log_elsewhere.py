@@ -25,9 +25,10 @@ from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.log.sql import SqlLog
+from tpc.coordinator.resolve_commands import resolve_command
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
-from tpc.coordinator.ui.facts import resolve_commands
 from tpc.errors import CheckpointInUseError
+from tpc.history import Action
 from tpc.records import RecordKind
 
 REFUSAL = "E11000 duplicate key"
@@ -146,4 +147,4 @@ def test_a_decision_on_a_checkpoint_in_use_is_refused_by_the_checkpoint_s_name(
 def test_a_page_names_the_log_of_a_checkpoint_beside_which_none_can_lie(tmp_path: Path) -> None:
     checkpoint = files_at("hdfs://host/orders", explicit_log=True)
     for log, named in ((LocalLog(tmp_path), str(tmp_path)), (SqlLog("sqlite:///x.db", pipeline="orders"), "LOG")):
-        assert f" --log {named} " in resolve_commands(log, checkpoint, 2, "a")[0]
+        assert f" --log {named} " in resolve_command(log, checkpoint, 2, "a", Action.ACCEPT_LOSS)

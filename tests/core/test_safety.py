@@ -88,6 +88,7 @@ CASES = [
     Case("sweeping", run(Opened(COMPLETE), Stored(), Owned())[0], (*BEFORE[1:], "nobody has decided")),
     Case("sweeping, not finishing", run(Opened(PENDING, finish=False), Stored(), Owned())[0], STAYS),
     Case("ready", ready(COMPLETE), (*BEFORE[1:], "nothing was done for the next one")),
+    Case("ready, lost", lost(), (*STAYS, "nothing was done for the next one")),
     Case("writing", run(*BATCH, state=ready())[0], NOT_DECIDED),
     Case("writing, fenced", run(*BATCH, state=ready())[0], ("was not decided by this",), FencedError("x")),
     Case("verifying", run(*DECIDED[:2], state=ready())[0], NOT_DECIDED),

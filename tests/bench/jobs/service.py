@@ -19,6 +19,7 @@ from tpc.source import SourceReader
 from tpc.sources import KafkaSource
 
 SCHEMA = {"key": str, "id": int, "origin": str, "dest": str, "ts": int, "gain": float}
+STATE_SCHEMA = {**SCHEMA, "count": int, "total": float}
 
 
 class TimedSource(KafkaSource):
@@ -58,8 +59,8 @@ def service_of(given: argparse.Namespace, flights: KafkaSource) -> tpc.Service:
             totals[key] = text["count"], text["total"] = count + 1, total + late
         out.row("gains", text)
 
-    schema = {**SCHEMA, "count": int, "total": float} if given.state else SCHEMA
-    made.write("gains", schema).to(KafkaSink(given.output, servers=given.servers, compression=given.compression))
+    sink = KafkaSink(given.output, servers=given.servers, compression=given.compression)
+    made.write("gains", STATE_SCHEMA if given.state else SCHEMA).to(sink)
     return made
 
 

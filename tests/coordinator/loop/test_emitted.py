@@ -59,6 +59,14 @@ def test_rows_that_have_become_columns_are_let_go_while_the_function_runs() -> N
     assert first() is None
 
 
+def test_a_large_batch_goes_on_in_pieces_that_the_processor_s_cache_holds() -> None:
+    out = Emitted([ODD], epoch=0)
+    numbers = list(range(2 * emitted.AT_ONCE + 1))
+    out.batch("odd", pa.RecordBatch.from_pydict({"n": numbers}))
+    assert [batch.num_rows for _, batch in out.batches()] == [emitted.AT_ONCE, emitted.AT_ONCE, 1]
+    assert rows_of(out, 0) == numbers
+
+
 def test_a_batch_stands_between_the_rows_before_it_and_those_after() -> None:
     out = Emitted([ODD], epoch=0)
     out.row("odd", {"n": 1})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -9,10 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import tpc
 from tests.coordinator.loop.program import Die, die
 from tpc import failpoints
+from tpc.__main__ import app
 from tpc.coordinator import operations
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.log.journal import Journal
@@ -138,12 +142,29 @@ def test_a_lost_branch_that_it_has_a_part_in_is_written_again_before_it_is_retir
     merged.values["old"].append(4)
     merged.run_to("epoch.decided", "old", "new")
     merged.lose_prepared()
-    with pytest.raises(ConfigurationError, match="has read from source 'old', and has lost branches") as refused:
+    with pytest.raises(ConfigurationError) as refused:
         merged.run("new", retire=["old"])
-    assert "start once with this source" in str(refused.value)
+    said = str(refused.value)
+    assert (refused.value.epoch, refused.value.sink) == (1, "out")
+    assert "sink 'out' has lost what it had prepared of epoch 1" in said and "source 'old' only" in said
+    assert f"`tpc resolve {merged.directory / 'service'} --epoch 1 --sink=out --accept-loss" in said
     merged.run("old", "new")
     merged.run("new", retire=["old"])
     assert merged.written == [1, 2, 3, 4, 10, 20, 30, 40]
+
+
+def test_a_lost_branch_of_a_source_that_is_gone_is_given_up_by_the_command_that_the_error_names(merged: Merged) -> None:
+    merged.values["old"].append(4)
+    merged.run_to("epoch.decided", "old", "new")
+    merged.lose_prepared()
+    with pytest.raises(ConfigurationError) as refused:
+        merged.run("new", retire=["old"])
+    [command] = re.findall(r"`tpc (resolve [^`]*)`", str(refused.value))
+    told = CliRunner().invoke(app, shlex.split(command))
+    assert told.exit_code == 0, told.output
+    merged.values["new"].append(50)
+    merged.run("new", retire=["old"])
+    assert merged.written == [1, 2, 3, 10, 20, 30, 40, 50]
 
 
 def test_an_epoch_that_has_not_read_it_is_run_again_as_it_was_where_it_is_read_again(merged: Merged) -> None:
