@@ -13,12 +13,23 @@ from typing import TYPE_CHECKING
 
 from tpc.chaos.checkers.changelog_content import read_changelog
 from tpc.chaos.checkers.compare import Check, multisets_equal, tallies_equal
+from tpc.chaos.checkers.effects_content import calls_right, read_calls, staged_effects, waiting_effects
 from tpc.chaos.checkers.loop_state import StoreContent, held_rows, read_store
 from tpc.chaos.checkers.seen import tallies_grow
 from tpc.chaos.checkers.watch_tallies import StateTalliesReader
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.pipeline import PARTITIONS, PipelineUnderTest, Row
-from tpc.chaos.matrix.service_pipeline import LEDGER, RECENT, STATES, TOTALS, TTL_S, Ledger, ServicePipeline, visit_of
+from tpc.chaos.matrix.service_pipeline import (
+    LEDGER,
+    RECENT,
+    STATES,
+    TOTALS,
+    TTL_S,
+    Ledger,
+    ServicePipeline,
+    is_called_for,
+    visit_of,
+)
 from tpc.coordinator.loop.barriers import watermark_of
 
 if TYPE_CHECKING:
@@ -80,7 +91,12 @@ class ServiceJudge(Judge):
         return {}
 
     def _also_left(self) -> Mapping[str, Sequence[str]]:
-        return {f"deltas of the state {name}": self._store(name).prepared for name in STATES}
+        outbox = self.pipeline.outbox
+        return {
+            **{f"deltas of the state {name}": self._store(name).prepared for name in STATES},
+            "staged effects": staged_effects(outbox, self.pipeline.name),
+            "effects that wait": waiting_effects(outbox),
+        }
 
     def _store(self, state: str) -> StoreContent:
         return read_store(self.pipeline.store(state), self.pipeline.name)
@@ -101,6 +117,9 @@ class ServiceJudge(Judge):
                 f"{stores[LEDGER].whole!r}, due: {expected.ledger}",
             ),
             *map(self._changelog, STATES),
+            *calls_right(
+                read_calls(self.pipeline.called), (row.id for row in self.fed if is_called_for(row.to_json()))
+            ),
             Check("keys have expired while it ran", expected.expired > 0, f"{expected.expired} have expired"),
             tallies_grow("a reader of the state's totals saw them only grow", self.readers.totals.seen, kept),
             Check(

@@ -4,7 +4,8 @@ What it writes rests on what it keeps: the number of a row within its key is cou
 is wrong makes wrong rows in every sink. Event time passes the time to live in every epoch: what has expired is gone
 when an epoch begins, and how many keys are known goes into the totals with every row, so that one epoch in which a key
 was known for too long or too short a time is told by all that follow. An object is kept whole, and each of them has a
-changelog, from which it is made again when its disk is lost.
+changelog, from which it is made again when its disk is lost. Some rows are called for: effects outside, decided with
+the epoch and carried out when it is complete.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import tpc
+from tpc.chaos.checkers.effects_content import Called, note_call
 from tpc.chaos.matrix.pipeline import COLUMNS, PipelineUnderTest
+from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.loop.state import StateSink, compaction, upkeep
-from tpc.sinks import KafkaChangelog
+from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.errors import TpcError
+from tpc.sinks import Effect, EffectSink, EffectUnavailableError, KafkaChangelog
 from tpc.sources import KafkaSource
 
 if TYPE_CHECKING:
@@ -41,6 +47,9 @@ CHANGELOGS: Mapping[str, str] = {name: f"{name}-changelog" for name in STATES}
 TTL_S = 4.0
 """A fifth of what an epoch takes of event time."""
 VISIT_S = 4
+CALLS = "calls"
+CALL_EVERY = 5
+"""Of so many rows one is called for."""
 STANDBY_S = 2.0
 """How long who leads may be silent; no less is allowed."""
 COLUMN_TYPES = {"id": int, "key": str, "seq": int, "source": int, "amount": int}
@@ -50,6 +59,7 @@ ROUTES: Mapping[str, Sequence[str] | Mapping[str, str]] = {
     "rows": list(COLUMNS),
     "tallies": {"key": "key", "n": "n", "amount": "amount"},
     "airports": {"_id": "key", "n": "n", "amount": "amount"},
+    CALLS: ["id"],
 }
 """What each sink gets, in the order in which their branches are prepared; states, changelogs and offsets follow."""
 
@@ -86,7 +96,16 @@ class ServicePipeline(PipelineUnderTest):
         """All participants: the sinks, the stores of the states, and their changelogs."""
         stores = {name: StateSink(name, self.store(name).parent) for name in STATES}
         changelogs = {sink: self.changelog(name).sink(name) for name, sink in CHANGELOGS.items()}
-        return {**super().sinks(), **stores, **changelogs}
+        calls = EffectSink(
+            CALLS,
+            self.outbox,
+            call=self.call,
+            key=["id"],
+            guarantee="at-least-once",
+            wait=True,
+            timeout_s=self.timeout_s,
+        )
+        return {**super().sinks(), CALLS: calls, **stores, **changelogs}
 
     @property
     def topics(self) -> dict[str, dict[str, str]]:
@@ -96,6 +115,24 @@ class ServicePipeline(PipelineUnderTest):
     def store(self, state: str) -> Path:
         """The file in which a state is kept."""
         return self.checkpoint / "state" / f"{state}.db"
+
+    @property
+    def outbox(self) -> Path:
+        """The directory of the effects."""
+        return self.directory / "effects"
+
+    @property
+    def called(self) -> Path:
+        """What the other side was told."""
+        return self.directory / "called"
+
+    def call(self, effect: Effect) -> None:
+        """Tell it, with what the log says by now."""
+        try:
+            complete = Journal(LocalLog(self.checkpoint / LOG_FOLDER)).open().last_complete
+        except TpcError as error:
+            raise EffectUnavailableError(f"the log cannot be read: {error.what}") from error
+        note_call(self.called, Called(effect.key, effect.row["id"], effect.epoch, -1 if complete is None else complete))
 
     def changelog(self, state: str) -> KafkaChangelog:
         """The topic that takes what changes in a state."""
@@ -109,6 +146,7 @@ class ServicePipeline(PipelineUnderTest):
     def build(self) -> Service:
         """The library's service with all of it, not yet started."""
         self.checkpoint.mkdir(parents=True, exist_ok=True)
+        self.outbox.mkdir(exist_ok=True)
         upkeep.LEFT = compaction.NOTHING  # a case has few epochs, and faults stand in the compaction of one
         service = tpc.service(self.name, directory=self.checkpoint)
         source = KafkaSource(self.source, servers=self.addresses.servers, decode=row_of, timeout_s=self.timeout_s)
@@ -130,7 +168,7 @@ class ServicePipeline(PipelineUnderTest):
         sinks = self.sinks()
         writing = service.write("rows", {**COLUMN_TYPES, "n": int})
         for name, select in ROUTES.items():
-            writing.to(sinks[name], select=select)
+            writing.to(sinks[name], select=select, where=is_called_for if name == CALLS else None)
         service.offsets_to(sinks["offsets"])
         return service
 
@@ -144,6 +182,11 @@ def row_of(message: Message) -> dict[str, Any]:
 def visit_of(key: str, row_id: int) -> str:
     """A key and a few seconds of event time: it is written for so long and never again, and must expire."""
     return f"{key} in {row_id // VISIT_S}"
+
+
+def is_called_for(row: Mapping[str, Any]) -> bool:
+    """Whether a row has an effect outside."""
+    return bool(row["id"] % CALL_EVERY == 0)
 
 
 def event_ms(row: dict[str, Any]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from tpc.chaos.faults.fault import REPLY_LOST
 from tpc.chaos.matrix.cases.cells import MISSING, NO_ROWS, NO_SERVER, UNCOUNTED
 from tpc.chaos.matrix.cases.tables import Cell, CellTable
-from tpc.chaos.matrix.service_pipeline import STATES
+from tpc.chaos.matrix.service_pipeline import CALLS, STATES
 
 LETTERS: Mapping[str, str] = {
     "f": "files",
@@ -19,6 +19,7 @@ LETTERS: Mapping[str, str] = {
     "r": "rows",
     "t": "tallies",
     "a": "airports",
+    "c": "calls",
     "s": "totals",
     "d": "recent",
     "b": "ledger",
@@ -31,35 +32,35 @@ KEYED = ("tallies", "airports")
 """Sinks whose rows are reduced by key before their branch is opened: others are prepared by then."""
 
 TABLE = """
-pass.open            | ktol         | -one | -exit | rsl        | -hang | -none  | k-z
-pass.write           | rab          | -one | -exit | kdl        | -hang | -none  | d-z
-pass.prepare         | ktoblm       | -one | s-e   | radbl      | -hang | -none  | kol-z
-pass.flushed         | krtaSdobLem  | -one | -exit | fksobl     | kl    | krtaol | sdobl-z
-pass.prepared        | fkrtasdblemo | -one | -exit | krasbl     | s     | -after | kRsobl
-epoch.planned        | *            | -one | -exit | *          | -hang | -none  | *
-epoch.collected      | *            | -one | -exit | *          | -hang | -none  | *
-epoch.prepared       | #            | -one | *     | *          | *     | -none  | *
-epoch.decided        | *            | -one | -exit | *          | *     | -none  | #
-sink.commit          | fkrtaSdbLemo | -one | -exit | fkrtsdblem | ksl   | krtAol | fkrasdbl
-sink.committed       | fkrtasdblemo | -one | -exit | krsdbl     | d     | -after | krsbl
-state.applied        | SdB          | -one | -exit | sdb        | s     | -none  | Sdb
-state.pruned         | sdb          | -one | -exit | sDb        | d     | -none  | sdb
-epoch.committed      | *            | -one | -exit | *          | -hang | -none  | *
-epoch.completed      | *            | -one | -exit | *          | -hang | -none  | *
-state.compacted      | sdb          | -one | -exit | sdb        | -hang | -none  | sdb
-log.put              | icg          | -one | -exit | i          | -log  | -none  | icg
-log.write            | -log         | -one | -exit | i          | -log  | -none  | -log
-log.fsync            | icg          | -one | -exit | icg        | -log  | -none  | i
-log.link             | -log         | -one | -exit | i          | -log  | -none  | -log
-log.linked           | icg          | -one | -exit | ic         | -log  | -none  | i
-log.stored           | icg          | -one | -exit | -lost      | -log  | ic     | i
-recovery.claim       | *            | -one | -exit | *          | -hang | -none  | *
-recovery.claimed     | *            | -one | -exit | *          | -hang | -none  | *
-recovery.owned       | *            | -one | -exit | *          | -hang | -none  | *
-recovery.sweep       | *            | -one | -exit | *          | *     | -none  | *
-recovery.swept       | *            | -one | -exit | *          | -hang | -none  | *
-recovery.reconcile   | *            | -one | -exit | *          | -hang | -none  | *
-recovery.reconciled  | *            | -one | -exit | *          | -hang | -none  | *
+pass.open           | ktcol         | -one | -exit | rsl         | -hang | -none  | k-z
+pass.write          | rab           | -one | -exit | kdl         | -hang | -none  | d-z
+pass.prepare        | ktcoblm       | -one | s-e   | racdbl      | -hang | -none  | kol-z
+pass.flushed        | krtaSdobLem   | -one | -exit | fksobl      | kl    | krtaol | sdobl-z
+pass.prepared       | fkrtacsdblemo | -one | -exit | krasbl      | s     | -after | kcRsobl
+epoch.planned       | *             | -one | -exit | *           | -hang | -none  | *
+epoch.collected     | *             | -one | -exit | *           | -hang | -none  | *
+epoch.prepared      | #             | -one | *     | *           | *     | -none  | *
+epoch.decided       | *             | -one | -exit | *           | *     | -none  | #
+sink.commit         | fkrtaCSdbLemo | -one | -exit | fkrtcsdblem | ksl   | krtAol | fkracsdbl
+sink.committed      | fkrtacsdblemo | -one | -exit | kcrsdbl     | d     | -after | kcrsbl
+state.applied       | SdB           | -one | -exit | sdb         | s     | -none  | Sdb
+state.pruned        | sdb           | -one | -exit | sDb         | d     | -none  | sdb
+epoch.committed     | *             | -one | -exit | *           | -hang | -none  | *
+epoch.completed     | *             | -one | -exit | *           | -hang | -none  | *
+state.compacted     | sdb           | -one | -exit | sdb         | -hang | -none  | sdb
+log.put             | icg           | -one | -exit | i           | -log  | -none  | icg
+log.write           | -log          | -one | -exit | i           | -log  | -none  | -log
+log.fsync           | icg           | -one | -exit | icg         | -log  | -none  | i
+log.link            | -log          | -one | -exit | i           | -log  | -none  | -log
+log.linked          | icg           | -one | -exit | ic          | -log  | -none  | i
+log.stored          | icg           | -one | -exit | -lost       | -log  | ic     | i
+recovery.claim      | *             | -one | -exit | *           | -hang | -none  | *
+recovery.claimed    | *             | -one | -exit | *           | -hang | -none  | *
+recovery.owned      | *             | -one | -exit | *           | -hang | -none  | *
+recovery.sweep      | *             | -one | -exit | *           | *     | -none  | *
+recovery.swept      | *             | -one | -exit | *           | -hang | -none  | *
+recovery.reconcile  | *             | -one | -exit | *           | -hang | -none  | *
+recovery.reconciled | *             | -one | -exit | *           | -hang | -none  | *
 """
 
 REASONS: Mapping[str, str] = {
@@ -83,7 +84,7 @@ def _reason(step: str, fault: str, sink: str, key: str, tried: set[str]) -> str:
         return NO_STATE
     if step == "pass.write" and sink == "offsets":
         return NO_ROWS
-    if fault == REPLY_LOST and sink in ("files", *STATES) and not key:
+    if fault == REPLY_LOST and sink in ("files", CALLS, *STATES) and not key:
         return NO_SERVER
     if sink in OTHER_CHANGELOGS and not key:
         return AS_OF_TOTALS

@@ -63,6 +63,11 @@ class PoweredService(ServicePipeline):
         """See `PipelineUnderTest.files`."""
         return self.disk / "files"
 
+    @property
+    def outbox(self) -> Path:
+        """See `ServicePipeline.outbox`. What the other side was told lies elsewhere: its power stays."""
+        return self.disk / "effects"
+
 
 @dataclass(frozen=True)
 class ServicePowerCase(SpecialCase):

@@ -119,6 +119,38 @@ def log_one_change_less() -> None:
     State.logged = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
 
 
+def call_before_the_epoch_is_complete() -> None:
+    """An effect is carried out as soon as its branch is committed."""
+    from tpc.sinks.effects.committer import EffectCommitter
+
+    honest = EffectCommitter.publish
+
+    def hasty(self: EffectCommitter, committables: Any) -> Any:
+        outcomes = honest(self, committables)
+        if self._carrier is not None:
+            self._carrier.carry_to(committables[0].handle.epoch)
+            self._carrier.wait()
+        return outcomes
+
+    EffectCommitter.publish = hasty  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
+def leave_an_effect_out() -> None:
+    """One effect is noted as carried out, and nobody was called."""
+    from tpc.sinks.effects.calls import Calls, Claim
+
+    honest = Calls.claim
+
+    def forgetful(self: Calls, ours: Any, complete: int) -> Claim | None:
+        claim = honest(self, ours, complete)
+        if claim is None or claim.effect.row["id"] != 5:
+            return claim
+        self.done(claim, "")
+        return honest(self, ours, complete)
+
+    Calls.claim = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
+
+
 def make_all_but_one_key_again() -> None:
     """A store that is filled from a changelog leaves out the first row of the first epoch's."""
     from tpc.changelog import Row

@@ -30,7 +30,7 @@ CORE = [case for case in service_cases.matrix() if case.core]
 LOST_DISKS = service_lost_disks.cases()
 SPECIAL = [*disk_cases(), *standby_cases(), *service_servers.cases(), *service_power.cases(), *LOST_DISKS]
 LAST_EPOCH = EPOCHS - 1
-OF_STATES = {
+OF_A_SERVICE = {
     "totals in the state",
     "what has not expired in the state on disk",
     "the object that is kept has taken every row once, in their order",
@@ -42,6 +42,9 @@ OF_STATES = {
     "event time goes as far as every partition was read",
     "keys have expired while it ran",
     "only the last epoch can be taken back",
+    "every row that is to be called for was, and no other",
+    "a call that is made again has the same key, which no other row has",
+    "no call was made before its epoch was complete",
 }
 
 
@@ -51,7 +54,7 @@ def test_the_service_survives(plain_bench: MatrixBench, case: Case) -> None:
     if record.outcome == SKIPPED:
         pytest.skip(record.reason)
     assert record.outcome == PASSED, told(record)
-    assert {check.name for check in record.checks} > OF_STATES
+    assert {check.name for check in record.checks} > OF_A_SERVICE
     assert len(record.checks) >= 20
     assert [fault["step"] for fault in record.fired] == [case.fault.step]
     assert (record.pipeline, record.processes) == (SERVICE, "a plain process")
@@ -65,6 +68,8 @@ def test_the_service_survives(plain_bench: MatrixBench, case: Case) -> None:
         ("expire_a_second_early", EPOCH, ("totals in the state: ",)),
         ("expire_late_after_a_restart", LAST_EPOCH, ("totals in the state: ",)),
         ("keep_the_object_of_before", LAST_EPOCH, ("the object that is kept has taken every row once",)),
+        ("call_before_the_epoch_is_complete", EPOCH, ("no call was made before its epoch was complete: ",)),
+        ("leave_an_effect_out", EPOCH, ("every row that is to be called for was, and no other: ",)),
         ("log_one_change_less", EPOCH, ("the changelog of totals says what its store holds: ",)),
         (
             "let_event_time_stand",
@@ -73,7 +78,7 @@ def test_the_service_survives(plain_bench: MatrixBench, case: Case) -> None:
         ),
     ],
 )
-def test_a_case_fails_when_the_library_makes_a_mistake_with_a_state(
+def test_a_case_fails_when_the_library_makes_a_mistake_in_a_service(
     plain_bench: MatrixBench, mistake: str, epoch: int, noticed: tuple[str, ...]
 ) -> None:
     fault = StepFault("epoch.prepared", KILL, epoch)
