@@ -61,6 +61,23 @@ def stands_still(process: subprocess.Popen[str]) -> None:
     eventually(lambda: stopped.status() == psutil.STATUS_STOPPED, f"process {process.pid} stands still")
 
 
+def suspend(process: psutil.Process) -> None:
+    """SIGSTOP, and wait until every thread of it stands still: until then it may answer, on busy cores for a while."""
+    process.suspend()
+    threads = Path(f"/proc/{process.pid}/task")
+    eventually(
+        lambda: all(_state(thread) == "T" for thread in threads.iterdir()), f"process {process.pid} stands still"
+    )
+
+
+def _state(thread: Path) -> str:
+    """As `proc_pid_stat(5)` has it; of one that has ended meanwhile that of the others."""
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "T"
+
+
 def eventually(condition: Callable[[], bool], what: str, *, timeout_s: float = DEADLINE_S) -> None:
     """Wait until the condition holds; fails with `what` if it does not in time."""
     assert until(condition, timeout_s), f"{what}: not within {timeout_s:g} s"

@@ -20,7 +20,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 
 import tpc
 from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
-from tests.support.processes import eventually
+from tests.support.processes import eventually, suspend
 from tpc.chaos.servers.kafka import KafkaServer
 from tpc.chaos.servers.kafka_versions import OlderKafkaServer
 from tpc.settings import Env
@@ -135,7 +135,7 @@ class KafkaKit(SinkConformance):
         """The broker stands still: connections stand too, and nothing answers."""
         process = psutil.Process(self.broker.pid)
         self.loaded.remove(self.broker)
-        process.suspend()
+        suspend(process)
         try:
             yield
         finally:

@@ -25,6 +25,7 @@ from psycopg.conninfo import make_conninfo
 import tpc.sinks.postgres.connection as connections
 from tests.sinks.postgres.branches import JOB, branch, checked, context, prepared, rows, verdicts
 from tests.support.postgres_database import PostgresDatabase
+from tests.support.processes import suspend
 from tpc.chaos.servers.postgres import PostgresServer
 from tpc.errors import ConfigurationError, NotInstalledError, TransientError
 from tpc.settings import env
@@ -82,7 +83,7 @@ def frozen(server: PostgresServer) -> Iterator[None]:
     main = psutil.Process(server.pid)
     processes = [main, *main.children(recursive=True)]
     for process in processes:
-        process.suspend()
+        suspend(process)
     try:
         yield
     finally:
