@@ -65,6 +65,15 @@ class Merged:
             if path.parent != self.directory / "out":
                 path.unlink()
 
+    def refused_for_a_lost_branch(self) -> ConfigurationError:
+        """Epoch 1 is decided with an event of the old source, its branch is lost, and a start retires that source."""
+        self.values["old"].append(4)
+        self.run_to("epoch.decided", "old", "new")
+        self.lose_prepared()
+        with pytest.raises(ConfigurationError) as refused:
+            self.run("new", retire=["old"])
+        return refused.value
+
     @property
     def written(self) -> list[int]:
         files = (self.directory / "out").glob("*.parquet")
@@ -139,13 +148,9 @@ def test_what_was_decided_when_it_was_retired_is_committed(merged: Merged) -> No
 
 
 def test_a_lost_branch_that_it_has_a_part_in_is_written_again_before_it_is_retired(merged: Merged) -> None:
-    merged.values["old"].append(4)
-    merged.run_to("epoch.decided", "old", "new")
-    merged.lose_prepared()
-    with pytest.raises(ConfigurationError) as refused:
-        merged.run("new", retire=["old"])
-    said = str(refused.value)
-    assert (refused.value.epoch, refused.value.sink) == (1, "out")
+    refused = merged.refused_for_a_lost_branch()
+    said = str(refused)
+    assert (refused.epoch, refused.sink) == (1, "out")
     assert "sink 'out' has lost what it had prepared of epoch 1" in said and "source 'old' only" in said
     assert f"`tpc resolve {merged.directory / 'service'} --epoch 1 --sink=out --accept-loss" in said
     merged.run("old", "new")
@@ -154,12 +159,8 @@ def test_a_lost_branch_that_it_has_a_part_in_is_written_again_before_it_is_retir
 
 
 def test_a_lost_branch_of_a_source_that_is_gone_is_given_up_by_the_command_that_the_error_names(merged: Merged) -> None:
-    merged.values["old"].append(4)
-    merged.run_to("epoch.decided", "old", "new")
-    merged.lose_prepared()
-    with pytest.raises(ConfigurationError) as refused:
-        merged.run("new", retire=["old"])
-    [command] = re.findall(r"`tpc (resolve [^`]*)`", str(refused.value))
+    refused = merged.refused_for_a_lost_branch()
+    [command] = re.findall(r"`tpc (resolve [^`]*)`", str(refused))
     told = CliRunner().invoke(app, shlex.split(command))
     assert told.exit_code == 0, told.output
     merged.values["new"].append(50)
