@@ -42,7 +42,9 @@ class ProducerSettings:
         ours = {
             "compression.type": self.compression,
             "transaction.timeout.ms": self.facts.transaction_timeout_ms,
-            "message.timeout.ms": patience_ms,
+            # Of all the time that a row may wait behind others: a slow link takes long for a large branch. That the
+            # brokers take some is watched by `OpenTransaction`.
+            "message.timeout.ms": self.facts.transaction_timeout_ms,
             "socket.timeout.ms": max(patience_ms, 10),
             "statistics.interval.ms": 20,
             # A Python call per acknowledged row costs as much as producing it; acknowledgements are counted in the

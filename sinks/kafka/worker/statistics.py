@@ -1,9 +1,12 @@
-"""What librdkafka's statistics tell of an open transaction: its producer id and epoch, and how many rows are safe."""
+"""What librdkafka's statistics tell of an open transaction: its producer id and epoch, and which rows are safe."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+
+_NAMED = 5
+"""How many partitions an error names."""
 
 
 @dataclass(frozen=True)
@@ -30,3 +33,16 @@ class Report:
             is_open=told["eos"]["txn_state"] == "InTransaction",
             acknowledged=sum(partition["acked_msgid"] for partition in partitions),
         )
+
+
+def waiting_for(statistics: str | None) -> str:
+    """Which partitions the rows are for that have no answer yet, to be added to an error; empty when none are told."""
+    topics = {} if statistics is None else json.loads(statistics)["topics"]
+    waiting = [
+        f"{name}/{number} ({f'broker {leader}' if (leader := partition['leader']) >= 0 else 'no leader is known'})"
+        for name, topic in topics.items()
+        for number, partition in topic["partitions"].items()
+        if partition["msgq_cnt"] + partition["xmit_msgq_cnt"] > 0
+    ]
+    more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
+    return f" for {', '.join(waiting[:_NAMED])}{more}" if waiting else ""

@@ -21,16 +21,17 @@ from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.librdkafka import lacks_right, logger, reason_of
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.sinks.kafka.worker.producer_pool import acquire
-from tpc.sinks.kafka.worker.refused_row import error_of_row
-from tpc.sinks.kafka.worker.statistics import Report
+from tpc.sinks.kafka.worker.refused_row import error_of_failed_row, error_of_row
+from tpc.sinks.kafka.worker.statistics import Report, waiting_for
 from tpc.support.deadlines import Deadline, until
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, TopicPartition
+    from confluent_kafka import TopicPartition
 
 T = TypeVar("T")
 
 _STATISTICS_S = 0.005
+_REPORTS_S = 0.05
 
 
 class OpenTransaction:
@@ -64,16 +65,24 @@ class OpenTransaction:
 
         Raises `TransientError` when it does not shrink for the whole timeout, and what a refused row raises.
         """
-        fewest = before = len(self.source.producer)
+        before = len(self.source.producer)
+        self._wait_until_queued(before // 2, lambda: self.serve_reports(_REPORTS_S))
+        return before
+
+    def _wait_until_queued(self, most: int, serve: Callable[[], object]) -> None:
+        """`serve` until no more than `most` rows have no answer yet. The deadline is of each row, not of all."""
+        fewest = len(self.source.producer)
         deadline = Deadline(self._settings.timeout_s)
-        while (waiting := len(self.source.producer)) > before // 2:
+        while (waiting := len(self.source.producer)) > most:
             if waiting < fewest:
                 fewest, deadline = waiting, Deadline(self._settings.timeout_s)
             elif deadline.passed:
-                raise self._transient(f"the brokers took no row for {self._settings.timeout_s:g} s")
-            self.serve_reports(0.05)
+                raise self._transient(
+                    f"the brokers took no row for {self._settings.timeout_s:g} s (timeout_s), and {waiting:,} wait"
+                    f"{waiting_for(self.source.statistics)}"
+                )
+            serve()
             self._raise_failure()
-        return before
 
     def serve_reports(self, wait_s: float = 0.0) -> None:
         """Take what the client has to tell, and wait for it for so long. Raises `TransientError`."""
@@ -124,10 +133,12 @@ class OpenTransaction:
 
     def _flush(self) -> None:
         """Every row is acknowledged or refused; that none is missing among the former is counted afterwards."""
-        waiting = self._client("flush", lambda: self.source.producer.flush(self._settings.timeout_s))
+
+        def flush() -> None:
+            self._client("flush", lambda: self.source.producer.flush(_REPORTS_S))
+
+        self._wait_until_queued(0, flush)
         self._raise_failure()
-        if waiting:
-            raise self._transient(f"the brokers left rows without an answer for {self._settings.timeout_s:g} s")
 
     def _report(self, produced: int) -> Report:
         """The first statistics that show the transaction open and every row acknowledged.
@@ -148,28 +159,14 @@ class OpenTransaction:
 
     def _raise_failure(self) -> None:
         if self.source.first_failure is not None:
-            raise self._failure_of_row(*self.source.first_failure)
-
-    def _failure_of_row(self, error: KafkaError, message: Message) -> TpcError:
-        """The error of a refused row. One that was thrown away shares the fate of its transaction, which knows why."""
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
-        if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
-            try:  # a transaction that has failed refuses this with the reason; the branch is aborted in any case
-                self.source.producer.send_offsets_to_transaction(
-                    [TopicPartition(message.topic() or "", 0, 0)], group_metadata(str(self.source.name)), 0.1
-                )
-            except KafkaException as reason:
-                if lacks_right(reason):
-                    error = reason.args[0]
-        return error_of_row(self.handle, error, message.key(), message.topic())
+            raise error_of_failed_row(self.handle, self.source)
 
     def refusal(self, error: Exception, key: Any) -> TpcError:
         """The error for what `produce` raised on the row with `key`. A row refused earlier comes first."""
         from confluent_kafka import KafkaException
 
         if self.source.first_failure is not None:
-            return self._failure_of_row(*self.source.first_failure)
+            return error_of_failed_row(self.handle, self.source)
         if isinstance(error, KafkaException):
             return error_of_row(self.handle, error.args[0], key, None)
         return self._transient(f"Kafka transaction {self.source.name}: {reason_of(error)}")

@@ -104,8 +104,31 @@ def test_a_branch_that_is_larger_than_the_client_s_queue_ends_where_no_broker_ta
     writer = Branches(sink, mortal.name("pipeline")).writer()
     writer.write(pa.RecordBatch.from_pylist(texts("first"), schema=TEXT))
     server.kill()
-    with pytest.raises(TransientError, match=r"(did not take the row|took no row for 3 s).*epoch 1, sink"):
+    waiting = rf"{sink.topic}/[01] \((broker 1|no leader is known)\)"
+    took_nothing = rf"took no row for 3 s \(timeout_s\), and \d+ wait for {waiting}.*epoch 1, sink"
+    with pytest.raises(TransientError, match=took_nothing):
         writer.write(pa.RecordBatch.from_pylist(texts(*[f"{number:01000d}" for number in range(1_000)]), schema=TEXT))
+
+
+def test_a_branch_that_takes_longer_than_the_deadline_is_prepared_while_rows_are_taken(
+    server: KafkaServer, mortal: KafkaTopics
+) -> None:
+    """A slow link: every answer is late, none by so much. The deadline is of a row, not of the branch."""
+    one_by_one = {"batch.num.messages": "10", "max.in.flight.requests.per.connection": "1"}
+    assert server.proxied_at is not None
+    with Proxy("127.0.0.1", server.proxied_target_port, KAFKA, port=server.proxied_at) as proxy:
+        link = f"127.0.0.1:{proxy.port}"
+        sink = KafkaSink(mortal.topic(partitions=1), servers=link, client=one_by_one, timeout_s=1.5)
+        branches = Branches(sink, mortal.name("pipeline"))
+        proxy.add(Rule(Action.HOLD_REPLY, "Produce", times=None, hold_s=0.3))
+        began = time.monotonic()
+
+        committable = branches.prepare(texts(*[f"row {number}" for number in range(120)]))
+
+        assert time.monotonic() - began > 2 * sink.timeout_s, "the link was not slow"
+        assert committed_at_last(branches, [committable])[0].verdict is Verdict.COMMITTED
+        branches.committer.close()
+    assert len(mortal.read(topic_of(branches))) == 120
 
 
 def test_questions_right_after_a_restart_wait_for_the_coordinators(
