@@ -43,6 +43,7 @@ def resolve(
     Changes the log, and nothing else.
     """
     from tpc.coordinator import operations
+    from tpc.coordinator.given_up import cost_of_giving_up
     from tpc.history import Action, Resolution
 
     chosen = [
@@ -57,7 +58,7 @@ def resolve(
     if len(chosen) != 1:
         raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
     resolution = Resolution(epoch, sink, chosen[0], reason, operations.operator_name())
-    operations.resolve(*checkpoint_named(place, log), resolution)
+    history = operations.resolve(*checkpoint_named(place, log), resolution)
     if as_json:
         print_json(resolution.to_json())
         return
@@ -71,6 +72,9 @@ def resolve(
         f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`: it ends "
         "what the sink still holds of the epoch, and `tpc status` then tells what became of each branch."
     )
+    pending = history.pending if resolution.action is Action.ACCEPT_LOSS else None
+    if pending is not None and (cost := cost_of_giving_up(pending, sink)):
+        typer.echo(f"{cost}.")
 
 
 def remove(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
+from tpc.coordinator.given_up import cost_of_giving_up
 from tpc.coordinator.loop.barriers import SourceCut
 from tpc.errors import ConfigurationError
 from tpc.manifest import Manifest
@@ -25,6 +26,7 @@ def check_repairable(
     if not gone:
         return
     sinks = sorted({sink for sink, branch in manifest.branches() if str(branch.committable.handle) in lost})
+    costs = "".join(f" {cost}." for sink in sinks if (cost := cost_of_giving_up(manifest, sink)))
     raise ConfigurationError(
         f"{_named('sink', sinks)} has lost what it had prepared of epoch {manifest.epoch}, and the rows can be made "
         f"again from {_named('source', gone)} only, which is not read any more",
@@ -32,7 +34,7 @@ def check_repairable(
         epoch=manifest.epoch,
         sink=sinks[0] if sinks else None,
         remedy="start once with `service.read` of it, without `service.retire`; retire it when the epoch is complete. "
-        f"If it is gone, give the lost rows up: {', '.join(f'`{accept_loss(sink)}`' for sink in sinks)}.",
+        f"If it is gone, give the lost rows up: {', '.join(f'`{accept_loss(sink)}`' for sink in sinks)}.{costs}",
     )
 
 

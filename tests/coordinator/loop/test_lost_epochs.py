@@ -10,15 +10,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import tpc
 from tests.coordinator.loop.program import Die
 from tpc import failpoints
-from tpc.coordinator import operations
+from tpc.__main__ import app
+from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.spark.local_files import LocalFiles
-from tpc.errors import StateLostError
-from tpc.history import Action, Resolution
+from tpc.coordinator.loop.barriers import cuts_of
+from tpc.coordinator.loop.repairing import check_repairable
+from tpc.errors import ConfigurationError, StateLostError
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
 
@@ -122,9 +124,10 @@ def test_what_no_source_holds_any_more_is_given_up_on_the_record_and_the_service
     with pytest.raises(StateLostError):
         program.run()
     program.timed, program.others = held
-    resolution = Resolution(LOSING, lost, Action.ACCEPT_LOSS, "the source has lost it", "operator")
-    place = tmp_path / "service"
-    operations.resolve(LocalLog(place / "tpc" / "log"), LocalFiles(place), resolution)
+    decision = ["--epoch", str(LOSING), "--sink", lost, "--accept-loss", "--reason", "the source has lost it"]
+    told = CliRunner().invoke(app, ["resolve", str(tmp_path / "service"), *decision])
+    assert told.exit_code == 0, told.output
+    assert (f"{lost} is a state: it goes on as it was before epoch {LOSING}" in told.output) is (lost != "out")
     program.come(5)
     program.run(every=3)
     shown, expected = program.shown(), program.expected()
@@ -133,3 +136,13 @@ def test_what_no_source_holds_any_more_is_given_up_on_the_record_and_the_service
     else:  # every row is there, and the later ones do not show what the state has lost
         assert [row[:2] for row in shown] == [row[:2] for row in expected]
         assert shown != expected
+
+
+def test_the_error_of_a_state_whose_source_is_not_read_any_more_says_what_giving_it_up_costs(tmp_path: Path) -> None:
+    program = Program(tmp_path, "sums")
+    program.lose()
+    manifest = Journal(LocalLog(tmp_path / "service" / "tpc" / "log")).open().pending
+    assert manifest is not None
+    lost = [str(branch.committable.handle) for sink, branch in manifest.branches() if sink == "sums"]
+    with pytest.raises(ConfigurationError, match=r"`command of sums`\. sums is a state: it goes on as .* epoch 2, and"):
+        check_repairable(manifest, lost, cuts_of(manifest), [], "command of {}".format)
