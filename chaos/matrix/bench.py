@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tpc.chaos.matrix.pipeline import Addresses
 from tpc.chaos.matrix.places import Servers, dsn_of
+from tpc.chaos.matrix.server_logs import ServerLogs
 from tpc.chaos.matrix.sessions import WarmSession
 from tpc.chaos.matrix.warm_up import warm_up
 from tpc.chaos.proxy import KAFKA, Proxy, proxied_mongo, proxied_postgres
@@ -55,6 +56,10 @@ class MatrixBench:
         """The servers through the proxies."""
         at = self._proxied
         return Addresses(at.servers, dsn_of(at.dsn, database), at.uri)
+
+    def server_logs(self) -> ServerLogs:
+        """What the servers write from now on."""
+        return ServerLogs(self.stack.servers.values())
 
     def tidy(self) -> None:
         """End what a case has left in the sessions."""

@@ -24,6 +24,7 @@ from tpc.chaos.matrix.looks import Looks
 from tpc.chaos.matrix.lost_replies import LostReplies
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
 from tpc.chaos.matrix.records import CaseRecord
+from tpc.chaos.matrix.server_logs import ServerLogs
 from tpc.chaos.matrix.set_ups import NotSetUpError, never_made, setting_up
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 from tpc.chaos.running.owned_processes import read_from
@@ -78,6 +79,7 @@ class CaseRun:
             record.outcome, record.reason = SKIPPED, f"there is no proxy in front of {', '.join(sorted(missing))}"
             return record
         self.directory.mkdir(parents=True)
+        server_logs = self.bench.server_logs()
         try:
             self._carry_out()
             record.outcome = PASSED
@@ -87,6 +89,8 @@ class CaseRun:
         except Exception as error:  # noqa: BLE001  a run of cases goes on; the record tells
             record.reason = f"the case could not be run: {type(error).__name__}: {error}"
         finally:
+            if record.outcome != PASSED:
+                self._keep(server_logs)
             self._end()
         record.seconds = round(time.monotonic() - began_at, 3)
         record.log = read_from(self.drivers.log, 0)[-LOG_CHARACTERS:]
@@ -147,6 +151,12 @@ class CaseRun:
         self.bench.tidy()
         with suppress(Exception):  # a server that does not answer has made the case fail already
             self.bench.servers.remove(self.pipeline)
+
+    def _keep(self, server_logs: ServerLogs) -> None:
+        try:
+            server_logs.keep(self.directory / "servers")
+        except OSError as error:
+            self.record.note(f"the servers' logs could not be kept: {error}", time.time())
 
     # Lives -----------------------------------------------------------------------------------------------------
 

@@ -60,6 +60,12 @@ LOGGING = """\
 status=error
 rootLogger.level=warn
 rootLogger.appenderRef.c.ref=c
+logger.groups.name=org.apache.kafka.coordinator.group
+logger.groups.level=info
+logger.markers.name=kafka.coordinator.transaction.TransactionMarkerChannelManager
+logger.markers.level=info
+logger.answers.name=kafka.coordinator.transaction.TransactionMarkerRequestCompletionHandler
+logger.answers.level=info
 appender.c.type=Console
 appender.c.name=c
 appender.c.layout.type=PatternLayout
@@ -112,6 +118,10 @@ class KafkaServer(LocalServer):
         if self.proxied_at is None or not self._ports:
             raise LocalServerError("the kafka server has no listener for a proxy, or was never started")
         return self._ports[2]
+
+    def internal_partitions(self) -> list[Path]:
+        """The folders of what it holds of transactions, groups and the cluster."""
+        return sorted((self.directory / "data").glob("__*-*"))
 
     def _set_up(self) -> None:
         jars = jar_set("kafka", report=self.report, cancelled=self.cancelled)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.matrix.pipeline import Addresses, PipelineUnderTest
+from tpc.chaos.matrix.server_logs import ServerLogs
 from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 
 NOWHERE = Addresses("localhost:1", "postgresql://localhost:1/none", "mongodb://localhost:1")
@@ -28,6 +29,9 @@ class BenchWithoutServers:
 
     def proxied(self, _database: str) -> Addresses:
         return NOWHERE
+
+    def server_logs(self) -> ServerLogs:
+        return ServerLogs([])
 
     def tidy(self) -> None:
         pass

@@ -55,9 +55,11 @@ def test_every_case_of_the_core_has_its_day() -> None:
 
 def test_a_case_whose_fault_is_never_made_fails(bench: MatrixBench) -> None:
     never = Case("never", "matrix", StepFault("epoch.decided", KILL, epoch=7))
-    record = CaseRun(bench, never, SEED).run()
+    run = CaseRun(bench, never, SEED)
+    record = run.run()
     assert record.outcome != PASSED
     assert "never made: kill at epoch.decided" in record.reason, told(record)
+    assert (run.directory / "servers" / "kafka.log").exists(), "what its servers have written is kept"
 
 
 def test_a_case_whose_fault_is_made_before_any_branch_is_prepared_fails(bench: MatrixBench) -> None:
