@@ -81,6 +81,8 @@ _KAFKA_PRUNING = ("sinks/kafka/driver/pruning.py", "sinks/kafka/cluster/released
 """The kit's epochs have fewer branches than a hint has ids."""
 _KAFKA_HANDOVER = ("sinks/kafka/worker/writer.py", "sinks/kafka/worker/handover.py")
 """The kit's branches are small: the client has room for them."""
+_KAFKA_MARKERS = ("sinks/kafka/driver/shown_markers.py",)
+"""The kit's broker loses no marker."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _CUTS = tuple(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "layout"))
 """The sources of the explorer's service stay."""
@@ -104,6 +106,7 @@ CHECKS = (
     Check("journal kit", 120.0, _JOURNAL, tests="tests/coordinator/log/test_journal.py"),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("kafka pruning kit", 120.0, _KAFKA_PRUNING, tests="tests/sinks/kafka/test_pruning.py"),
+    Check("kafka markers kit", 120.0, _KAFKA_MARKERS, tests="tests/sinks/kafka/test_shown_markers.py"),
     Check("kafka handover kit", 120.0, _KAFKA_HANDOVER, tests="tests/sinks/kafka/test_handover.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),
@@ -118,7 +121,7 @@ CHECKS = (
     Check("object log kit", 240.0, _OBJECT_LOG, tests=_LOGS.format("object")),
     _sink_kit("postgres", 420.0),
     _sink_kit("mongo", 600.0),
-    _sink_kit("kafka", 600.0, not_at=(*_KAFKA_OFFSETS, *_KAFKA_EVIDENCE)),
+    _sink_kit("kafka", 600.0, not_at=(*_KAFKA_OFFSETS, *_KAFKA_EVIDENCE, *_KAFKA_MARKERS)),
     Check("kafka offsets kit", 600.0, _KAFKA_OFFSETS, tests=_SINKS.format("kafka", "offsets_conformance")),
 )
 """In the order in which they are tried."""

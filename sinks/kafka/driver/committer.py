@@ -1,8 +1,8 @@
 """The driver's half of the Kafka sinks: one class that hands each call of the contract to the module it is about.
 
-Ending transactions: `ending`, with `verdicts`, `completeness` and `commit_evidence`. What is open: `in_doubt`. What
-goes after an epoch: `pruning`. What is checked before the first one: `tpc.sinks.kafka.check`. Which sinks there are:
-`topic_committer` and `tpc.sinks.kafka.offsets.committer`.
+Ending transactions: `ending`, with `verdicts`, `completeness`, `commit_evidence` and `shown_markers`. What is open:
+`in_doubt`. What goes after an epoch: `pruning`. What is checked before the first one: `tpc.sinks.kafka.check`. Which
+sinks there are: `topic_committer` and `tpc.sinks.kafka.offsets.committer`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner
 from tpc.sinks.kafka.check import check_connections, check_reachable
 from tpc.sinks.kafka.cluster.answers import NOT_FOUND, Reply, Transaction
+from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
 from tpc.sinks.kafka.cluster.limits import limits
 from tpc.sinks.kafka.cluster.markers import Markers
@@ -31,6 +32,7 @@ from tpc.sinks.kafka.driver.ending import TransactionEnding
 from tpc.sinks.kafka.driver.in_doubt import OpenTransactions
 from tpc.sinks.kafka.driver.owners import Owners
 from tpc.sinks.kafka.driver.pruning import Pruning
+from tpc.sinks.kafka.driver.shown_markers import ShownMarkers
 from tpc.support.deadlines import patiently
 
 if TYPE_CHECKING:
@@ -56,6 +58,13 @@ class TransactionCommitter(Committer):
             self._markers,
             Completeness(
                 self._client, topic=sink.topic, consumer_group=sink.consumer_group, patience_s=COMPLETE_WITHIN_S
+            ),
+            ShownMarkers(
+                self._client,
+                self._markers,
+                marker_topic=sink.marker_topic or GROUPS_TOPIC,
+                moves_group=sink.consumer_group is not None,
+                patience_s=COMPLETE_WITHIN_S,
             ),
             pipeline,
             sink.name,
@@ -158,7 +167,7 @@ class TransactionCommitter(Committer):
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
         """All EndTxn requests at once; ambiguous answers are settled by marker and description.
 
-        A branch is committed when every partition shows it.
+        A branch is committed when every partition shows it, and its marker.
         """
         outcomes = self._ending.commit(committables)
         settled = [one.handle.epoch for one, outcome in zip(committables, outcomes, strict=True) if outcome.settled]

@@ -56,6 +56,8 @@ class Completeness:
         """Of the call under way: however much there is to ask, it does not wait longer."""
         self._baselines: dict[Transaction, Baseline] = {}
         """Of branches that are not confirmed yet: what was seen before their commit records were to be written."""
+        self.sights: Sights = {}
+        """What the last `confirmed` has seen of the branches, when they were complete."""
 
     def before_commit(self, committables: Sequence[Committable]) -> None:
         """Remember what coordinators see; of one that does not answer, nothing, so that all of it is suspected later.
@@ -89,6 +91,7 @@ class Completeness:
             return all(doubt.contradiction for doubt in doubts.values())
 
         self._deadline = Deadline(self._patience_s)
+        self.sights = {}
         if committed:
             until(settled, self._patience_s)
         for one in committed:
@@ -101,7 +104,7 @@ class Completeness:
 
     def _doubts(self, committed: Sequence[Committable]) -> dict[str, Outcome]:
         """Why a commit cannot be called one yet, by id."""
-        after = self._look_until_final(committed)
+        after = self.sights = self._look_until_final(committed)
         doubts = {one.resource: _doubt(told) for one in committed if (told := unsettled(one, after))}
         for one in committed:
             if one.resource not in doubts and was_aborted_afterwards(Transaction.of(one), after[one.resource]):

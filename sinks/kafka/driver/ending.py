@@ -23,6 +23,7 @@ from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.rights import OURS, Right, is_refused, lacking
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.completeness import Completeness
+from tpc.sinks.kafka.driver.shown_markers import ShownMarkers
 from tpc.sinks.kafka.driver.verdicts import end_of_given_up, verdict_of_evidence, verdict_of_reply
 from tpc.support.deadlines import patiently, until
 
@@ -44,6 +45,7 @@ class TransactionEnding:
         client: TransactionClient,
         markers: Markers,
         completeness: Completeness,
+        shown: ShownMarkers,
         pipeline: PipelineId,
         sink: str,
         *,
@@ -53,6 +55,7 @@ class TransactionEnding:
         self._client = client
         self._markers = markers
         self._completeness = completeness
+        self._shown = shown
         self._pipeline = pipeline
         self._name = sink
         self._timeout_s = timeout_s
@@ -61,7 +64,7 @@ class TransactionEnding:
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
         """All EndTxn requests at once; ambiguous answers are settled by marker and description.
 
-        A commit counts when every partition shows it.
+        A commit counts when every partition shows it, and its marker.
         """
         try:
             self._completeness.before_commit(committables)
@@ -69,7 +72,8 @@ class TransactionEnding:
             return [Outcome(Verdict.UNKNOWN, f"nothing was sent: {error.what}")] * len(committables)
         outcomes = self._commit(committables)
         try:
-            return self._completeness.confirmed(committables, outcomes)
+            outcomes = self._completeness.confirmed(committables, outcomes)
+            return self._shown.confirmed(committables, outcomes, self._completeness.sights)
         except (ConfigurationError, TransientError) as error:
             doubt = Outcome(Verdict.UNKNOWN, f"whether every partition shows it could not be asked: {error.what}")
             return [doubt if outcome.settled else outcome for outcome in outcomes]

@@ -37,6 +37,7 @@ def sweep(description: Description | Reply, answer: Reply) -> None:
         played,  # type: ignore[arg-type]  # played
         unused,  # type: ignore[arg-type]  # a sweep looks at no marker
         unused,  # type: ignore[arg-type]
+        unused,  # type: ignore[arg-type]
         JOB,
         "out",
         timeout_s=0.05,

@@ -1,0 +1,109 @@
+"""Whether a committed branch's marker shows; where its group's coordinator has lost it, it is put again.
+
+A group's coordinator holds the offsets of an open transaction in its memory, and makes them anew from its log wherever
+it becomes the leader. A broker that came back from a SIGKILL has been seen to call a transaction complete and to show
+the offset before it ever after (once, on Kafka 4.3.1; why is not known). So a marker is looked for when the partitions
+of groups have changed leaders since one was last seen, and costs nothing otherwise. That the rows' own partitions show
+the commit is the affair of `completeness`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from tpc.handles import Handle
+from tpc.sink import Committable, Outcome, Verdict
+from tpc.sinks.kafka.cluster.commit_records import Partition, Sight
+from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
+from tpc.sinks.kafka.cluster.group_offsets import Offset, commit_offset
+from tpc.sinks.kafka.cluster.markers import Markers
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
+from tpc.support.deadlines import patiently, until
+
+logger = logging.getLogger(__name__)
+
+
+class ShownMarkers:
+    """Of one sink. `marker_topic`: what markers name. `moves_group`: the branches are offsets of a user's group.
+
+    A marker that does not show within `patience_s` is lost.
+    """
+
+    def __init__(
+        self, client: TransactionClient, markers: Markers, *, marker_topic: str, moves_group: bool, patience_s: float
+    ) -> None:
+        self._client = client
+        self._markers = markers
+        self._marker_topic = marker_topic
+        self._moves_group = moves_group
+        self._patience_s = patience_s
+        self._led: dict[tuple[int, Partition], int | None] = {}
+        """The leader epochs of the partitions of groups when every marker showed, as each broker saw them."""
+
+    def confirmed(
+        self, committables: Sequence[Committable], outcomes: Sequence[Outcome], sights: Mapping[str, Sight]
+    ) -> list[Outcome]:
+        """The outcomes, where a commit counts only when its marker shows. `sights` were seen after the commits.
+
+        A marker of rows that is lost is put again, outside of a transaction: the id is not used again before the epoch
+        is complete. Offsets are idempotent, and nobody knows which of their groups shows them: they are lost, and
+        prepared again. Raises `TransientError`, and `ConfigurationError` for a right that is missing.
+        """
+        settled = [one for one, outcome in zip(committables, outcomes, strict=True) if outcome.settled]
+        led = _leader_epochs([sights[one.resource] for one in settled if one.resource in sights])
+        if not settled or self._is_as_before(led):
+            return list(outcomes)
+        lost = self._not_shown(settled)
+        if not self._moves_group:
+            self._put_again([one for one in settled if one.handle in lost])
+            lost = set()
+        if not lost:
+            self._led.update(led)
+        return [
+            Outcome(Verdict.LOST, f"Kafka says committed, and group {one.resource} does not show it")
+            if outcome.settled and one.handle in lost
+            else outcome
+            for one, outcome in zip(committables, outcomes, strict=True)
+        ]
+
+    def _is_as_before(self, led: Mapping[tuple[int, Partition], int | None]) -> bool:
+        """Whether every partition of groups is known to have had one leader since all markers showed."""
+        return bool(led) and all(epoch is not None and self._led.get(each) == epoch for each, epoch in led.items())
+
+    def _not_shown(self, settled: Sequence[Committable]) -> set[Handle]:
+        """The handles whose markers have not come in time."""
+        missing = {one.handle: one.resource for one in settled}
+
+        def all_shown() -> bool:
+            found = self._markers.committed(list(missing.values()))
+            for handle, group in list(missing.items()):
+                if str(handle) in found[group]:
+                    del missing[handle]
+            return not missing
+
+        until(lambda: patiently(all_shown, self._patience_s), self._patience_s)
+        return set(missing)
+
+    def _put_again(self, committables: Sequence[Committable]) -> None:
+        for one in committables:
+            put = partial(commit_offset, self._client, one.resource, self._marker(one))
+            patiently(put, self._patience_s)
+            logger.warning(
+                "epoch %s is committed in sink %s, and the brokers had lost its marker: it is put again",
+                one.handle.epoch,
+                one.handle.sink,
+            )
+
+    def _marker(self, one: Committable) -> Offset:
+        return Offset(self._marker_topic, 0, one.handle.epoch, str(one.handle))
+
+
+def _leader_epochs(sights: Sequence[Sight]) -> dict[tuple[int, Partition], int | None]:
+    return {
+        (sight.node, each): epoch
+        for sight in sights
+        for each, epoch in sight.leader_epochs.items()
+        if each[0] == GROUPS_TOPIC
+    }

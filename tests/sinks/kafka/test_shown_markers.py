@@ -1,0 +1,179 @@
+"""A commit counts when its marker shows: brokers that have lost one are asked to hold it again.
+
+Deleting the group of a marker stands for what cannot be made: a broker that came back without it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.support.kafka_branches import TEXT, Branches, offsets_of, texts, values
+from tests.support.kafka_topics import KafkaTopics
+from tests.support.processes import eventually
+from tpc.handles import Handle, PipelineId
+from tpc.sink import Committable, Outcome, Verdict
+from tpc.sinks.kafka.cluster.answers import NONE, Description, Reply, Transaction
+from tpc.sinks.kafka.cluster.commit_records import Sight
+from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
+from tpc.sinks.kafka.cluster.markers import Markers
+from tpc.sinks.kafka.cluster.questions import KafkaCluster
+from tpc.sinks.kafka.cluster.transactions import TransactionClient
+from tpc.sinks.kafka.driver import committer as committer_module
+from tpc.sinks.kafka.driver.shown_markers import ShownMarkers
+from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
+from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
+from tpc.sinks.kafka.sink import KafkaSink
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer_module, "COMPLETE_WITHIN_S", 1.0)
+
+
+@pytest.fixture
+def rows(kafka: KafkaTopics) -> Branches:
+    return Branches(KafkaSink(kafka.topic(), servers=kafka.bootstrap), kafka.name("pipeline"))
+
+
+@pytest.fixture
+def offsets(kafka: KafkaTopics) -> Branches:
+    return Branches(KafkaOffsetsSink(kafka.name("group"), servers=kafka.bootstrap), kafka.name("pipeline"))
+
+
+def prepared_offsets(branches: Branches, topic: str, offset: int) -> Committable:
+    assert isinstance(branches.committer, KafkaOffsetsCommitter)
+    committable = branches.committer.prepare_offsets(branches.handle(1, -1), {topic: {0: offset}})
+    assert committable is not None
+    return committable
+
+
+def commit_and_lose_the_marker(branches: Branches, committable: Committable) -> None:
+    """By another client: the answer to a first attempt was lost."""
+    client = TransactionClient(branches.sink.connection, 10.0)  # type: ignore[attr-defined]  # all Kafka sinks have it
+    try:
+        assert client.end([Transaction.of(committable)], commit=True)[0].name == NONE
+        cluster = KafkaCluster(client)
+        markers = Markers(cluster, client, branches.pipeline, branches.sink.name)
+        group = committable.resource
+        eventually(lambda: str(committable.handle) in markers.committed([group])[group], "the marker shows")
+        assert markers.delete([group]) == 1
+    finally:
+        client.close()
+
+
+def test_a_marker_of_rows_that_is_lost_is_put_again(
+    kafka: KafkaTopics, rows: Branches, caplog: pytest.LogCaptureFixture
+) -> None:
+    committable = rows.prepare(texts("a"))
+    commit_and_lose_the_marker(rows, committable)
+    assert rows.committer.newest_marker() is None
+
+    with caplog.at_level(logging.WARNING):
+        [outcome] = rows.committer.commit([committable])
+
+    assert outcome.settled
+    assert "epoch 1 is committed in sink" in caplog.text
+    marker = rows.committer.newest_marker()
+    assert marker is not None
+    assert marker.handle == committable.handle
+    assert isinstance(rows.sink, KafkaSink) and rows.sink.topic is not None
+    assert values(kafka.read(rows.sink.topic)) == ["a"]
+
+
+def test_a_marker_that_names_the_groups_topic_is_put_again(kafka: KafkaTopics) -> None:
+    topic = kafka.topic()
+    branches = Branches(KafkaSink(name="many", servers=kafka.bootstrap), kafka.name("pipeline"))
+    schema = TEXT.append(TEXT.field(1).with_name("topic"))
+    committable = branches.prepare([{**row, "topic": topic} for row in texts("a")], schema=schema)
+    commit_and_lose_the_marker(branches, committable)
+
+    assert branches.committer.commit([committable])[0].settled
+
+    marker = branches.committer.newest_marker()
+    assert marker is not None
+    assert marker.handle == committable.handle
+
+
+def test_offsets_whose_marker_is_lost_are_lost_and_prepared_again(kafka: KafkaTopics, offsets: Branches) -> None:
+    topic = kafka.topic()
+    committable = prepared_offsets(offsets, topic, 7)
+    commit_and_lose_the_marker(offsets, committable)
+
+    [outcome] = offsets.committer.commit([committable])
+
+    assert outcome.verdict is Verdict.LOST
+    assert "does not show it" in outcome.evidence
+    again = prepared_offsets(offsets, topic, 7)
+    assert offsets.commit(again)[0].settled
+    marker = offsets.committer.newest_marker()
+    assert marker is not None
+    assert marker.handle == again.handle
+    assert isinstance(offsets.sink, KafkaOffsetsSink)
+    assert [(each.topic, each.offset) for each in offsets_of(offsets.sink)] == [(topic, 7)]
+
+
+def test_markers_are_asked_for_once_while_no_group_s_coordinator_changes(
+    rows: Branches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    honest = Markers.committed
+
+    def committed(markers: Markers, groups: list[str]) -> dict[str, set[str]]:
+        if groups:
+            asked.append(groups)
+        return honest(markers, groups)
+
+    monkeypatch.setattr(Markers, "committed", committed)
+    for epoch in range(3):
+        committable = rows.prepare(texts(f"row {epoch}"), epoch=epoch)
+        assert rows.committer.commit([committable])[0].settled
+    assert len(asked) == 1
+
+
+class Shown:
+    """Markers that always show, and how often they were looked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def committed(self, groups: list[str]) -> dict[str, set[str]]:
+        self.asked += 1
+        return {group: {str(HANDLE)} for group in groups}
+
+
+HANDLE = Handle(PipelineId("job"), 1, "out", 4, 0, 0)
+BRANCH = Committable(HANDLE, "id", 1, 1, Transaction("id", 40, 3, 5).data)
+
+
+def sight(leader_epoch: int | None, *, node: int = 1) -> Sight:
+    return Sight(node, Description("id", "CompleteCommit", 40, 4, 1000, 0), {(GROUPS_TOPIC, 0): leader_epoch})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "times"),
+    [
+        (sight(3), sight(3), 1),
+        (sight(3), sight(5), 2),
+        (sight(3), sight(None), 2),
+        (sight(None), sight(None), 2),
+        (sight(3), sight(3, node=2), 2),
+        (sight(3), Sight(1, Reply("NOT_COORDINATOR"), {}), 2),
+    ],
+    ids=["same leader", "another leader", "no leader", "never a leader", "another broker's word", "not to be seen"],
+)
+def test_markers_are_asked_for_again_when_their_coordinators_may_have_changed(
+    before: Sight, now: Sight, times: int
+) -> None:
+    markers: object = Shown()
+    shown = ShownMarkers(
+        None,  # type: ignore[arg-type]  # nothing is put again
+        markers,  # type: ignore[arg-type]  # played
+        marker_topic="t",
+        moves_group=False,
+        patience_s=1.0,
+    )
+    for seen in (before, now):
+        assert shown.confirmed([BRANCH], [Outcome(Verdict.COMMITTED)], {"id": seen})[0].settled
+    assert markers.asked == times  # type: ignore[attr-defined]
