@@ -59,8 +59,9 @@ def resolve(
         raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
     resolution = Resolution(epoch, sink, chosen[0], reason, operations.operator_name())
     history = operations.resolve(*checkpoint_named(place, log), resolution)
+    cost = cost_of_giving_up(history.pending, sink) if sink and history.pending is not None else ""
     if as_json:
-        print_json(resolution.to_json())
+        print_json({**resolution.to_json(), "cost": cost})
         return
     if resolution.action is Action.ACCEPT_STATE:
         typer.echo(
@@ -72,8 +73,7 @@ def resolve(
         f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`: it ends "
         "what the sink still holds of the epoch, and `tpc status` then tells what became of each branch."
     )
-    pending = history.pending if resolution.action is Action.ACCEPT_LOSS else None
-    if pending is not None and (cost := cost_of_giving_up(pending, sink)):
+    if cost:
         typer.echo(f"{cost}.")
 
 

@@ -10,6 +10,9 @@ from tpc.chaos.running.owned_processes import read_from
 from tpc.chaos.servers.kafka import KafkaServer
 from tpc.chaos.servers.server import LocalServer, Server
 
+_INDEXES = shutil.ignore_patterns("*.index", "*.timeindex")
+"""Ten megabytes of nothing each, as copies; Kafka makes them anew from the records."""
+
 
 class ServerLogs:
     """Of the servers that are ours, from now on."""
@@ -22,9 +25,10 @@ class ServerLogs:
         directory.mkdir()
         for server, began_at in self._began_at.items():
             (directory / server.log_path.name).write_text(read_from(server.log_path, began_at))
+        for server in self._began_at:
             if isinstance(server, KafkaServer):
                 for partition in server.internal_partitions():
-                    shutil.copytree(partition, directory / partition.name)
+                    shutil.copytree(partition, directory / partition.name, ignore=_INDEXES)
 
 
 def _size_bytes(log: Path) -> int:

@@ -38,7 +38,7 @@ def suspects(transaction: Transaction, baseline: Baseline | None, after: Sight) 
 
     None of one whose id stands otherwise: it has been used again, so that an earlier look found it whole.
     """
-    if not _is_complete(transaction, after.description):
+    if not is_complete(transaction, after):
         return set()
     known = set(after.leader_epochs)
     if baseline is None:
@@ -95,7 +95,9 @@ def was_aborted_afterwards(transaction: Transaction, sight: Sight) -> bool:
     )
 
 
-def _is_complete(transaction: Transaction, description: Description | Reply) -> bool:
+def is_complete(transaction: Transaction, sight: Sight) -> bool:
+    """The transaction is committed, and its id was not used again."""
+    description = sight.description
     return (
         isinstance(description, Description)
         and description.state == "CompleteCommit"

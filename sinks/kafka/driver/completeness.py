@@ -22,6 +22,7 @@ from tpc.sinks.kafka.driver.commit_evidence import (
     RAISING_VERSION,
     Baseline,
     is_being_written_again,
+    is_complete,
     is_open,
     suspects,
     was_aborted_afterwards,
@@ -101,6 +102,13 @@ class Completeness:
             doubts.get(one.resource, outcome) if outcome.settled else outcome
             for one, outcome in zip(committables, outcomes, strict=True)
         ]
+
+    def write_groups_again(self, committables: Sequence[Committable]) -> None:
+        """Of branches that `confirmed` has just seen complete. What it did is for the caller to see."""
+        self._deadline = Deadline(self._patience_s)
+        complete = [one for one in committables if is_complete(Transaction.of(one), self.sights[one.resource])]
+        self._write([self._missing(one, self.sights[one.resource], set()) for one in complete])
+        self._look_until_final(complete)
 
     def _doubts(self, committed: Sequence[Committable]) -> dict[str, Outcome]:
         """Why a commit cannot be called one yet, by id."""

@@ -75,7 +75,9 @@ class TransactionEnding:
             outcomes = self._completeness.confirmed(committables, outcomes)
             return self._shown.confirmed(committables, outcomes, self._completeness.sights)
         except (ConfigurationError, TransientError) as error:
-            doubt = Outcome(Verdict.UNKNOWN, f"whether every partition shows it could not be asked: {error.what}")
+            doubt = Outcome(
+                Verdict.UNKNOWN, f"whether every partition and its marker show it is not known: {error.what}"
+            )
             return [doubt if outcome.settled else outcome for outcome in outcomes]
 
     def _commit(self, committables: Sequence[Committable]) -> list[Outcome]:

@@ -3,14 +3,14 @@
 A group's coordinator holds the offsets of an open transaction in its memory, and makes them anew from its log wherever
 it becomes the leader. A broker that came back from a SIGKILL has been seen to call a transaction complete and to show
 the offset before it ever after (once, on Kafka 4.3.1; why is not known). So a marker is looked for when the partitions
-of groups have changed leaders since one was last seen, and costs nothing otherwise. That the rows' own partitions show
-the commit is the affair of `completeness`.
+of groups have changed leaders since all of an epoch showed, and costs nothing otherwise. That the rows' own partitions
+show the commit is the affair of `completeness`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from tpc.handles import Handle
@@ -24,52 +24,61 @@ from tpc.support.deadlines import patiently, until
 
 logger = logging.getLogger(__name__)
 
+WriteGroupsAgain = Callable[[Sequence[Committable]], None]
+"""Writes the commit records of groups again, which completes an offset that a coordinator still holds as pending."""
+
 
 class ShownMarkers:
-    """Of one sink. `marker_topic`: what markers name. `moves_group`: the branches are offsets of a user's group.
-
-    A marker that does not show within `patience_s` is lost.
-    """
+    """Of one sink. `marker_topic`: what markers name. One that does not show within `patience_s` is taken for lost."""
 
     def __init__(
-        self, client: TransactionClient, markers: Markers, *, marker_topic: str, moves_group: bool, patience_s: float
+        self,
+        client: TransactionClient,
+        markers: Markers,
+        write_groups_again: WriteGroupsAgain,
+        *,
+        marker_topic: str,
+        patience_s: float,
     ) -> None:
         self._client = client
         self._markers = markers
+        self._write_groups_again = write_groups_again
         self._marker_topic = marker_topic
-        self._moves_group = moves_group
         self._patience_s = patience_s
         self._led: dict[tuple[int, Partition], int | None] = {}
-        """The leader epochs of the partitions of groups when every marker showed, as each broker saw them."""
+        """The leader epochs of the partitions of groups when all of an epoch showed, as each broker saw them."""
+        self.put_again: set[str] = set()
+        """Ids never to be used again: a put whose answer was lost may still come, after their next marker."""
 
     def confirmed(
         self, committables: Sequence[Committable], outcomes: Sequence[Outcome], sights: Mapping[str, Sight]
     ) -> list[Outcome]:
         """The outcomes, where a commit counts only when its marker shows. `sights` were seen after the commits.
 
-        A marker of rows that is lost is put again, outside of a transaction: the id is not used again before the epoch
-        is complete. Offsets are idempotent, and nobody knows which of their groups shows them: they are lost, and
-        prepared again. Raises `TransientError`, and `ConfigurationError` for a right that is missing.
+        Raises `TransientError`, and `ConfigurationError` for a right that is missing.
         """
         settled = [one for one, outcome in zip(committables, outcomes, strict=True) if outcome.settled]
         led = _leader_epochs([sights[one.resource] for one in settled if one.resource in sights])
         if not settled or self._is_as_before(led):
             return list(outcomes)
         lost = self._not_shown(settled)
-        if not self._moves_group:
+        if lost:
+            self._write_groups_again([one for one in settled if one.handle in lost])
+            lost = self._not_shown([one for one in settled if one.handle in lost])
+        if lost:
             self._put_again([one for one in settled if one.handle in lost])
-            lost = set()
-        if not lost:
+            lost = self._not_shown([one for one in settled if one.handle in lost])
+        if not lost and len(settled) == len(committables):
             self._led.update(led)
         return [
-            Outcome(Verdict.LOST, f"Kafka says committed, and group {one.resource} does not show it")
+            Outcome(Verdict.UNKNOWN, f"Kafka says committed, and group {one.resource} does not show it")
             if outcome.settled and one.handle in lost
             else outcome
             for one, outcome in zip(committables, outcomes, strict=True)
         ]
 
     def _is_as_before(self, led: Mapping[tuple[int, Partition], int | None]) -> bool:
-        """Whether every partition of groups is known to have had one leader since all markers showed."""
+        """Whether every partition of groups is known to have had one leader since all of an epoch showed."""
         return bool(led) and all(epoch is not None and self._led.get(each) == epoch for each, epoch in led.items())
 
     def _not_shown(self, settled: Sequence[Committable]) -> set[Handle]:
@@ -87,17 +96,16 @@ class ShownMarkers:
         return set(missing)
 
     def _put_again(self, committables: Sequence[Committable]) -> None:
+        """Outside of a transaction, into groups of this epoch's ids alone, which no successor of this process uses."""
         for one in committables:
-            put = partial(commit_offset, self._client, one.resource, self._marker(one))
-            patiently(put, self._patience_s)
+            self.put_again.add(one.resource)
+            marker = Offset(self._marker_topic, 0, one.handle.epoch, str(one.handle))
+            patiently(partial(commit_offset, self._client, one.resource, marker), self._patience_s)
             logger.warning(
-                "epoch %s is committed in sink %s, and the brokers had lost its marker: it is put again",
+                "epoch %s is committed in sink %s, and the brokers have not got its marker any more: it is put again",
                 one.handle.epoch,
                 one.handle.sink,
             )
-
-    def _marker(self, one: Committable) -> Offset:
-        return Offset(self._marker_topic, 0, one.handle.epoch, str(one.handle))
 
 
 def _leader_epochs(sights: Sequence[Sight]) -> dict[tuple[int, Partition], int | None]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+_ANY = "-1"
+"""The partition of rows whose own is not chosen yet."""
 _NAMED = 5
 """How many partitions an error names."""
 
@@ -42,7 +44,7 @@ def waiting_for(statistics: str | None) -> str:
         f"{name}/{number} ({f'broker {leader}' if (leader := partition['leader']) >= 0 else 'no leader is known'})"
         for name, topic in topics.items()
         for number, partition in topic["partitions"].items()
-        if partition["msgq_cnt"] + partition["xmit_msgq_cnt"] > 0
+        if number != _ANY and partition["msgq_cnt"] + partition["xmit_msgq_cnt"] + partition["msgs_inflight"] > 0
     ]
     more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
     return f" for {', '.join(waiting[:_NAMED])}{more}" if waiting else ""

@@ -66,11 +66,11 @@ class OpenTransaction:
         Raises `TransientError` when it does not shrink for the whole timeout, and what a refused row raises.
         """
         before = len(self.source.producer)
-        self._wait_until_queued(before // 2, lambda: self.serve_reports(_REPORTS_S))
+        self._drain_to(before // 2, lambda: self.serve_reports(_REPORTS_S))
         return before
 
-    def _wait_until_queued(self, most: int, serve: Callable[[], object]) -> None:
-        """`serve` until no more than `most` rows have no answer yet. The deadline is of each row, not of all."""
+    def _drain_to(self, most: int, serve: Callable[[], object]) -> None:
+        """`serve` until no more than `most` rows have no answer yet; the deadline begins anew with each answer."""
         fewest = len(self.source.producer)
         deadline = Deadline(self._settings.timeout_s)
         while (waiting := len(self.source.producer)) > most:
@@ -137,7 +137,7 @@ class OpenTransaction:
         def flush() -> None:
             self._client("flush", lambda: self.source.producer.flush(_REPORTS_S))
 
-        self._wait_until_queued(0, flush)
+        self._drain_to(0, flush)
         self._raise_failure()
 
     def _report(self, produced: int) -> Report:

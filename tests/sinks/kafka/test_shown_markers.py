@@ -6,6 +6,8 @@ Deleting the group of a marker stands for what cannot be made: a broker that cam
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from tpc.sinks.kafka.cluster.commit_records import Sight
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
 from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
+from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver import committer as committer_module
 from tpc.sinks.kafka.driver.shown_markers import ShownMarkers
@@ -96,22 +99,28 @@ def test_a_marker_that_names_the_groups_topic_is_put_again(kafka: KafkaTopics) -
     assert marker.handle == committable.handle
 
 
-def test_offsets_whose_marker_is_lost_are_lost_and_prepared_again(kafka: KafkaTopics, offsets: Branches) -> None:
+def test_a_marker_of_offsets_is_put_again(offsets: Branches, kafka: KafkaTopics) -> None:
     topic = kafka.topic()
     committable = prepared_offsets(offsets, topic, 7)
     commit_and_lose_the_marker(offsets, committable)
 
-    [outcome] = offsets.committer.commit([committable])
+    assert offsets.committer.commit([committable])[0].settled
 
-    assert outcome.verdict is Verdict.LOST
-    assert "does not show it" in outcome.evidence
-    again = prepared_offsets(offsets, topic, 7)
-    assert offsets.commit(again)[0].settled
     marker = offsets.committer.newest_marker()
     assert marker is not None
-    assert marker.handle == again.handle
+    assert marker.handle == committable.handle
     assert isinstance(offsets.sink, KafkaOffsetsSink)
     assert [(each.topic, each.offset) for each in offsets_of(offsets.sink)] == [(topic, 7)]
+
+
+def test_an_id_whose_marker_was_put_again_is_not_used_again(rows: Branches) -> None:
+    """A put whose answer was lost may come late, and would hide the next marker of the id."""
+    lost, kept = rows.prepare(texts("a")), rows.prepare(texts("b"))
+    commit_and_lose_the_marker(rows, lost)
+    assert all(outcome.settled for outcome in rows.committer.commit([lost, kept]))
+    rows.committer.released([lost, kept], 1)
+    slots = [slot for by_worker in rows.committer.hint()["released"].values() for slot in by_worker]
+    assert slots == [str(TransactionalId.parse(kept.resource).slot)]
 
 
 def test_markers_are_asked_for_once_while_no_group_s_coordinator_changes(
@@ -133,18 +142,20 @@ def test_markers_are_asked_for_once_while_no_group_s_coordinator_changes(
 
 
 class Shown:
-    """Markers that always show, and how often they were looked for."""
+    """Markers that always show, and which were looked for."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.asked: list[list[str]] = []
 
     def committed(self, groups: list[str]) -> dict[str, set[str]]:
-        self.asked += 1
-        return {group: {str(HANDLE)} for group in groups}
+        self.asked.append(groups)
+        return {one.resource: {str(one.handle)} for one in (BRANCH, SIBLING)}
 
 
 HANDLE = Handle(PipelineId("job"), 1, "out", 4, 0, 0)
 BRANCH = Committable(HANDLE, "id", 1, 1, Transaction("id", 40, 3, 5).data)
+SIBLING = Committable(replace(HANDLE, partition=1), "other", 1, 1, Transaction("other", 41, 3, 5).data)
+COMMITTED, AWAY = Outcome(Verdict.COMMITTED), Outcome(Verdict.UNKNOWN, "its coordinator is loading")
 
 
 def sight(leader_epoch: int | None, *, node: int = 1) -> Sight:
@@ -166,14 +177,22 @@ def sight(leader_epoch: int | None, *, node: int = 1) -> Sight:
 def test_markers_are_asked_for_again_when_their_coordinators_may_have_changed(
     before: Sight, now: Sight, times: int
 ) -> None:
-    markers: object = Shown()
-    shown = ShownMarkers(
-        None,  # type: ignore[arg-type]  # nothing is put again
-        markers,  # type: ignore[arg-type]  # played
-        marker_topic="t",
-        moves_group=False,
-        patience_s=1.0,
-    )
+    shown, markers = shown_by_nobody()
     for seen in (before, now):
-        assert shown.confirmed([BRANCH], [Outcome(Verdict.COMMITTED)], {"id": seen})[0].settled
-    assert markers.asked == times  # type: ignore[attr-defined]
+        assert shown.confirmed([BRANCH], [COMMITTED], {"id": seen}) == [COMMITTED]
+    assert markers.asked == [["id"]] * times
+
+
+def test_what_is_learnt_of_a_part_of_an_epoch_does_not_speak_for_the_rest() -> None:
+    shown, markers = shown_by_nobody()
+    assert shown.confirmed([BRANCH, SIBLING], [COMMITTED, AWAY], {"id": sight(3)}) == [COMMITTED, AWAY]
+    assert shown.confirmed([SIBLING], [COMMITTED], {"other": sight(3)}) == [COMMITTED]
+    assert markers.asked == [["id"], ["other"]]
+
+
+def shown_by_nobody() -> tuple[ShownMarkers, Shown]:
+    """No broker is asked: all markers show."""
+    markers = Shown()
+    played: Any = markers
+    unused: Any = None
+    return ShownMarkers(unused, played, unused, marker_topic="t", patience_s=1.0), markers
