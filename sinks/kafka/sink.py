@@ -37,7 +37,7 @@ class KafkaSink(TransactionalSink):
     - `compression`: one of `COMPRESSIONS`.
     - `transaction_timeout_s`: how long a prepared branch survives a stopped pipeline; None: the brokers' maximum
       (`transaction.max.timeout.ms`). A decided branch that expires is produced again from the source.
-    - `timeout_s`: deadline of every call to the cluster.
+    - `timeout_s`: deadline of every call to the cluster; of rows, how long it may take none of them.
     - `marker_topic`: a topic whose partition 0 the markers and the owner entry name; by default the topic itself, and
       for a sink without one `__consumer_offsets`. Nothing is written to it; the user needs Read on it. A topic that is
       deleted takes what names it along.

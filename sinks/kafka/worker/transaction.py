@@ -35,7 +35,10 @@ _REPORTS_S = 0.05
 
 
 class OpenTransaction:
-    """A begun transaction of one branch. Each request ends within the settings' `timeout_s`; an abort makes three."""
+    """A begun transaction of one branch. Each request ends within the settings' `timeout_s`; an abort makes three.
+
+    Rows are waited for as long as the brokers take some within every `timeout_s`.
+    """
 
     def __init__(self, handle: Handle, settings: ProducerSettings, released: Mapping[str, Mapping[str, int]]) -> None:
         self.handle = handle
