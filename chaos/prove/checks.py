@@ -83,6 +83,8 @@ _KAFKA_HANDOVER = ("sinks/kafka/worker/writer.py", "sinks/kafka/worker/handover.
 """The kit's branches are small: the client has room for them."""
 _KAFKA_MARKERS = ("sinks/kafka/driver/shown_markers.py", "sinks/kafka/driver/committer.py")
 """The kit's broker loses no marker."""
+_KAFKA_PENDING = (*_KAFKA_MARKERS, "sinks/kafka/cluster/markers.py", "sinks/kafka/driver/completeness.py")
+"""And it leaves none pending."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _CUTS = tuple(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "layout"))
 """The sources of the explorer's service stay."""
@@ -107,6 +109,7 @@ CHECKS = (
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("kafka pruning kit", 120.0, _KAFKA_PRUNING, tests="tests/sinks/kafka/test_pruning.py"),
     Check("kafka markers kit", 120.0, _KAFKA_MARKERS, tests="tests/sinks/kafka/test_shown_markers.py"),
+    Check("kafka pending kit", 120.0, _KAFKA_PENDING, tests="tests/sinks/kafka/test_pending_markers.py"),
     Check("kafka handover kit", 120.0, _KAFKA_HANDOVER, tests="tests/sinks/kafka/test_handover.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),

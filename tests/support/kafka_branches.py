@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,10 @@ from tests.support.processes import eventually
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, Outcome, Sink, Writer
-from tpc.sinks.kafka.cluster.answers import Description, Reply
+from tpc.sinks.kafka.cluster.answers import NONE, Description, Reply, Transaction
 from tpc.sinks.kafka.cluster.group_offsets import Offset, group_offsets
+from tpc.sinks.kafka.cluster.markers import Markers
+from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink
 from tpc.support.deadlines import patiently
@@ -65,6 +68,27 @@ class Branches:
         finally:
             client.close()
         return outcomes
+
+
+def with_version(branches: Branches, version: int) -> JSONObject:
+    """The hint with which branches are prepared for this EndTxn."""
+    hint: JSONObject = json.loads(json.dumps(branches.committer.hint()))
+    hint["facts"]["endtxn_version"] = version
+    return hint
+
+
+def commit_and_lose_the_marker(branches: Branches, committable: Committable) -> None:
+    """By another client; then its group is deleted, which stands for what cannot be made: brokers that have lost it."""
+    client = TransactionClient(branches.sink.connection, 10.0)  # type: ignore[attr-defined]  # all Kafka sinks have it
+    try:
+        assert client.end([Transaction.of(committable)], commit=True)[0].name == NONE
+        cluster = KafkaCluster(client)
+        markers = Markers(cluster, client, branches.pipeline, branches.sink.name)
+        group = committable.resource
+        eventually(lambda: str(committable.handle) in markers.committed([group])[group], "the marker shows")
+        assert markers.delete([group]) == 1
+    finally:
+        client.close()
 
 
 def _ending(found: Description | Reply) -> bool:

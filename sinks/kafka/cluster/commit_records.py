@@ -21,10 +21,12 @@ from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer.transaction import AddOffsetsToTxnRequest, AddPartitionsToTxnRequest
 
-from tpc.sinks.kafka.cluster.answers import NONE, Description, Reply, Transaction
+from tpc.errors import TransientError
+from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, UNANSWERED, Description, Reply, Transaction
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
 from tpc.sinks.kafka.cluster.raw_requests import TRANSACTION, by_coordinator, each, forget, reply_of, to_coordinator
 from tpc.sinks.kafka.cluster.transactions import TransactionClient, description_of, end_one
+from tpc.support.deadlines import until
 
 Partition: TypeAlias = "tuple[str, int]"
 """A topic and a number."""
@@ -110,23 +112,42 @@ async def _known_coordinators(admin: Any, names: Sequence[str]) -> dict[int, lis
     return grouped
 
 
-def write_again(client: TransactionClient, missing: Sequence[Missing]) -> list[Reply]:
+def write_again(client: TransactionClient, missing: Sequence[Missing], timeout_s: float) -> list[Reply]:
     """Commit each transaction once more with these partitions and groups in it: nothing but commit records is written.
 
     It takes the rights that the rows were written with. The id is open between two requests: whoever finds it so with
-    the epoch that its commit left finishes this. Raises `TransientError`.
+    the epoch that its commit left finishes this. Of answers that pass by themselves the last within `timeout_s` counts.
+    Raises `ConfigurationError` for a right that is missing.
     """
+    replies = [Reply(UNANSWERED)] * len(missing)
+    left = list(range(len(missing)))
 
     async def ask(admin: Any) -> list[Reply]:
-        return await each(admin, _write_one, missing)
+        return await each(admin, _write_one, [missing[index] for index in left])
 
-    replies: list[Reply] = client.run(ask, "commit records")
+    def settled() -> bool:
+        nonlocal left
+        try:
+            answers = client.run(ask, "commit records")
+        except TransientError as error:
+            answers = [Reply(UNANSWERED, error.what)] * len(left)
+        for index, answer in zip(left, answers, strict=True):
+            replies[index] = answer
+        left = [index for index in left if replies[index].name in RETRIABLE]
+        return not left
+
+    if missing:
+        until(settled, timeout_s)
     return replies
 
 
 async def _write_one(admin: Any, missing: Missing) -> Reply:
     try:
         return await _write_records(admin, missing)
+    except AuthorizationError:
+        raise
+    except (KafkaError, OSError) as error:  # the others are under way, and their ids may be open
+        return Reply(UNANSWERED, f"{type(error).__name__}: {error}")
     finally:
         forget(admin, TRANSACTION, missing.transaction.transactional_id)  # it may have moved
 

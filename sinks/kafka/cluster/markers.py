@@ -9,7 +9,8 @@ may go to several topics the marker names Kafka's own topic of groups, which nob
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
@@ -23,6 +24,8 @@ from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.librdkafka import librdkafka_log
 from tpc.support.deadlines import until
+
+logger = logging.getLogger(__name__)
 
 _PLACEHOLDER = "tpc-group-of-a-marker"
 SETTLE_S = 5.0
@@ -72,13 +75,34 @@ class Markers:
         self._client = client
         self._pipeline = pipeline
         self._sink = sink
+        self._stay_pending: set[str] = set()
+        """Groups that were waited for, and told of."""
 
     def committed(self, groups: Sequence[str]) -> dict[str, set[str]]:
         """The handles that each group's markers name. Waits a moment for transactions that are being ended.
 
-        Raises `TransientError` when the cluster does not answer.
+        Raises `TransientError` when the cluster does not answer, and while one is pending whose transaction is
+        complete: neither it nor the one before it proves anything.
         """
-        return {group: {offset.metadata for offset in offsets} for group, offsets in self._stable(groups).items()}
+        by_group, pending = self._stable(groups)
+        if pending:
+            raise TransientError(f"Kafka transactions of sink {self._sink} ended while their markers were read")
+        return _handles(by_group)
+
+    def shown(self, groups: Sequence[str]) -> dict[str, set[str]]:
+        """The same as it stands now, whatever is open or pending on it: for transactions that are known to have ended.
+
+        Raises `TransientError`.
+        """
+        return _handles(group_offsets(self._client, groups, stable=False))
+
+    def pending(self, groups: Sequence[str]) -> set[str]:
+        """The groups with an offset on which a transaction is open, or that was left out of one's end.
+
+        Raises `TransientError`.
+        """
+        by_group = group_offsets(self._client, groups, stable=True)
+        return {group for group, offsets in by_group.items() if any(offset.unstable for offset in offsets)}
 
     def newest(self, since_generation: int) -> Marker | None:
         """The marker of the highest epoch that this incarnation's sink shows, of generations not below the given."""
@@ -90,7 +114,7 @@ class Markers:
         groups = [str(name) for name in self._names(self._pipeline.prefix) if name.generation >= since_generation]
         handles = [
             handle
-            for offsets in self._stable(groups).values()
+            for offsets in self._stable_or_before(groups).values()
             for offset in offsets
             if (handle := handle_of(offset)) is not None
         ]
@@ -110,25 +134,53 @@ class Markers:
     def _names(self, prefix: str) -> list[TransactionalId]:
         return TransactionalId.for_sink(self._cluster.groups(prefix), self._pipeline.name, self._sink)
 
-    def _stable(self, groups: Sequence[str]) -> dict[str, list[Offset]]:
+    def _stable_or_before(self, groups: Sequence[str]) -> dict[str, list[Offset]]:
+        """One that stays pending after its transaction is complete is read as it was before.
+
+        It would hold up every start, and with it the commit that completes it; of an epoch that is complete already
+        nothing does.
+        """
+        by_group: dict[str, list[Offset]] = {}
+        pending: set[str] = set()
+
+        def settled() -> bool:
+            nonlocal by_group, pending
+            by_group, pending = self._stable(groups)
+            return pending <= self._stay_pending
+
+        if not until(settled, SETTLE_S):
+            self._stay_pending |= pending
+            logger.warning(
+                "sink %s: transactions are complete, and their groups hold the markers as pending (%s). They are read "
+                "as they were before; the commit of an epoch that is not complete completes its own",
+                self._sink,
+                ", ".join(sorted(pending)),
+            )
+        return by_group
+
+    def _stable(self, groups: Sequence[str]) -> tuple[dict[str, list[Offset]], set[str]]:
         """Committed offsets, after every transaction on them that is being ended has ended.
 
         A first marker that is not there yet is in no listing, not even as unstable, so the coordinators are asked
-        first. One with an open transaction on it is read as it was before that transaction.
+        first. One with an open transaction on it, or one that is aborted, is read as it was before that transaction;
+        so is one that is pending otherwise, and these groups are returned, too.
         """
         if not groups:
-            return {}
+            return {}, set()
         if not until(lambda: not self._in_states(groups, ENDING), SETTLE_S):
             raise TransientError(f"a Kafka transaction of sink {self._sink} has been ending for {SETTLE_S:g} s")
         by_group = group_offsets(self._client, groups, stable=True)
         unstable = [group for group, offsets in by_group.items() if any(offset.unstable for offset in offsets)]
-        still_open = self._in_states(unstable, ("Ongoing",)) if unstable else []
-        if len(still_open) < len(unstable):
-            raise TransientError(f"Kafka transactions of sink {self._sink} ended while their markers were read")
-        if still_open:
-            by_group.update(group_offsets(self._client, still_open, stable=False))
-        return by_group
+        if not unstable:
+            return by_group, set()
+        not_committed = self._in_states(unstable, ("Ongoing", "CompleteAbort"))
+        by_group.update(group_offsets(self._client, unstable, stable=False))
+        return by_group, set(unstable) - set(not_committed)
 
     def _in_states(self, groups: Sequence[str], states: Sequence[str]) -> list[str]:
         described = self._client.describe(groups)
         return [name for name, one in described.items() if isinstance(one, Description) and one.state in states]
+
+
+def _handles(by_group: Mapping[str, Sequence[Offset]]) -> dict[str, set[str]]:
+    return {group: {offset.metadata for offset in offsets} for group, offsets in by_group.items()}

@@ -36,6 +36,11 @@ class ReleasedIds:
         overflow = len(self._epochs) - self._limit
         return [self._epochs.popitem(last=False)[0] for _ in range(overflow)]
 
+    def withdraw(self, resources: Iterable[str]) -> None:
+        """No hint names these any more."""
+        for resource in resources:
+            self._epochs.pop(TransactionalId.parse(resource), None)
+
     def hint(self) -> dict[str, dict[str, int]]:
         """What the workers are told."""
         by_worker: dict[str, dict[str, int]] = {}

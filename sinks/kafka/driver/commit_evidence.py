@@ -1,16 +1,18 @@
 """What two looks of a coordinator prove of a committed transaction: which partitions may lack its commit record.
 
-Pure: sights in, partitions out. A coordinator leaves out only a partition that it has seen without a leader, and each
-loss of a leader raises the partition's leader epoch. So what has not changed between a look before EndTxn and one after
-the transaction is complete was written, and nothing is known of a transaction that somebody else had ended before.
+Pure: sights in, partitions or words out. A coordinator leaves out only a partition that it has seen without a leader,
+and each loss of a leader raises the partition's leader epoch. So what has not changed between a look before EndTxn and
+one after the transaction is complete was written, and nothing is known of a transaction that somebody else had ended
+before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from tpc.sinks.kafka.cluster.answers import Description, Reply, Transaction
+from tpc.sink import Committable
+from tpc.sinks.kafka.cluster.answers import RETRIABLE, Description, Reply, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Partition, Sight
 from tpc.sinks.kafka.driver.verdicts import ABORTED_STATES
 
@@ -103,6 +105,19 @@ def is_complete(transaction: Transaction, sight: Sight) -> bool:
         and description.state == "CompleteCommit"
         and _stands_at(transaction, description, _raised_by_commit(transaction))
     )
+
+
+def unsettled(one: Committable, sights: Mapping[str, Sight]) -> str | None:
+    """What is still going on with a committed transaction; None when the coordinator's answer is final."""
+    sight = sights.get(one.resource)
+    if sight is None:
+        return "its coordinator has not told of it"
+    if was_opened_again(Transaction.of(one), sight):
+        return "writing it again has not ended"
+    description = sight.description
+    if isinstance(description, Reply):
+        return f"the coordinator says {description}" if description.name in RETRIABLE else None
+    return f"the coordinator is at {description.state}" if description.state.startswith("Prepare") else None
 
 
 def _raised_by_commit(transaction: Transaction) -> int:

@@ -53,14 +53,17 @@ class TransactionCommitter(Committer):
         self._markers = Markers(self._cluster, self._client, pipeline, sink.name)
         self._open = OpenTransactions(self._cluster, self._client, sink.timeout_s)
         self._owners = Owners(self._cluster, self._client, sink.marker_topic)
-        completeness = Completeness(
-            self._client, topic=sink.topic, consumer_group=sink.consumer_group, patience_s=COMPLETE_WITHIN_S
-        )
         self._shown = ShownMarkers(
             self._client,
             self._markers,
-            completeness.write_groups_again,
             marker_topic=sink.marker_topic or GROUPS_TOPIC,
+            patience_s=COMPLETE_WITHIN_S,
+        )
+        completeness = Completeness(
+            self._client,
+            self._shown,
+            topic=sink.topic,
+            consumer_group=sink.consumer_group,
             patience_s=COMPLETE_WITHIN_S,
         )
         self._ending = TransactionEnding(
@@ -215,7 +218,7 @@ class TransactionCommitter(Committer):
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
         """Remember the winners' ids for the hint, and delete some marker groups that nobody needs any more."""
-        self._pruning.released([one for one in committables if one.resource not in self._shown.put_again])
+        self._pruning.released(committables, self._shown.put_again)
 
     def _transient(self, handle: Handle, what: str, remedy: str | None = None) -> TransientError:
         return TransientError(

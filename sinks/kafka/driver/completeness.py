@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from tpc.errors import TransientError
 from tpc.sink import Committable, Outcome, Verdict
-from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, UNANSWERED, Description, Reply, Transaction
+from tpc.sinks.kafka.cluster.answers import NONE, Description, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Missing, Partition, Sight, look, write_again
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC, partition_of
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
@@ -25,10 +25,11 @@ from tpc.sinks.kafka.driver.commit_evidence import (
     is_complete,
     is_open,
     suspects,
+    unsettled,
     was_aborted_afterwards,
-    was_opened_again,
     without_leader,
 )
+from tpc.sinks.kafka.driver.shown_markers import ShownMarkers
 from tpc.support.deadlines import Deadline, until
 
 logger = logging.getLogger(__name__)
@@ -47,9 +48,16 @@ class Completeness:
     """
 
     def __init__(
-        self, client: TransactionClient, *, topic: str | None, consumer_group: str | None, patience_s: float
+        self,
+        client: TransactionClient,
+        shown: ShownMarkers,
+        *,
+        topic: str | None,
+        consumer_group: str | None,
+        patience_s: float,
     ) -> None:
         self._client = client
+        self._shown = shown
         self._topic = topic
         self._consumer_group = consumer_group
         self._patience_s = patience_s
@@ -72,7 +80,8 @@ class Completeness:
         with suppress(TransientError):
             sights = self._look(committables)
         begun = [one for one in committables if is_being_written_again(Transaction.of(one), sights.get(one.resource))]
-        self._write([self._missing(one, sights[one.resource], None) for one in begun])
+        again = [self._missing(one, sights[one.resource], None) for one in begun]
+        write_again(self._client, again, self._deadline.remaining_s)
         for one, transaction in zip(committables, transactions, strict=True):
             sight = sights.get(one.resource)
             if sight is not None and is_open(sight) and one not in begun:
@@ -103,12 +112,23 @@ class Completeness:
             for one, outcome in zip(committables, outcomes, strict=True)
         ]
 
-    def write_groups_again(self, committables: Sequence[Committable]) -> None:
-        """Of branches that `confirmed` has just seen complete. What it did is for the caller to see."""
+    def write_groups_again(self, committables: Sequence[Committable]) -> dict[str, Outcome]:
+        """Of branches that `confirmed` has just seen complete. Returns which of them are in doubt since, by id.
+
+        An id may then still be open: whoever called it committed would leave it to an abort.
+        """
         self._deadline = Deadline(self._patience_s)
         complete = [one for one in committables if is_complete(Transaction.of(one), self.sights[one.resource])]
-        self._write([self._missing(one, self.sights[one.resource], set()) for one in complete])
-        self._look_until_final(complete)
+        again = [self._missing(one, self.sights[one.resource], set()) for one in complete]
+        replies = write_again(self._client, again, self._deadline.remaining_s)
+        then = self._look_until_final(complete)
+        doubts = {one.resource: _doubt("its id stands otherwise by now") for one in committables if one not in complete}
+        for one, reply in zip(complete, replies, strict=True):
+            if reply.name != NONE:
+                doubts[one.resource] = _doubt(f"writing its groups again was answered {reply}")
+            elif told := unsettled(one, then):
+                doubts[one.resource] = _doubt(told)
+        return doubts
 
     def _doubts(self, committed: Sequence[Committable]) -> dict[str, Outcome]:
         """Why a commit cannot be called one yet, by id."""
@@ -137,8 +157,13 @@ class Completeness:
                 doubts[one.resource] = _doubt(f"partition {gone[0][1]} of {gone[0][0]} has no leader to write it")
             else:
                 ready.append(one)
+        # Before its id is open: an abort of that would else look like the end of the branch, and take the marker along.
+        for one in self._shown.put_where_lost(ready):
+            doubts[one.resource] = _doubt("its marker does not show, and its id is not opened without that")
+            ready.remove(one)
         missing = [self._missing(one, after[one.resource], suspected[one.resource]) for one in ready]
-        for one, reply in zip(ready, self._write(missing), strict=True):
+        replies = write_again(self._client, missing, self._deadline.remaining_s)
+        for one, reply in zip(ready, replies, strict=True):
             if reply.name == NONE:
                 baseline = Baseline(after[one.resource], frozenset(suspected[one.resource]))
                 self._baselines[Transaction.of(one)] = baseline
@@ -174,21 +199,6 @@ class Completeness:
     def _groups(self, one: Committable) -> list[str]:
         """The user's, and the marker's."""
         return [*([] if self._consumer_group is None else [self._consumer_group]), one.resource]
-
-    def _write(self, missing: Sequence[Missing]) -> list[Reply]:
-        """Answers that pass by themselves are asked for again, briefly."""
-        replies: list[Reply] = []
-
-        def settled() -> bool:
-            try:
-                replies[:] = write_again(self._client, missing)
-            except TransientError as error:
-                replies[:] = [Reply(UNANSWERED, error.what)] * len(missing)
-            return not any(reply.name in RETRIABLE for reply in replies)
-
-        if missing:
-            until(settled, self._deadline.remaining_s)
-        return replies
 
     def _look(self, committables: Sequence[Committable]) -> Sights:
         """Raises `TransientError`."""
@@ -226,22 +236,9 @@ class Completeness:
 
 
 ABORTED_AFTERWARDS = (
-    "its process died while commit records were written again, and the brokers then ended that by an abort: rows of "
-    "partitions that had been left out are lost; compare the rows of the epoch with the topics"
+    "its commit records were being written again when its process died or brokers went away, and that was ended by an "
+    "abort then: if partitions had been left out, their rows are lost; compare the rows of the epoch with the topics"
 )
-
-
-def unsettled(one: Committable, sights: Sights) -> str | None:
-    """What is still going on with a committed transaction; None when the coordinator's answer is final."""
-    sight = sights.get(one.resource)
-    if sight is None:
-        return "its coordinator has not told of it"
-    if was_opened_again(Transaction.of(one), sight):
-        return "writing it again has not ended"
-    description = sight.description
-    if isinstance(description, Reply):
-        return f"the coordinator says {description}" if description.name in RETRIABLE else None
-    return f"the coordinator is at {description.state}" if description.state.startswith("Prepare") else None
 
 
 def _doubt(told: str, *, contradiction: bool = False) -> Outcome:

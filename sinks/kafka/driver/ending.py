@@ -73,7 +73,8 @@ class TransactionEnding:
         outcomes = self._commit(committables)
         try:
             outcomes = self._completeness.confirmed(committables, outcomes)
-            return self._shown.confirmed(committables, outcomes, self._completeness.sights)
+            sights, complete = self._completeness.sights, self._completeness.write_groups_again
+            return self._shown.confirmed(committables, outcomes, sights, complete)
         except (ConfigurationError, TransientError) as error:
             doubt = Outcome(
                 Verdict.UNKNOWN, f"whether every partition and its marker show it is not known: {error.what}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 
 from tpc.sink import Committable
@@ -29,19 +29,21 @@ class Pruning:
         """In the order in which they came."""
         self._epochs_until_listing = 0
 
-    def released(self, committables: Sequence[Committable]) -> None:
+    def released(self, committables: Sequence[Committable], never_again: Collection[str] = ()) -> None:
         """Remember the winners' ids for the hint, and delete some marker groups that nobody needs any more.
 
-        Those are groups whose id no hint names any more, and groups of older generations; never one of this epoch: of
-        many winners the first fall out of the hint at once, and their groups wait for the next epoch. No transaction of
-        a decided epoch is open while this runs, so none can lose its marker. Groups that could not be deleted
-        wait for a later epoch.
+        No hint names an id of `never_again` any more, though its branch is a winner like the others.
+
+        Nobody needs groups whose id has fallen out of the hint, and groups of older generations; but one of this epoch
+        stays: of many winners the first fall out of the hint at once, and their groups wait for the next epoch. No
+        transaction of a decided epoch is open while this runs, so none can lose its marker. Groups that could not be
+        deleted wait for a later epoch.
         """
         if not committables:
             return
-        fallen = self._ids.release(
-            [committable.handle for committable in committables], [committable.resource for committable in committables]
-        )
+        self._ids.withdraw(never_again)
+        again = [committable for committable in committables if committable.resource not in never_again]
+        fallen = self._ids.release([one.handle for one in again], [one.resource for one in again])
         newest = {committable.resource for committable in committables}
         for name in newest:  # a worker had taken it back before it fell out
             self._to_delete.pop(name, None)

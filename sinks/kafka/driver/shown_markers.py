@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from tpc.handles import Handle
 from tpc.sink import Committable, Outcome, Verdict
 from tpc.sinks.kafka.cluster.commit_records import Partition, Sight
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
@@ -24,25 +23,29 @@ from tpc.support.deadlines import patiently, until
 
 logger = logging.getLogger(__name__)
 
-WriteGroupsAgain = Callable[[Sequence[Committable]], None]
-"""Writes the commit records of groups again, which completes an offset that a coordinator still holds as pending."""
+SHOWS_WITHIN_S = 1.0
+"""A marker that does not show so long after its transaction is complete is taken for lost: milliseconds, normally."""
+
+WriteGroupsAgain = Callable[[Sequence[Committable]], dict[str, Outcome]]
+"""Writes the commit records of groups again, which completes an offset that a coordinator still holds as pending.
+
+Returns which branches are in doubt since, by id.
+"""
 
 
 class ShownMarkers:
-    """Of one sink. `marker_topic`: what markers name. One that does not show within `patience_s` is taken for lost."""
+    """Of one sink. `marker_topic`: what markers name. Who does not answer is asked again for `patience_s`."""
 
     def __init__(
         self,
         client: TransactionClient,
         markers: Markers,
-        write_groups_again: WriteGroupsAgain,
         *,
         marker_topic: str,
         patience_s: float,
     ) -> None:
         self._client = client
         self._markers = markers
-        self._write_groups_again = write_groups_again
         self._marker_topic = marker_topic
         self._patience_s = patience_s
         self._led: dict[tuple[int, Partition], int | None] = {}
@@ -51,7 +54,11 @@ class ShownMarkers:
         """Ids never to be used again: a put whose answer was lost may still come, after their next marker."""
 
     def confirmed(
-        self, committables: Sequence[Committable], outcomes: Sequence[Outcome], sights: Mapping[str, Sight]
+        self,
+        committables: Sequence[Committable],
+        outcomes: Sequence[Outcome],
+        sights: Mapping[str, Sight],
+        write_groups_again: WriteGroupsAgain,
     ) -> list[Outcome]:
         """The outcomes, where a commit counts only when its marker shows. `sights` were seen after the commits.
 
@@ -61,51 +68,57 @@ class ShownMarkers:
         led = _leader_epochs([sights[one.resource] for one in settled if one.resource in sights])
         if not settled or self._is_as_before(led):
             return list(outcomes)
-        lost = self._not_shown(settled)
-        if lost:
-            self._write_groups_again([one for one in settled if one.handle in lost])
-            lost = self._not_shown([one for one in settled if one.handle in lost])
-        if lost:
-            self._put_again([one for one in settled if one.handle in lost])
-            lost = self._not_shown([one for one in settled if one.handle in lost])
-        if not lost and len(settled) == len(committables):
+        doubts = self._doubts(settled, write_groups_again)
+        if not doubts and len(settled) == len(committables):
             self._led.update(led)
         return [
-            Outcome(Verdict.UNKNOWN, f"Kafka says committed, and group {one.resource} does not show it")
-            if outcome.settled and one.handle in lost
-            else outcome
+            doubts.get(one.resource, outcome) if outcome.settled else outcome
             for one, outcome in zip(committables, outcomes, strict=True)
         ]
+
+    def put_where_lost(self, complete: Sequence[Committable]) -> list[Committable]:
+        """Of branches whose transactions are complete: those whose markers do not show even so. Raises as above."""
+        lost = self._not_shown(complete)
+        for one in lost:
+            self._put_again(one)
+        return self._not_shown(lost)
+
+    def _doubts(self, settled: Sequence[Committable], write_groups_again: WriteGroupsAgain) -> dict[str, Outcome]:
+        """Which branches do not count as committed yet, by id, after what is lost was put again."""
+        not_shown = self.put_where_lost(settled)
+        told = "Kafka says committed, and group {} does not show it"
+        doubts = {one.resource: Outcome(Verdict.UNKNOWN, told.format(one.resource)) for one in not_shown}
+        put = [one for one in settled if one.resource in self.put_again and one not in not_shown]
+        held = self._markers.pending([one.resource for one in put]) if put else set()
+        return doubts | write_groups_again([one for one in put if one.resource in held]) if held else doubts
 
     def _is_as_before(self, led: Mapping[tuple[int, Partition], int | None]) -> bool:
         """Whether every partition of groups is known to have had one leader since all of an epoch showed."""
         return bool(led) and all(epoch is not None and self._led.get(each) == epoch for each, epoch in led.items())
 
-    def _not_shown(self, settled: Sequence[Committable]) -> set[Handle]:
-        """The handles whose markers have not come in time."""
-        missing = {one.handle: one.resource for one in settled}
+    def _not_shown(self, settled: Sequence[Committable]) -> list[Committable]:
+        """Those whose markers have not come in time."""
+        missing = list(settled)
 
         def all_shown() -> bool:
-            found = self._markers.committed(list(missing.values()))
-            for handle, group in list(missing.items()):
-                if str(handle) in found[group]:
-                    del missing[handle]
+            shown = self._markers.shown([one.resource for one in missing])
+            missing[:] = [one for one in missing if str(one.handle) not in shown[one.resource]]
             return not missing
 
-        until(lambda: patiently(all_shown, self._patience_s), self._patience_s)
-        return set(missing)
+        if missing:
+            until(lambda: patiently(all_shown, self._patience_s), SHOWS_WITHIN_S)
+        return missing
 
-    def _put_again(self, committables: Sequence[Committable]) -> None:
-        """Outside of a transaction, into groups of this epoch's ids alone, which no successor of this process uses."""
-        for one in committables:
-            self.put_again.add(one.resource)
-            marker = Offset(self._marker_topic, 0, one.handle.epoch, str(one.handle))
-            patiently(partial(commit_offset, self._client, one.resource, marker), self._patience_s)
-            logger.warning(
-                "epoch %s is committed in sink %s, and the brokers have not got its marker any more: it is put again",
-                one.handle.epoch,
-                one.handle.sink,
-            )
+    def _put_again(self, one: Committable) -> None:
+        """Outside of a transaction, into the group of an id of this epoch, which no successor of this process uses."""
+        self.put_again.add(one.resource)
+        marker = Offset(self._marker_topic, 0, one.handle.epoch, str(one.handle))
+        patiently(partial(commit_offset, self._client, one.resource, marker), self._patience_s)
+        logger.warning(
+            "epoch %s is committed in sink %s, and the brokers do not show its marker: it is put again",
+            one.handle.epoch,
+            one.handle.sink,
+        )
 
 
 def _leader_epochs(sights: Sequence[Sight]) -> dict[tuple[int, Partition], int | None]:

@@ -15,7 +15,13 @@ from tests.coordinator.loop.changelog import test_lost_stores
 from tests.coordinator.loop.state import test_compaction
 from tests.coordinator.savepoints import test_folder
 from tests.coordinator.spark import test_lineage
-from tests.sinks.kafka import test_completeness, test_handover, test_pruning, test_shown_markers
+from tests.sinks.kafka import (
+    test_completeness,
+    test_handover,
+    test_pending_markers,
+    test_pruning,
+    test_shown_markers,
+)
 from tests.sinks.mongo import test_transaction
 from tests.tpc_support import test_deposed
 from tpc.chaos.explorer.invariants import INVARIANTS
@@ -38,6 +44,7 @@ NAMED = {
     "checkpoint lock kit": {name for name in dir(test_checkpoint_lock) if name.startswith("test_")},
     "kafka evidence kit": {name for name in dir(test_completeness) if name.startswith("test_")},
     "kafka markers kit": {name for name in dir(test_shown_markers) if name.startswith("test_")},
+    "kafka pending kit": {name for name in dir(test_pending_markers) if name.startswith("test_")},
     "kafka handover kit": {name for name in dir(test_handover) if name.startswith("test_")},
     "kafka pruning kit": {name for name in dir(test_pruning) if name.startswith("test_")},
     "mongo transaction kit": {name for name in dir(test_transaction) if name.startswith("test_")},

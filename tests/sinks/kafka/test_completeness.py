@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import pytest
 from kafka.errors import CoordinatorNotAvailableError
 
-from tests.support.kafka_branches import Branches, texts, values
+from tests.support.kafka_branches import Branches, texts, values, with_version
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.processes import eventually
-from tpc.json import JSONObject
 from tpc.sink import Committable, Verdict
 from tpc.sinks.kafka.cluster import commit_records
-from tpc.sinks.kafka.cluster.answers import Description, Transaction
+from tpc.sinks.kafka.cluster.answers import UNANSWERED, Description, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Missing, Sight, look
 from tpc.sinks.kafka.cluster.raw_requests import by_coordinator
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
@@ -129,13 +127,6 @@ def test_a_committable_names_the_topics_of_its_rows(branches: Branches) -> None:
     assert branches.prepare(texts("a")).data["topics"] == [topic_of(branches)]
 
 
-def with_version(branches: Branches, version: int) -> JSONObject:
-    """The hint with which branches are prepared for this EndTxn."""
-    hint: JSONObject = json.loads(json.dumps(branches.committer.hint()))
-    hint["facts"]["endtxn_version"] = version
-    return hint
-
-
 def begin_to_write_again(
     client: TransactionClient, committable: Committable, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,8 +140,9 @@ def begin_to_write_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(commit_records, "end_one", dies)
-        with pytest.raises(Exception, match="the process dies here"):
-            commit_records.write_again(client, [Missing(left, [(topic, 0)], [committable.resource])])
+        (reply,) = commit_records.write_again(client, [Missing(left, [(topic, 0)], [committable.resource])], 0.0)
+    assert reply.name == UNANSWERED
+    assert "the process dies here" in reply.detail
 
 
 @pytest.mark.stack

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,7 @@ class Cluster:
         """What changes while something is written again."""
         self.stays_open = False
         """Whether a writing again gets no further than its first request."""
+        self.hides_markers = False
 
     def look(self, *_: object) -> dict[str, Sight]:
         if not self.answers:
@@ -44,7 +46,12 @@ class Cluster:
         described = Description("id", self.state, 40, self.epoch, 1000, 0, frozenset({ROWS}))
         return {"id": Sight(1, described, dict(self.leaders))}
 
-    def write_again(self, _: object, missing: Sequence[Missing]) -> list[Reply]:
+    def put_where_lost(self, complete: Sequence[Committable]) -> list[Committable]:
+        return list(complete) if self.hides_markers else []
+
+    def write_again(self, _: object, missing: Sequence[Missing], __: float) -> list[Reply]:
+        if not missing:
+            return []
         self.written += [set(one.partitions) for one in missing]
         if self.stays_open:
             self.state = "Ongoing"
@@ -67,8 +74,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 @pytest.fixture
 def asking(cluster: Cluster) -> Completeness:
-    client: object = cluster
-    return Completeness(client, topic="rows", consumer_group=None, patience_s=0.05)  # type: ignore[arg-type]  # played
+    played: Any = cluster
+    return Completeness(played, played, topic="rows", consumer_group=None, patience_s=0.05)
 
 
 def confirmed(asking: Completeness) -> Outcome:
@@ -195,6 +202,21 @@ def test_what_was_opened_again_and_ended_by_the_next_commit_is_written_again(
 
     asking.confirmed([OF_OLDER_BROKERS], [COMMITTED])
     assert cluster.written[1:] == [{ROWS}]
+
+
+def test_nothing_is_written_again_of_a_branch_whose_marker_does_not_show(
+    cluster: Cluster, asking: Completeness
+) -> None:
+    """Its id would be open: an abort of that is then told from the abort of the branch by the marker alone."""
+    asking.before_commit([OF_OLDER_BROKERS])
+    cluster.state = "CompleteCommit"
+    cluster.leaders[ROWS] = 9
+    cluster.hides_markers = True
+
+    (outcome,) = asking.confirmed([OF_OLDER_BROKERS], [COMMITTED])
+
+    assert (outcome.verdict, outcome.contradiction) == (Verdict.UNKNOWN, False)
+    assert cluster.written == []
 
 
 def test_an_outcome_that_is_no_commit_is_passed_on(cluster: Cluster, asking: Completeness) -> None:

@@ -58,8 +58,8 @@ class Epochs:
         fresh = (TransactionalId(JOB, GENERATION, "out", "worker", slot) for slot in self._slots)
         return self.complete(islice(itertools.chain(released, fresh), branches))
 
-    def complete(self, names: Iterable[TransactionalId]) -> set[str]:
-        """One epoch that these have won."""
+    def complete(self, names: Iterable[TransactionalId], never_again: Iterable[TransactionalId] = ()) -> set[str]:
+        """One epoch that these have won, some under ids that are not to be used again."""
         epoch = next(self._numbers)
         winners = [
             Committable(Handle(JOB, GENERATION, "out", epoch, partition, 1), str(name), 1, 1, {})
@@ -68,7 +68,7 @@ class Epochs:
         self._serving.update((TransactionalId.parse(winner.resource), epoch) for winner in winners)
         newest = {winner.resource for winner in winners}
         self._groups.there |= newest
-        self._pruning.released(winners)
+        self._pruning.released(winners, {str(name) for name in never_again})
         return newest
 
 
@@ -122,6 +122,27 @@ def test_the_marker_of_an_id_that_wins_again_while_it_waits_to_be_deleted_stays(
     for epoch in range(40):
         winner = names[epoch % 2]
         assert epochs.complete([winner]) <= groups.there
+
+
+def test_the_marker_of_an_id_that_is_not_to_be_used_again_stays_like_those_of_other_winners() -> None:
+    groups = Groups()
+    epochs = Epochs(groups, ReleasedIds(limit=1))
+    first, second = (TransactionalId(JOB, GENERATION, "out", "worker", slot) for slot in range(2))
+
+    epochs.complete([first])
+
+    assert epochs.complete([first, second], never_again=[first]) <= groups.there
+
+
+def test_no_hint_names_an_id_that_is_not_to_be_used_again() -> None:
+    ids = ReleasedIds()
+    epochs = Epochs(Groups(), ids)
+    first, second = (TransactionalId(JOB, GENERATION, "out", "worker", slot) for slot in range(2))
+
+    epochs.complete([first, second])
+    epochs.complete([first, second], never_again=[first])
+
+    assert ids.hint() == {"worker": {"1": 2}}
 
 
 def test_groups_whose_coordinator_is_away_are_deleted_when_it_is_back() -> None:

@@ -11,18 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.kafka_branches import TEXT, Branches, offsets_of, texts, values
+from tests.support.kafka_branches import TEXT, Branches, commit_and_lose_the_marker, offsets_of, texts, values
 from tests.support.kafka_topics import KafkaTopics
-from tests.support.processes import eventually
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Outcome, Verdict
-from tpc.sinks.kafka.cluster.answers import NONE, Description, Reply, Transaction
+from tpc.sinks.kafka.cluster.answers import Description, Reply, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Sight
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
 from tpc.sinks.kafka.cluster.markers import Markers
-from tpc.sinks.kafka.cluster.questions import KafkaCluster
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
-from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver import committer as committer_module
 from tpc.sinks.kafka.driver.shown_markers import ShownMarkers
 from tpc.sinks.kafka.offsets.committer import KafkaOffsetsCommitter
@@ -32,7 +29,7 @@ from tpc.sinks.kafka.sink import KafkaSink
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committer_module, "COMPLETE_WITHIN_S", 1.0)
+    monkeypatch.setattr(committer_module, "COMPLETE_WITHIN_S", 3.0)
 
 
 @pytest.fixture
@@ -50,20 +47,6 @@ def prepared_offsets(branches: Branches, topic: str, offset: int) -> Committable
     committable = branches.committer.prepare_offsets(branches.handle(1, -1), {topic: {0: offset}})
     assert committable is not None
     return committable
-
-
-def commit_and_lose_the_marker(branches: Branches, committable: Committable) -> None:
-    """By another client: the answer to a first attempt was lost."""
-    client = TransactionClient(branches.sink.connection, 10.0)  # type: ignore[attr-defined]  # all Kafka sinks have it
-    try:
-        assert client.end([Transaction.of(committable)], commit=True)[0].name == NONE
-        cluster = KafkaCluster(client)
-        markers = Markers(cluster, client, branches.pipeline, branches.sink.name)
-        group = committable.resource
-        eventually(lambda: str(committable.handle) in markers.committed([group])[group], "the marker shows")
-        assert markers.delete([group]) == 1
-    finally:
-        client.close()
 
 
 def test_a_marker_of_rows_that_is_lost_is_put_again(
@@ -127,14 +110,13 @@ def test_markers_are_asked_for_once_while_no_group_s_coordinator_changes(
     rows: Branches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str]] = []
-    honest = Markers.committed
+    honest = Markers.shown
 
-    def committed(markers: Markers, groups: list[str]) -> dict[str, set[str]]:
-        if groups:
-            asked.append(groups)
+    def shown(markers: Markers, groups: list[str]) -> dict[str, set[str]]:
+        asked.append(groups)
         return honest(markers, groups)
 
-    monkeypatch.setattr(Markers, "committed", committed)
+    monkeypatch.setattr(Markers, "shown", shown)
     for epoch in range(3):
         committable = rows.prepare(texts(f"row {epoch}"), epoch=epoch)
         assert rows.committer.commit([committable])[0].settled
@@ -147,7 +129,7 @@ class Shown:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def committed(self, groups: list[str]) -> dict[str, set[str]]:
+    def shown(self, groups: list[str]) -> dict[str, set[str]]:
         self.asked.append(groups)
         return {one.resource: {str(one.handle)} for one in (BRANCH, SIBLING)}
 
@@ -155,6 +137,7 @@ class Shown:
 HANDLE = Handle(PipelineId("job"), 1, "out", 4, 0, 0)
 BRANCH = Committable(HANDLE, "id", 1, 1, Transaction("id", 40, 3, 5).data)
 SIBLING = Committable(replace(HANDLE, partition=1), "other", 1, 1, Transaction("other", 41, 3, 5).data)
+UNUSED: Any = None
 COMMITTED, AWAY = Outcome(Verdict.COMMITTED), Outcome(Verdict.UNKNOWN, "its coordinator is loading")
 
 
@@ -179,14 +162,14 @@ def test_markers_are_asked_for_again_when_their_coordinators_may_have_changed(
 ) -> None:
     shown, markers = shown_by_nobody()
     for seen in (before, now):
-        assert shown.confirmed([BRANCH], [COMMITTED], {"id": seen}) == [COMMITTED]
+        assert shown.confirmed([BRANCH], [COMMITTED], {"id": seen}, UNUSED) == [COMMITTED]
     assert markers.asked == [["id"]] * times
 
 
 def test_what_is_learnt_of_a_part_of_an_epoch_does_not_speak_for_the_rest() -> None:
     shown, markers = shown_by_nobody()
-    assert shown.confirmed([BRANCH, SIBLING], [COMMITTED, AWAY], {"id": sight(3)}) == [COMMITTED, AWAY]
-    assert shown.confirmed([SIBLING], [COMMITTED], {"other": sight(3)}) == [COMMITTED]
+    assert shown.confirmed([BRANCH, SIBLING], [COMMITTED, AWAY], {"id": sight(3)}, UNUSED) == [COMMITTED, AWAY]
+    assert shown.confirmed([SIBLING], [COMMITTED], {"other": sight(3)}, UNUSED) == [COMMITTED]
     assert markers.asked == [["id"], ["other"]]
 
 
@@ -194,5 +177,4 @@ def shown_by_nobody() -> tuple[ShownMarkers, Shown]:
     """No broker is asked: all markers show."""
     markers = Shown()
     played: Any = markers
-    unused: Any = None
-    return ShownMarkers(unused, played, unused, marker_topic="t", patience_s=1.0), markers
+    return ShownMarkers(UNUSED, played, marker_topic="t", patience_s=1.0), markers
