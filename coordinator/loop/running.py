@@ -2,8 +2,9 @@
 
 The order of a start: the coordinator has taken over (what was decided is finished, what was not is swept); the states
 are read as they were when the last decided epoch ended, and the sources are sought to where it ended. Where one of its
-branches is lost, the epoch is run again from its recorded start to its recorded end, with the states before it. What no
-intent names is simply read again, up to another cut perhaps: nothing was decided of it.
+branches is lost, the epoch is run again from its recorded start to its recorded end, with the states before it; lost
+source offsets alone are written again as recorded. What no intent names is simply read again, up to another cut
+perhaps: nothing was decided of it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TypeAlias
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.feeding.context import PassContext
+from tpc.coordinator.feeding.lost_offsets import OffsetsRepair, only_offsets_are_lost
 from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, last_cuts, watermark_of
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.emitted import Emitted
@@ -66,7 +68,9 @@ class Running:
             self._stop_word.remove()
             last, cuts = last_cuts(self._coordinator.journal.history)
             check_sources(cuts, [each.name for each in self._program.inputs], self._program.retired)
-        if last is not None and engine.state.lost:
+        if last is not None and only_offsets_are_lost(last, engine.state.lost, self._program.offsets_sink):
+            self._write_offsets_again(last)
+        elif last is not None and engine.state.lost:
             self._repair(last)
         with engine.stating():
             for state in self._program.states:
@@ -86,6 +90,12 @@ class Running:
             cut = self._cutter.again(cuts, watermark_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
         self._run(manifest.epoch, cut, manifest.barrier, stood)
+
+    def _write_offsets_again(self, manifest: Manifest) -> None:
+        """No event is needed for them: their sources may be retired, and no function runs."""
+        logger.warning("epoch %d has lost its source offsets: they are written again", manifest.epoch)
+        runner = OffsetsRepair(self._context(manifest.barrier, rows=0, positions={}))
+        self._coordinator.engine.run_batch(manifest.epoch, runner)
 
     def _accept_loss(self, epoch: int, sink: str) -> str:
         coordinator = self._coordinator
@@ -115,7 +125,7 @@ class Running:
     def _run(self, epoch: int, cut: Cut, barrier: Barrier, positions: Positions) -> None:
         failpoints.hit("epoch.planned", epoch=epoch)
         computation = self._computation(epoch, cut, positions)
-        runner = LoopPass(self._context(barrier, cut, positions), self._batches, computation)
+        runner = LoopPass(self._context(barrier, rows=cut.rows, positions=positions), self._batches, computation)
         try:
             self._coordinator.engine.run_batch(epoch, runner)
         except BaseException:
@@ -139,7 +149,7 @@ class Running:
 
         return compute
 
-    def _context(self, barrier: Barrier, cut: Cut, positions: Positions) -> PassContext:
+    def _context(self, barrier: Barrier, *, rows: int, positions: Positions) -> PassContext:
         engine, participants = self._coordinator.engine, self._coordinator.participants
         return PassContext(
             pipeline=participants.pipeline,
@@ -151,7 +161,7 @@ class Running:
             positions=positions,
             offsets_sink=self._program.offsets_sink,
             unrouted_is_error=self._program.unrouted_is_error,
-            batch_counts=lambda: {"rows": cut.rows},
+            batch_counts=lambda: {"rows": rows},
             end_phase=engine.clock_phase,
         )
 
