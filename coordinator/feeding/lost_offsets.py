@@ -7,19 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from tpc.coordinator.feeding.branch import in_hexadecimal
 from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.driver_branches import DriverBranches
 from tpc.effects import ReplayEpoch
 from tpc.errors import StateMachineError
 from tpc.events import Replayed
 from tpc.manifest import Branch, Manifest
+from tpc.sink import Sink
+
+_OF_NO_ROWS = in_hexadecimal(0)
+"""As every branch of offsets has it (`parts_of`): whatever was decided of a lost branch, this one has no row."""
 
 
-def only_offsets_are_lost(manifest: Manifest, lost: Collection[str], offsets_sink: str | None) -> bool:
-    """Whether source offsets, and nothing else, are among the `lost` branches, by their handles."""
-    return offsets_sink is not None and {
-        sink for sink, branch in manifest.branches() if str(branch.committable.handle) in lost
-    } == {offsets_sink}
+def only_offsets_are_lost(manifest: Manifest, lost: Collection[str], offsets_sink: Sink | None) -> bool:
+    """Whether source offsets, and nothing else, are among the `lost` branches, by their handles.
+
+    A sink of another kind had rows under that name.
+    """
+    sinks = {sink for sink, branch in manifest.branches() if str(branch.committable.handle) in lost}
+    if offsets_sink is None or sinks != {offsets_sink.name}:
+        return False
+    return manifest.sinks[offsets_sink.name].kind == offsets_sink.kind
 
 
 class OffsetsRepair:
@@ -49,7 +58,7 @@ class OffsetsRepair:
         made = branches.prepare([], [], {sink})
         self.sink_seconds = {name: {"prepare": round(seconds, 6)} for name, seconds in branches.seconds.items()}
         replaced = {
-            str(lost.committable.handle): Branch(made[sink], lost.digest)
+            str(lost.committable.handle): Branch(made[name], _OF_NO_ROWS)
             for name, lost in manifest.branches()
             if name in made
         }

@@ -38,5 +38,14 @@ def check_repairable(
     )
 
 
+def remedy_for_offsets(accept_loss: str) -> str:
+    """What to do where lost source offsets cannot be written again. `accept_loss` is the command that gives them up."""
+    return (
+        "remove the cause and restart: the source offsets of the epoch are written then, and no event is read again. "
+        f"If a topic of it is gone for good, give the offsets up: `{accept_loss}`. No row is lost by that, and the "
+        "next epoch moves the consumer group."
+    )
+
+
 def _named(what: str, names: Sequence[str]) -> str:
     return " and ".join(f"{what} {name!r}" for name in names)

@@ -26,13 +26,15 @@ from tpc.coordinator.loop.functions import run_functions
 from tpc.coordinator.loop.garbage import Garbage
 from tpc.coordinator.loop.loop_pass import LoopPass
 from tpc.coordinator.loop.program import Program
-from tpc.coordinator.loop.repairing import check_repairable
+from tpc.coordinator.loop.repairing import check_repairable, remedy_for_offsets
 from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.resolve_commands import resolve_command
 from tpc.coordinator.stop_word import StopWord
+from tpc.errors import ConfigurationError, TransientError
 from tpc.history import Action
 from tpc.json import JSONObject
 from tpc.manifest import Barrier, Manifest
+from tpc.sink import Sink
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +70,7 @@ class Running:
             self._stop_word.remove()
             last, cuts = last_cuts(self._coordinator.journal.history)
             check_sources(cuts, [each.name for each in self._program.inputs], self._program.retired)
-        if last is not None and only_offsets_are_lost(last, engine.state.lost, self._program.offsets_sink):
+        if last is not None and only_offsets_are_lost(last, engine.state.lost, self._offsets_sink()):
             self._write_offsets_again(last)
         elif last is not None and engine.state.lost:
             self._repair(last)
@@ -95,7 +97,15 @@ class Running:
         """No event is needed for them: their sources may be retired, and no function runs."""
         logger.warning("epoch %d has lost its source offsets: they are written again", manifest.epoch)
         runner = OffsetsRepair(self._context(manifest.barrier, rows=0, positions={}))
-        self._coordinator.engine.run_batch(manifest.epoch, runner)
+        try:
+            self._coordinator.engine.run_batch(manifest.epoch, runner)
+        except (ConfigurationError, TransientError) as error:
+            error.remedy = remedy_for_offsets(self._accept_loss(manifest.epoch, str(self._program.offsets_sink)))
+            raise
+
+    def _offsets_sink(self) -> Sink | None:
+        name = self._program.offsets_sink
+        return None if name is None else self._coordinator.participants.sinks[name]
 
     def _accept_loss(self, epoch: int, sink: str) -> str:
         coordinator = self._coordinator

@@ -10,13 +10,13 @@ may go to several topics the marker names Kafka's own topic of groups, which nob
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Marker
-from tpc.sinks.kafka.cluster.answers import ENDING, Description
+from tpc.sinks.kafka.cluster.answers import ENDING, NOT_FOUND, Description, Reply
 from tpc.sinks.kafka.cluster.complete_listing import require_all_groups
 from tpc.sinks.kafka.cluster.group_offsets import Offset, group_offsets
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
@@ -86,7 +86,7 @@ class Markers:
         """
         by_group, pending = self._stable(groups)
         if pending:
-            raise TransientError(f"Kafka transactions of sink {self._sink} ended while their markers were read")
+            raise self._still_pending(pending)
         return _handles(by_group)
 
     def shown(self, groups: Sequence[str]) -> dict[str, set[str]]:
@@ -105,16 +105,28 @@ class Markers:
         return {group for group, offsets in by_group.items() if any(offset.unstable for offset in offsets)}
 
     def newest(self, since_generation: int) -> Marker | None:
-        """The marker of the highest epoch that this incarnation's sink shows, of generations not below the given."""
+        """The marker of the highest epoch that this incarnation's sink shows, of generations not below the given.
+
+        One that stays pending after its transaction is complete is read as it was before: it would hold up every start,
+        and with it the commit that completes it. Of an epoch that is complete already nothing does.
+        """
         require_all_groups(self._cluster, self._client)
-        return self.newest_listed(since_generation)
+        return self._newest_listed(since_generation, self._stable_or_before)
 
     def newest_listed(self, since_generation: int) -> Marker | None:
-        """The same of a listing that may be short: what it shows is there, what it does not show proves nothing."""
+        """The same of a listing that may be short: what it shows is there, what it does not show proves nothing.
+
+        Raises `TransientError` for one that is pending, unless `newest` has seen that it stays so.
+        """
+        return self._newest_listed(since_generation, self._all_stable)
+
+    def _newest_listed(
+        self, since_generation: int, read: Callable[[Sequence[str]], Mapping[str, Sequence[Offset]]]
+    ) -> Marker | None:
         groups = [str(name) for name in self._names(self._pipeline.prefix) if name.generation >= since_generation]
         handles = [
             handle
-            for offsets in self._stable_or_before(groups).values()
+            for offsets in read(groups).values()
             for offset in offsets
             if (handle := handle_of(offset)) is not None
         ]
@@ -134,18 +146,27 @@ class Markers:
     def _names(self, prefix: str) -> list[TransactionalId]:
         return TransactionalId.for_sink(self._cluster.groups(prefix), self._pipeline.name, self._sink)
 
-    def _stable_or_before(self, groups: Sequence[str]) -> dict[str, list[Offset]]:
-        """One that stays pending after its transaction is complete is read as it was before.
+    def _all_stable(self, groups: Sequence[str]) -> dict[str, list[Offset]]:
+        by_group, pending = self._stable(groups)
+        self._stay_pending &= pending
+        if pending - self._stay_pending:
+            raise self._still_pending(pending)
+        return by_group
 
-        It would hold up every start, and with it the commit that completes it; of an epoch that is complete already
-        nothing does.
-        """
+    def _still_pending(self, groups: Iterable[str]) -> TransientError:
+        return TransientError(
+            f"transactions of sink {self._sink} are complete, and their groups still hold the markers as pending: "
+            f"{', '.join(sorted(groups))}"
+        )
+
+    def _stable_or_before(self, groups: Sequence[str]) -> dict[str, list[Offset]]:
         by_group: dict[str, list[Offset]] = {}
         pending: set[str] = set()
 
         def settled() -> bool:
             nonlocal by_group, pending
             by_group, pending = self._stable(groups)
+            self._stay_pending &= pending
             return pending <= self._stay_pending
 
         if not until(settled, SETTLE_S):
@@ -162,8 +183,8 @@ class Markers:
         """Committed offsets, after every transaction on them that is being ended has ended.
 
         A first marker that is not there yet is in no listing, not even as unstable, so the coordinators are asked
-        first. One with an open transaction on it, or one that is aborted, is read as it was before that transaction;
-        so is one that is pending otherwise, and these groups are returned, too.
+        first. One with a transaction on it that is open, aborted or forgotten is read as it was before that. So is one
+        that is pending though its transaction is complete, and these groups are returned, too.
         """
         if not groups:
             return {}, set()
@@ -173,13 +194,20 @@ class Markers:
         unstable = [group for group, offsets in by_group.items() if any(offset.unstable for offset in offsets)]
         if not unstable:
             return by_group, set()
-        not_committed = self._in_states(unstable, ("Ongoing", "CompleteAbort"))
+        described = self._client.describe(unstable)
         by_group.update(group_offsets(self._client, unstable, stable=False))
-        return by_group, set(unstable) - set(not_committed)
+        return by_group, {group for group in unstable if _may_be_complete(described.get(group, Reply(NOT_FOUND)))}
 
     def _in_states(self, groups: Sequence[str], states: Sequence[str]) -> list[str]:
         described = self._client.describe(groups)
         return [name for name, one in described.items() if isinstance(one, Description) and one.state in states]
+
+
+def _may_be_complete(description: Description | Reply) -> bool:
+    """Whether the last transaction of an id may be committed. A coordinator that does not tell says nothing."""
+    if isinstance(description, Reply):
+        return description.name != NOT_FOUND
+    return description.state not in ("Ongoing", "CompleteAbort")
 
 
 def _handles(by_group: Mapping[str, Sequence[Offset]]) -> dict[str, set[str]]:

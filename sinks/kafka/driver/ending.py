@@ -69,7 +69,7 @@ class TransactionEnding:
         try:
             self._completeness.before_commit(committables)
         except ConfigurationError as error:
-            return [Outcome(Verdict.UNKNOWN, f"nothing was sent: {error.what}")] * len(committables)
+            return [Outcome(Verdict.UNKNOWN, f"no commit was sent: {error.what}")] * len(committables)
         outcomes = self._commit(committables)
         try:
             outcomes = self._completeness.confirmed(committables, outcomes)
@@ -134,14 +134,15 @@ class TransactionEnding:
             if transaction.transactional_id not in replies:
                 self._fence(transaction.transactional_id)
         names = [one.transactional_id for one in transactions]
-        committed = patiently(lambda: self._markers.committed(names), BRIEFLY_S)
+        # One that is pending is not waited for: what is complete is described so.
+        shown = patiently(lambda: self._markers.shown(names), BRIEFLY_S)
         described = patiently(lambda: self._client.describe(names), BRIEFLY_S)
         return [
             end_of_given_up(
                 committable.handle,
                 transaction,
                 replies.get(transaction.transactional_id),
-                committed[transaction.transactional_id],
+                shown[transaction.transactional_id],
                 described.get(transaction.transactional_id, Reply(NOT_FOUND)),
             )
             for committable, transaction in zip(committables, transactions, strict=True)

@@ -69,7 +69,8 @@ class ShownMarkers:
         if not settled or self._is_as_before(led):
             return list(outcomes)
         doubts = self._doubts(settled, write_groups_again)
-        if not doubts and len(settled) == len(committables):
+        was_put = any(one.resource in self.put_again for one in settled)
+        if not doubts and not was_put and len(settled) == len(committables):
             self._led.update(led)
         return [
             doubts.get(one.resource, outcome) if outcome.settled else outcome
@@ -88,9 +89,9 @@ class ShownMarkers:
         not_shown = self.put_where_lost(settled)
         told = "Kafka says committed, and group {} does not show it"
         doubts = {one.resource: Outcome(Verdict.UNKNOWN, told.format(one.resource)) for one in not_shown}
-        put = [one for one in settled if one.resource in self.put_again and one not in not_shown]
-        held = self._markers.pending([one.resource for one in put]) if put else set()
-        return doubts | write_groups_again([one for one in put if one.resource in held]) if held else doubts
+        shown = [one for one in settled if one not in not_shown]
+        held = self._markers.pending([one.resource for one in shown]) if shown else set()
+        return doubts | write_groups_again([one for one in shown if one.resource in held]) if held else doubts
 
     def _is_as_before(self, led: Mapping[tuple[int, Partition], int | None]) -> bool:
         """Whether every partition of groups is known to have had one leader since all of an epoch showed."""

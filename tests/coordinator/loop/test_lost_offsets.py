@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 import tpc
 from tests.coordinator.loop.program import Die
-from tests.support.kafka_topics import KafkaTopics
+from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
 from tpc import failpoints
+from tpc.__main__ import app
 from tpc.chaos.checkers.kafka_content import group_lag
 from tpc.coordinator.feeding.context import PassContext
-from tpc.coordinator.feeding.lost_offsets import OffsetsRepair
+from tpc.coordinator.feeding.lost_offsets import OffsetsRepair, only_offsets_are_lost
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
-from tpc.errors import StateMachineError
+from tpc.errors import StateMachineError, TransientError
 from tpc.manifest import Manifest
+from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaOffsetsSink
 from tpc.sinks.kafka.cluster.answers import NONE, Transaction
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
@@ -41,7 +46,7 @@ class Program:
     def come(self, *texts: str) -> None:
         self.kafka.produce(self.topic, [(None, text) for text in texts])
 
-    def run(self, *, retires: bool = False) -> None:
+    def run(self, *, retires: bool = False, offsets_sink: Sink | None = None) -> None:
         service = tpc.service(self.group, directory=self.directory / "service")
         source = KafkaSource(self.topic, servers=self.kafka.bootstrap, name="in")
         if retires:
@@ -54,8 +59,11 @@ class Program:
             out.row("rows", {"text": self.taken[-1]})
 
         service.write("rows", {"text": str}).to(FileSink(self.directory / "out", name="out"))
-        service.offsets_to(KafkaOffsetsSink(self.group, servers=self.kafka.bootstrap, name="offsets"))
+        service.offsets_to(offsets_sink or self.offsets_sink())
         service.run(every=100, until_end=True)
+
+    def offsets_sink(self, *, name: str = "offsets", timeout_s: float = 30.0) -> KafkaOffsetsSink:
+        return KafkaOffsetsSink(self.group, servers=self.kafka.bootstrap, name=name, timeout_s=timeout_s)
 
     def lose(self, *sinks: str) -> None:
         """Run two epochs, and lose branches of the second one when it is decided."""
@@ -140,6 +148,34 @@ def test_a_service_whose_offsets_were_written_again_goes_on_where_the_epoch_has_
 
     assert program.shown() == ["a", "b", "c", "d", "e"]
     assert program.lag() == [(5, 5)]
+
+
+def test_offsets_of_a_topic_that_is_gone_are_given_up_by_the_command_that_the_error_tells(program: Program) -> None:
+    program.lose("offsets")
+    program.kafka.admin.delete_topics([program.topic], operation_timeout=DEADLINE_S)[program.topic].result(DEADLINE_S)
+    sink = program.offsets_sink(timeout_s=3.0)
+
+    with pytest.raises(TransientError) as raised:
+        program.run(retires=True, offsets_sink=sink)
+
+    assert raised.value.remedy is not None
+    command = re.search("`tpc (resolve .*?)`", raised.value.remedy)
+    assert command is not None
+    told = CliRunner().invoke(app, shlex.split(command[1]))
+    assert told.exit_code == 0, told.output
+    program.run(retires=True, offsets_sink=sink)
+    assert program.shown() == ["a", "b", "c", "d"]
+
+
+def test_rows_are_not_taken_for_the_offsets_of_a_sink_that_has_their_name_now(program: Program) -> None:
+    program.lose("out")
+    manifest = program.pending()
+    lost = [str(branch.committable.handle) for sink, branch in manifest.branches() if sink == "out"]
+
+    assert only_offsets_are_lost(manifest, lost, FileSink(program.directory / "out", name="out"))
+    assert not only_offsets_are_lost(manifest, lost, program.offsets_sink(name="out"))
+    assert not only_offsets_are_lost(manifest, lost, program.offsets_sink())
+    assert not only_offsets_are_lost(manifest, lost, None)
 
 
 def test_offsets_of_an_epoch_that_is_not_decided_are_not_made_again(program: Program) -> None:

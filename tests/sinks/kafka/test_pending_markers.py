@@ -157,10 +157,11 @@ def test_a_marker_that_is_pending_over_an_older_one_is_put_and_completed(committ
 
 
 @pytest.mark.usefixtures("_unverified")
-def test_a_marker_that_shows_is_not_waited_for_while_another_offset_is_pending_over_it(committed: Committed) -> None:
+def test_a_marker_that_shows_counts_and_an_offset_that_is_pending_over_it_is_completed(committed: Committed) -> None:
     committed.leave_pending()
 
     assert committed.confirm() == (COMMITTED, set())
+    assert committed.markers.pending([committed.group]) == set()
 
 
 @pytest.mark.usefixtures("_unverified")
@@ -180,8 +181,18 @@ def test_a_pending_marker_is_no_proof_that_nothing_was_committed(committed: Comm
     committed.put_older()
     committed.leave_pending()
 
-    with pytest.raises(TransientError, match="ended while their markers were read"):
+    with pytest.raises(TransientError, match="still hold the markers as pending"):
         committed.markers.committed([committed.group])
+    with pytest.raises(TransientError, match="still hold the markers as pending"):
+        committed.markers.newest_listed(0)
+
+
+@pytest.mark.usefixtures("_unverified")
+def test_a_branch_that_is_given_up_is_known_as_committed_though_its_marker_is_pending(committed: Committed) -> None:
+    committed.put_older()
+    committed.leave_pending()
+
+    assert committed.branches.committer.give_up([committed.committable]) == [GivenUp.COMMITTED]
 
 
 @pytest.mark.usefixtures("_unverified")
@@ -192,7 +203,8 @@ def test_a_group_that_stays_pending_is_waited_for_once(
     committed.leave_pending()
 
     for _ in range(2):
-        assert committed.markers.newest_listed(0) is not None
+        assert committed.markers.newest(0) is not None
+    assert committed.markers.newest_listed(0) is not None
 
     assert caplog.text.count("hold the markers as pending") == 1
 

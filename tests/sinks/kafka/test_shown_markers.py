@@ -133,6 +133,9 @@ class Shown:
         self.asked.append(groups)
         return {one.resource: {str(one.handle)} for one in (BRANCH, SIBLING)}
 
+    def pending(self, _: list[str]) -> set[str]:
+        return set()
+
 
 HANDLE = Handle(PipelineId("job"), 1, "out", 4, 0, 0)
 BRANCH = Committable(HANDLE, "id", 1, 1, Transaction("id", 40, 3, 5).data)
