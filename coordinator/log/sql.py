@@ -18,7 +18,7 @@ from tpc.coordinator.log import sql_connection
 from tpc.coordinator.log.contract import Log
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
 from tpc.settings import Elsewhere
-from tpc.support.locked_files import remedy_where_locked
+from tpc.support.sqlite_remedies import remedy_of_sqlite
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, Executable, Row
@@ -197,8 +197,8 @@ class SqlLog(Log):
             ) from error
 
     def _remedy(self, error: Exception) -> str:
-        of_lock = [remedy_where_locked(error, path) for path in self.locked_files()]
-        return "".join(of_lock) or "bring the database back or mend what it names, then restart the pipeline."
+        of_file = (remedy_of_sqlite(error, path) for path in self.locked_files())
+        return next(filter(None, of_file), "bring the database back or mend what it names, then restart the pipeline.")
 
     def _engine(self) -> Engine:
         """One engine a process: connections do not survive a fork."""

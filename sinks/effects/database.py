@@ -19,7 +19,7 @@ from pathlib import Path
 from tpc.errors import TransientError
 from tpc.sinks.authoring.staging_directory import OWN
 from tpc.support.durable_files import in_words, make_directories, put_if_absent, sync
-from tpc.support.locked_files import remedy_where_locked
+from tpc.support.sqlite_remedies import remedy_of_sqlite
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS effects (
@@ -78,7 +78,7 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            remedy = remedy_where_locked(error, self.path)
+            remedy = remedy_of_sqlite(error, self.path)
             raise TransientError(f"the outbox {self.path}: SQLite says: {error}", remedy=remedy) from error
         except OSError as error:
             raise TransientError(f"the outbox {self.path} cannot be used: {in_words(error)}") from error

@@ -16,7 +16,7 @@ from typing import Any
 from tpc.coordinator.loop.state.turns import turns_of
 from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TpcError, TransientError
 from tpc.support.durable_files import in_words, remove, sync
-from tpc.support.locked_files import remedy_where_locked
+from tpc.support.sqlite_remedies import remedy_of_sqlite
 
 PAGE_BYTES = 1024
 """Small, since an epoch changes keys that lie anywhere: each of them costs a page of the write-ahead log."""
@@ -194,7 +194,7 @@ class Database:
         if _is_damaged(error):
             return self._damaged(error)
         return TransientError(
-            f"{what}: SQLite says: {error}", sink=self.sink, remedy=remedy_where_locked(error, self.path)
+            f"{what}: SQLite says: {error}", sink=self.sink, remedy=remedy_of_sqlite(error, self.path)
         )
 
     def _damaged(self, error: sqlite3.Error) -> StateLostError:
