@@ -81,9 +81,10 @@ _KAFKA_PRUNING = ("sinks/kafka/driver/pruning.py", "sinks/kafka/cluster/released
 """The kit's epochs have fewer branches than a hint has ids."""
 _KAFKA_HANDOVER = ("sinks/kafka/worker/writer.py", "sinks/kafka/worker/handover.py")
 """The kit's branches are small: the client has room for them."""
-_KAFKA_MARKERS = ("sinks/kafka/driver/shown_markers.py", "sinks/kafka/driver/committer.py")
-"""The kit's broker loses no marker."""
-_KAFKA_PENDING = (*_KAFKA_MARKERS, "sinks/kafka/cluster/markers.py", "sinks/kafka/driver/completeness.py")
+_KAFKA_SHOWN = ("sinks/kafka/driver/shown_markers.py", "sinks/kafka/driver/committer.py")
+_KAFKA_MARKERS = (*_KAFKA_SHOWN, "sinks/kafka/worker/transaction.py")
+"""The kit's broker loses no marker, and of one that was wrong from the beginning a commit puts the right one."""
+_KAFKA_PENDING = (*_KAFKA_SHOWN, "sinks/kafka/cluster/markers.py", "sinks/kafka/driver/completeness.py")
 """And it leaves none pending."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _CUTS = tuple(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "layout"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -77,18 +78,28 @@ def with_version(branches: Branches, version: int) -> JSONObject:
     return hint
 
 
+def commit_by_another_client(branches: Branches, committable: Committable) -> set[str]:
+    """What the markers of its group name then: nothing is put that the transaction itself does not hold."""
+    with closing(_client_of(branches)) as client:
+        assert client.end([Transaction.of(committable)], commit=True)[0].name == NONE
+        markers, group = _markers_of(branches, client), committable.resource
+        eventually(lambda: bool(markers.committed([group])[group]), "a marker shows")
+        return markers.committed([group])[group]
+
+
 def commit_and_lose_the_marker(branches: Branches, committable: Committable) -> None:
     """By another client; then its group is deleted, which stands for what cannot be made: brokers that have lost it."""
-    client = TransactionClient(branches.sink.connection, 10.0)  # type: ignore[attr-defined]  # all Kafka sinks have it
-    try:
-        assert client.end([Transaction.of(committable)], commit=True)[0].name == NONE
-        cluster = KafkaCluster(client)
-        markers = Markers(cluster, client, branches.pipeline, branches.sink.name)
-        group = committable.resource
-        eventually(lambda: str(committable.handle) in markers.committed([group])[group], "the marker shows")
-        assert markers.delete([group]) == 1
-    finally:
-        client.close()
+    assert commit_by_another_client(branches, committable) == {str(committable.handle)}
+    with closing(_client_of(branches)) as client:
+        assert _markers_of(branches, client).delete([committable.resource]) == 1
+
+
+def _client_of(branches: Branches) -> TransactionClient:
+    return TransactionClient(branches.sink.connection, 10.0)  # type: ignore[attr-defined]  # all Kafka sinks have it
+
+
+def _markers_of(branches: Branches, client: TransactionClient) -> Markers:
+    return Markers(KafkaCluster(client), client, branches.pipeline, branches.sink.name)
 
 
 def _ending(found: Description | Reply) -> bool:

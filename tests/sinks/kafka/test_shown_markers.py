@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.kafka_branches import TEXT, Branches, commit_and_lose_the_marker, offsets_of, texts, values
+from tests.support.kafka_branches import (
+    TEXT,
+    Branches,
+    commit_and_lose_the_marker,
+    commit_by_another_client,
+    offsets_of,
+    texts,
+    values,
+)
 from tests.support.kafka_topics import KafkaTopics
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Outcome, Verdict
@@ -47,6 +55,16 @@ def prepared_offsets(branches: Branches, topic: str, offset: int) -> Committable
     committable = branches.committer.prepare_offsets(branches.handle(1, -1), {topic: {0: offset}})
     assert committable is not None
     return committable
+
+
+@pytest.mark.parametrize("what", ["rows", "offsets"])
+def test_the_transaction_itself_holds_the_marker_of_its_branch(what: str, request: pytest.FixtureRequest) -> None:
+    """Whoever ends it, and without a look at what shows: a commit would put what is missing."""
+    branches: Branches = request.getfixturevalue(what)
+    topic = request.getfixturevalue("kafka").topic()
+    committable = branches.prepare(texts("a")) if what == "rows" else prepared_offsets(branches, topic, 7)
+
+    assert commit_by_another_client(branches, committable) == {str(committable.handle)}
 
 
 def test_a_marker_of_rows_that_is_lost_is_put_again(
