@@ -153,17 +153,16 @@ def test_a_service_whose_offsets_were_written_again_goes_on_where_the_epoch_has_
 def test_offsets_of_a_topic_that_is_gone_are_given_up_by_the_command_that_the_error_tells(program: Program) -> None:
     program.lose("offsets")
     program.kafka.admin.delete_topics([program.topic], operation_timeout=DEADLINE_S)[program.topic].result(DEADLINE_S)
-    sink = program.offsets_sink(timeout_s=3.0)
 
     with pytest.raises(TransientError) as raised:
-        program.run(retires=True, offsets_sink=sink)
+        program.run(retires=True, offsets_sink=program.offsets_sink(timeout_s=5.0))
 
     assert raised.value.remedy is not None
     command = re.search("`tpc (resolve .*?)`", raised.value.remedy)
     assert command is not None
     told = CliRunner().invoke(app, shlex.split(command[1]))
     assert told.exit_code == 0, told.output
-    program.run(retires=True, offsets_sink=sink)
+    program.run(retires=True)
     assert program.shown() == ["a", "b", "c", "d"]
 
 
