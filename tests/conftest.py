@@ -176,9 +176,9 @@ def _settings_of_spark_are_put_back(request: pytest.FixtureRequest) -> Iterator[
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """A mounted file system of 64 KB, to be filled or made read-only."""
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
+    """A mounted file system, of 64 KB or what a test's parameter says, to be filled or made read-only."""
     if reason := small_disk.why_not():
         pytest.skip(f"a tmpfs cannot be mounted here: {reason}")
-    with small_disk.mounted(tmp_path / "small") as disk:
+    with small_disk.mounted(tmp_path / "small", getattr(request, "param", small_disk.SIZE)) as disk:
         yield disk

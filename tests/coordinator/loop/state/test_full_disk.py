@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.coordinator.loop.state.epochs import Epochs
-from tpc.chaos.faults import small_disk
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.coordinator.loop.state import State
 from tpc.errors import TransientError
 
 
-@pytest.fixture
-def roomy(tmp_path: Path) -> Iterator[SmallDisk]:
-    """A store needs more than the smallest disk has."""
-    if reason := small_disk.why_not():
-        pytest.skip(f"a tmpfs cannot be mounted here: {reason}")
-    with small_disk.mounted(tmp_path / "roomy", "1m") as disk:
-        yield disk
-
-
-def test_a_full_disk_is_told_with_the_way_out_and_nothing_is_lost(roomy: SmallDisk) -> None:
-    epochs = Epochs(roomy.path)
-    roomy.fill()
+@pytest.mark.parametrize("disk", ["1m"], indirect=True)  # a store needs more than the smallest one has
+def test_a_full_disk_is_told_with_the_way_out_and_nothing_is_lost(disk: SmallDisk) -> None:
+    epochs = Epochs(disk.path)
+    disk.fill()
 
     with pytest.raises(TransientError, match="disk is full") as raised:
         epochs.run(0, fifty_keys)
 
     assert raised.value.remedy.startswith(f"make room on the disk of {epochs.sink.path}, then restart")
     epochs.state.abandon()
-    roomy.empty()
+    disk.empty()
     epochs.run(0, fifty_keys)
     assert len(epochs.stored()) == 50
 
