@@ -81,6 +81,8 @@ _KAFKA_PRUNING = ("sinks/kafka/driver/pruning.py", "sinks/kafka/cluster/released
 """The kit's epochs have fewer branches than a hint has ids."""
 _KAFKA_HANDOVER = ("sinks/kafka/worker/writer.py", "sinks/kafka/worker/handover.py")
 """The kit's branches are small: the client has room for them."""
+_KAFKA_REPORTS = ("sinks/kafka/worker/producer.py", "sinks/kafka/worker/idle_polling.py")
+"""The kit's transactions are open for a moment."""
 _KAFKA_SHOWN = ("sinks/kafka/driver/shown_markers.py", "sinks/kafka/driver/committer.py")
 _KAFKA_MARKERS = (*_KAFKA_SHOWN, "sinks/kafka/worker/transaction.py")
 """The kit's broker loses no marker, and of one that was wrong from the beginning a commit puts the right one."""
@@ -112,6 +114,7 @@ CHECKS = (
     Check("kafka markers kit", 120.0, _KAFKA_MARKERS, tests="tests/sinks/kafka/test_shown_markers.py"),
     Check("kafka pending kit", 120.0, _KAFKA_PENDING, tests="tests/sinks/kafka/test_pending_markers.py"),
     Check("kafka handover kit", 120.0, _KAFKA_HANDOVER, tests="tests/sinks/kafka/test_handover.py"),
+    Check("kafka polling kit", 120.0, _KAFKA_REPORTS, tests="tests/sinks/kafka/test_idle_polling.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.librdkafka import lacks_right, logger, reason_of
 from tpc.sinks.kafka.token_function import ask_first
+from tpc.sinks.kafka.worker.idle_polling import keep_polled
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
@@ -67,7 +69,9 @@ class ProducerSettings:
 class InitialisedProducer:
     """A producer whose id is initialised, and what librdkafka reports of it. Used for one transaction.
 
-    `first_failure` is the first row the brokers have not taken.
+    `first_failure` is the first row the brokers have not taken. Reports are taken in `poll` and `flush`, by one thread
+    at a time: whoever uses the producer, and the one that polls those that nobody uses. (An abort takes some, too, for
+    which nobody asks any more.)
     """
 
     def __init__(self, name: TransactionalId, settings: ProducerSettings) -> None:
@@ -80,7 +84,11 @@ class InitialisedProducer:
         self._connection = settings.connection
         self._told: str | None = None
         """Why the brokers do not let this client in, where librdkafka told."""
+        self._reporting = threading.Lock()
+        self._unraised: Exception | None = None
+        """What a poll in the background raised: it is for whoever uses the producer."""
         self._producer: Producer | None = _make(settings, name, self)
+        keep_polled(self)
 
     @property
     def producer(self) -> Producer:
@@ -111,7 +119,7 @@ class InitialisedProducer:
                 if not timed_out:
                     reason = reason_of(error)
                 if timed_out:
-                    self.producer.poll(0)  # the reports of failed logins wait there
+                    self.poll(0)  # the reports of failed logins wait there
                 if (timed_out or (answer is not None and answer.retriable())) and not deadline.passed:
                     time.sleep(_PAUSE_S)
                     continue
@@ -134,7 +142,37 @@ class InitialisedProducer:
 
     def let_go(self) -> None:
         """Drop the client. An open transaction stays open, for the coordinator of the pipeline to end (measured)."""
-        self._producer = None
+        with self._reporting:
+            self._producer = None
+
+    def poll(self, wait_s: float) -> None:
+        """Take what librdkafka has to tell, and wait for it for so long. Raises what the client raises."""
+        with self._reporting:
+            self._raise_unraised()
+            self.producer.poll(wait_s)
+
+    def flush(self, wait_s: float) -> None:
+        """Send what lingers, and take what librdkafka has to tell. Raises what the client raises."""
+        with self._reporting:
+            self._raise_unraised()
+            self.producer.flush(wait_s)
+
+    def poll_unless_used(self) -> None:
+        """Take what librdkafka has told so far, unless somebody does already. Raises nothing: see `poll`."""
+        if not self._reporting.acquire(blocking=False):
+            return
+        try:
+            if self._producer is not None:
+                self._producer.poll(0)
+        except Exception as error:  # noqa: BLE001  whatever it is, the next `poll` raises it
+            self._unraised = error
+        finally:
+            self._reporting.release()
+
+    def _raise_unraised(self) -> None:
+        if self._unraised is not None:
+            error, self._unraised = self._unraised, None
+            raise error
 
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:
         """Called by librdkafka in `poll` and `flush` for each row that was not taken, or for every one."""
@@ -155,7 +193,7 @@ class InitialisedProducer:
             self._told = error.str()
 
     def on_statistics(self, report: str) -> None:
-        """Called by librdkafka in `poll` and `flush` every 20 ms."""
+        """Called by librdkafka in `poll` and `flush`, for every 20 ms once."""
         self.statistics = report
 
 

@@ -27,8 +27,8 @@ from tpc.support.fork_safe_lock import ForkSafeLock
 AHEAD = 2
 """Initialised producers kept ready per sink: a worker prepares one task at a time, and short tasks follow closely."""
 
-POLL_S = 0.1
-"""How often idle producers are polled; their statistics (every 20 ms) would pile up in memory otherwise."""
+PAUSE_S = 0.1
+"""How often is looked whether producers are missing, or a pool is idle."""
 
 IDLE_S = 60.0
 """A pool nobody asked for this long is dropped."""
@@ -84,14 +84,11 @@ class ProducerPool:
         return ready
 
     def top_up(self) -> None:
-        """Initialise producers until `AHEAD` are ready, and serve the reports of those that wait."""
-        while len(self._ready) < AHEAD:
+        """Initialise producers until `AHEAD` are ready, or nobody wants them any more."""
+        while len(self._ready) < AHEAD and not self.idle_until.passed:
             made = self._initialised()
             with self._lock:
                 self._ready.append(made)
-        with self._lock:
-            for waiting in self._ready:
-                waiting.producer.poll(0)
 
     def drop(self) -> None:
         """Let go of all that wait."""
@@ -103,7 +100,11 @@ class ProducerPool:
         with self._lock:
             name = self._free.popleft() if self._free else self._fresh()
         made = InitialisedProducer(name, self.settings)
-        made.initialise(self.settings.timeout_s)
+        try:
+            made.initialise(self.settings.timeout_s)
+        except BaseException:
+            made.let_go()
+            raise
         return made
 
     def _fresh(self) -> TransactionalId:
@@ -166,7 +167,7 @@ class _Process:
                 except Exception:  # noqa: BLE001  a thread that ends leaves all later tasks without producers ahead
                     logger.exception("no producer ahead of its use")
             with self._changed:
-                self._changed.wait(POLL_S)
+                self._changed.wait(PAUSE_S)
 
     def _end(self) -> None:
         if os.getpid() != self.pid:

@@ -89,7 +89,7 @@ class OpenTransaction:
 
     def serve_reports(self, wait_s: float = 0.0) -> None:
         """Take what the client has to tell, and wait for it for so long. Raises `TransientError`."""
-        self._client("produce", lambda: self.source.producer.poll(wait_s))
+        self._client("produce", lambda: self.source.poll(wait_s))
 
     def send_offsets(self, offsets: list[TopicPartition], group: str) -> None:
         """Put consumer offsets of a group into the transaction. Raises `TransientError`."""
@@ -138,7 +138,7 @@ class OpenTransaction:
         """Every row is acknowledged or refused; that none is missing among the former is counted afterwards."""
 
         def flush() -> None:
-            self._client("flush", lambda: self.source.producer.flush(_REPORTS_S))
+            self._client("flush", lambda: self.source.flush(_REPORTS_S))
 
         self._drain_to(0, flush)
         self._raise_failure()
@@ -151,7 +151,7 @@ class OpenTransaction:
         deadline = Deadline(self._settings.timeout_s)
         report = None
         while not deadline.passed:
-            self._client("statistics", lambda: self.source.producer.poll(_STATISTICS_S))
+            self._client("statistics", lambda: self.source.poll(_STATISTICS_S))
             if self.source.statistics is None:
                 continue
             report = Report.of(self.source.statistics)

@@ -18,6 +18,7 @@ from tests.coordinator.spark import test_lineage
 from tests.sinks.kafka import (
     test_completeness,
     test_handover,
+    test_idle_polling,
     test_pending_markers,
     test_pruning,
     test_shown_markers,
@@ -45,6 +46,7 @@ NAMED = {
     "kafka evidence kit": {name for name in dir(test_completeness) if name.startswith("test_")},
     "kafka markers kit": {name for name in dir(test_shown_markers) if name.startswith("test_")},
     "kafka pending kit": {name for name in dir(test_pending_markers) if name.startswith("test_")},
+    "kafka polling kit": {name for name in dir(test_idle_polling) if name.startswith("test_")},
     "kafka handover kit": {name for name in dir(test_handover) if name.startswith("test_")},
     "kafka pruning kit": {name for name in dir(test_pruning) if name.startswith("test_")},
     "mongo transaction kit": {name for name in dir(test_transaction) if name.startswith("test_")},

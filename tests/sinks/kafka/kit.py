@@ -61,7 +61,7 @@ class KafkaKit(SinkConformance):
     @pytest.fixture(autouse=True)
     def place(
         self, server: KafkaServer, topic_name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-    ) -> None:
+    ) -> Iterator[None]:
         """Broker and topic, and how long a call may take: in an outage each lasts as long as it may."""
         monkeypatch.setenv("TPC_TEST_KIT_PASSWORD", PASSWORD)
         self.broker = server
@@ -76,6 +76,8 @@ class KafkaKit(SinkConformance):
         if server not in self.loaded:
             self._await_coordinators(server)
             self.loaded.append(server)
+        yield
+        del self.kafka  # pytest keeps `self` for the whole run: a client of every test would stay, without its broker
 
     def _await_coordinators(self, server: KafkaServer) -> None:
         """A new or woken broker first loads its coordinators, which may take longer than a call has in an outage.
