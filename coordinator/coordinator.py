@@ -13,13 +13,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 
 from tpc import failpoints
-from tpc.belonging import (
-    check_bound_sinks,
-    check_owners,
-    check_pipeline,
-    check_removed_sinks,
-    joins_again,
-)
+from tpc.belonging import check_bound_sinks, check_owners, check_pipeline, check_removed_sinks, joins_again
 from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.clock import Clock, SystemClock
 from tpc.coordinator.engine import Engine, EngineSettings
@@ -126,7 +120,7 @@ class Coordinator:
 
     def _check(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
         self._schemas = schemas
-        history = self.read()
+        history = self._read_with_targets()
         check_identity(history, self.spark_log)
         check_schemas(history.schemas, schemas, str(self.pipeline))
         self.participants.check(contexts)
@@ -137,14 +131,19 @@ class Coordinator:
         Returns how many branches were aborted.
         """
         with self.engine.stating():
-            self.read()  # before the sinks are asked, so that an error of theirs can say what is decided
+            self._read_with_targets()
             return self._claim(self.engine.recover)
 
     def sweep_only(self) -> int:
         """Abort what no intent names, under a new generation; the decided epoch stays as it is."""
         with self.engine.stating():
-            self.read()
+            self._read_with_targets()
             return self._claim(self.engine.claim_and_sweep)
+
+    def _read_with_targets(self) -> History:
+        """The log is read before the sinks are asked, so that an error of theirs can say what is decided."""
+        self.participants.require_made(history := self.read())
+        return history
 
     def _claim(self, begin: Callable[[], int]) -> int:
         again = self._prepare_claim()

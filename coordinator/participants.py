@@ -23,19 +23,9 @@ from tpc.handles import PipelineId
 from tpc.history import History, given_up_in_words
 from tpc.lost_commits import check_lost_commits
 from tpc.manifest import Manifest
+from tpc.missing_targets import check_not_missing, holds_epochs
 from tpc.shown_epochs import since_generation
-from tpc.sink import (
-    CheckContext,
-    Committable,
-    Committer,
-    GivenUp,
-    InDoubt,
-    Marker,
-    Outcome,
-    Owner,
-    Sink,
-    Verdict,
-)
+from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Sink, Verdict
 from tpc.sweeping import Sweeper
 
 logger = logging.getLogger(__name__)
@@ -66,6 +56,11 @@ class Participants:
 
     # Before the first epoch ------------------------------------------------------------------------------------
 
+    def require_made(self, history: History) -> None:
+        """No sink's target that holds epochs, `history` says, may be gone: others would make it anew, without them."""
+        made = [name for name in self.sinks if holds_epochs(history, name)]
+        check_not_missing(history, self._each(made, lambda name: self.committers[name].missing()))
+
     def check(self, contexts: Mapping[str, CheckContext]) -> None:
         """Ask every sink whether it can take part. Raises the first refusal, in the order of the sinks."""
         self._each(contexts, lambda name: self.committers[name].check(contexts[name]))
@@ -81,8 +76,7 @@ class Participants:
 
     def in_doubt(self, names: Iterable[str] | None = None) -> dict[str, list[InDoubt]]:
         """What each sink (or each of `names`) holds prepared for this pipeline, each branch for one sink only."""
-        asked = self.sinks if names is None else names
-        listed = self._each(asked, lambda name: self.committers[name].in_doubt())
+        listed = self._each(self.sinks if names is None else names, lambda name: self.committers[name].in_doubt())
         return {
             name: [doubt for doubt in doubts if doubt.sink == name or doubt.sink not in self.sinks]
             for name, doubts in listed.items()

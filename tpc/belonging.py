@@ -42,7 +42,7 @@ def check_bound_sinks(history: History, identities: Mapping[str, str]) -> None:
             remedy = _if_renamed(history, name, part.identity, identities) + remedy
         elif identities[name] != part.identity:
             what = f"points at another system ({identities[name]}, the intent names {part.identity})"
-            remedy += f" After a decision: {_taken_out(name)}"
+            remedy += f" After a decision: {taken_out(name)}"
         else:
             continue
         raise ConfigurationError(
@@ -81,11 +81,11 @@ def check_moved_sinks(history: History, markers: Mapping[str, Marker | None], id
             pipeline=str(history.pipeline),
             sink=name,
             remedy=f"point it at the old system again; or, to go on in the new one without the old rows, "
-            f"{_taken_out(name)}",
+            f"{taken_out(name)}",
         )
 
 
-def _taken_out(name: str) -> str:
+def taken_out(name: str) -> str:
     """How a sink begins anew in another place."""
     return (
         f"take the sink out on the record (with the old settings `tpc remove MODULE:PIPELINE {name} --reason TEXT`, "

@@ -273,6 +273,14 @@ class Committer(ABC):
     def check(self, context: CheckContext) -> None:
         """Refuse with `ConfigurationError` and a remedy whatever would fail later. Creates its own tables."""
 
+    def missing(self) -> str | None:
+        """What is not there of a target that `check` would make, in words for an error; None if nothing is missing.
+
+        For what a path alone names: a directory that is gone, or not mounted, is not to be made anew under a pipeline
+        whose epochs it holds. Asked before `check`, of such a sink only. Makes nothing. Raises `TransientError`.
+        """
+        return None
+
     @abstractmethod
     def identity(self) -> str:
         """Which system this is, stable over restarts, without credentials; what a pending intent is bound to."""

@@ -75,6 +75,8 @@ _TAKEOVER = (*_DEPOSED, *_CHECKPOINT_LOCK)
 """Processes of the simulator hold no files."""
 _KAFKA_EVIDENCE = ("sinks/kafka/driver/commit_evidence.py",)
 """It takes a cluster whose brokers go to need it: the kit's has one, which stays."""
+_TARGETS = ("coordinator/coordinator.py", "coordinator/participants.py")
+"""Sinks of the explorer and of the simulator are always there."""
 _MONGO_COMMIT = ("sinks/mongo/commit_epoch.py",)
 """The kit's server may have no transactions; whether their steps meet those of a guarded commit needs none."""
 _KAFKA_PRUNING = ("sinks/kafka/driver/pruning.py", "sinks/kafka/cluster/released_ids.py")
@@ -115,6 +117,7 @@ CHECKS = (
     Check("kafka pending kit", 120.0, _KAFKA_PENDING, tests="tests/sinks/kafka/test_pending_markers.py"),
     Check("kafka handover kit", 120.0, _KAFKA_HANDOVER, tests="tests/sinks/kafka/test_handover.py"),
     Check("kafka polling kit", 120.0, _KAFKA_REPORTS, tests="tests/sinks/kafka/test_idle_polling.py"),
+    Check("missing target kit", 120.0, _TARGETS, tests="tests/coordinator/loop/test_missing_targets.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),

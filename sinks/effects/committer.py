@@ -55,6 +55,10 @@ class EffectCommitter(StagedCommitter):
             )
         self._writes_epochs = True
 
+    def missing(self) -> str | None:
+        """The outbox, or the directory that is to have it."""
+        return self._database.missing()
+
     def identity(self) -> str:
         """Which outbox this is."""
         return f"effects:{self._database.identity()}"

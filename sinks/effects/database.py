@@ -57,6 +57,13 @@ class Database:
                 put_if_absent(self._identity, uuid.uuid4().hex.encode())
             return self._identity.read_text()
 
+    def missing(self) -> str | None:
+        """What is not there, in words; None for a directory with an outbox. Raises `TransientError`."""
+        with self._asking():
+            if self._identity.exists():
+                return None
+            return f"{self.root} holds no outbox" if self.root.exists() else f"{self.root} is not there"
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction that waits for all others; durable when it is left. Raises `TransientError`."""

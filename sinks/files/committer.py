@@ -24,7 +24,7 @@ from tpc.sinks.files.manifest import FileManifest, newest_publishing
 from tpc.sinks.files.publish import give_up_epoch, publish_epoch
 from tpc.sinks.files.rights import SHARE_IT, refuse_without_rights
 from tpc.support.deadlines import within
-from tpc.support.durable_files import in_words, make_directories, put_if_absent, remove, sync
+from tpc.support.durable_files import in_words, make_directories, remove, sync
 
 if TYPE_CHECKING:
     from tpc.sinks.files.sink import FileSink
@@ -89,16 +89,17 @@ class FileCommitter(Committer):
         finally:
             for path in (staged, target, linked):
                 remove(path)
-        self._identity()
+        self.layout.known_as()
+
+    def missing(self) -> str | None:
+        """The directory, or all that this sink has made in it."""
+        self._refuse_remote()
+        with self._failing_as("looking whether it is there"):
+            return within(self.sink.timeout_s, self.layout.missing, waiting_for="the file system")
 
     def identity(self) -> str:
         """The uuid in the directory's identity file; made by the first who asks."""
-        return f"files:{self._ask('asking who it is', self._identity)}"
-
-    def _identity(self) -> str:
-        if not self.layout.identity.exists():
-            put_if_absent(self.layout.identity, f"{uuid.uuid4()}\n".encode())
-        return self.layout.identity.read_text().strip()
+        return f"files:{self._ask('asking who it is', self.layout.known_as)}"
 
     def hint(self) -> JSONObject:
         """The newest published epoch: the evidence for a lost branch."""

@@ -12,12 +12,14 @@ history is. Spark and others pass over names that begin with '_'.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tpc.errors import CorruptionError
 from tpc.handles import DELIMITER, Handle, PipelineId
+from tpc.support.durable_files import put_if_absent
 
 OWN = "_tpc"
 EXTENSIONS = {"parquet": ".parquet", "json": ".json", "csv": ".csv"}
@@ -48,6 +50,18 @@ class Layout:
     def identity(self) -> Path:
         """The file with the directory's uuid."""
         return self.root / OWN / "identity"
+
+    def known_as(self) -> str:
+        """The directory's uuid; made by the first who asks. Raises `OSError`."""
+        if not self.identity.exists():
+            put_if_absent(self.identity, f"{uuid.uuid4()}\n".encode())
+        return self.identity.read_text().strip()
+
+    def missing(self) -> str | None:
+        """What is not there, in words; None for a directory that is known as one of a sink's. Raises `OSError`."""
+        if self.identity.exists():
+            return None
+        return f"{self.root} holds no files of a sink" if self.root.exists() else f"{self.root} is not there"
 
     def owners_of(self, pipeline: PipelineId, sink: str) -> Path:
         """The owner entries of one sink of one incarnation."""

@@ -45,7 +45,7 @@ class Learned:
         self.start = 0
         self.model: tpc.Transactional[Model] = tpc.make_transactional(Model())
 
-    def run(self, every: int = 50, actions: Mapping[str, failpoints.Action] | str | None = None) -> None:
+    def service(self) -> tpc.Service:
         service = tpc.service("learned", directory=self.directory / "service")
         numbers = service.read(IterableSource(lambda: self.values, name="numbers"))
         self.model = model = service.keep("model", tpc.make_transactional(Model(self.start)))
@@ -55,6 +55,10 @@ class Learned:
             out.row("answers", {"n": number, "answer": self.learn(model.value, number)})
 
         service.write("answers", {"n": int, "answer": int}).to(self.sink)
+        return service
+
+    def run(self, every: int = 50, actions: Mapping[str, failpoints.Action] | str | None = None) -> None:
+        service = self.service()
         failpoints.install({actions: killed_there} if isinstance(actions, str) else actions or {})
         try:
             service.run(every=every, until_end=True)
