@@ -30,6 +30,9 @@ RETRIABLE = frozenset(
 ENDING = ("PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 """States of a transaction whose outcome is decided and being written."""
 
+RAISING_VERSION = 5
+"""From this EndTxn on, that of Kafka 4.0, a commit raises the producer epoch by one."""
+
 
 @dataclass(frozen=True)
 class Transaction:

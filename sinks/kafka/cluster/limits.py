@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tpc.errors import ConfigurationError
 from tpc.findings import Finding, Level
+from tpc.sinks.kafka.cluster.answers import RAISING_VERSION
 from tpc.sinks.kafka.cluster.facts import transaction_timeout_ms
 
 OUTAGE_S = 3600
@@ -14,12 +15,18 @@ STOP_S = 24 * 3600
 """A stop after which markers, owner entries and the ends of transactions should still be known."""
 
 
-def limits(broker: Mapping[str, str], transaction_timeout_s: float | None) -> list[Finding]:
+_IDS = "transactional.id.expiration.ms"
+_MARKERS = "offsets.retention.minutes"
+_UNIT_S = {_IDS: 0.001, _MARKERS: 60.0}
+
+
+def limits(broker: Mapping[str, str], transaction_timeout_s: float | None, endtxn_version: int) -> list[Finding]:
     """A broker's settings against a sink's `transaction_timeout_s` and against outages of a usual length."""
+    markers = _kept(broker, _MARKERS, "markers and owner entries are forgotten after it")
     return [
         _transaction_timeout(broker, transaction_timeout_s),
-        _kept(broker, "transactional.id.expiration.ms", 0.001, "how a transaction ended is forgotten after it"),
-        _kept(broker, "offsets.retention.minutes", 60, "markers and owner entries are forgotten after it"),
+        _kept(broker, _IDS, "how a transaction ended is forgotten after it"),
+        _outlived(broker, markers) if markers.level is Level.OK and endtxn_version < RAISING_VERSION else markers,
     ]
 
 
@@ -44,8 +51,26 @@ def _transaction_timeout(broker: Mapping[str, str], asked_s: float | None) -> Fi
     return Finding(Level.WARNING, name, seen, needed, remedy)
 
 
-def _kept(broker: Mapping[str, str], name: str, unit_s: float, why: str) -> Finding:
-    kept_s = int(broker[name]) * unit_s
+def _outlived(broker: Mapping[str, str], markers: Finding) -> Finding:
+    """Markers against ids on brokers that leave no sign of a commit in the id itself."""
+    if _kept_s(broker, _MARKERS) > _kept_s(broker, _IDS):
+        return markers
+    return Finding(
+        Level.WARNING,
+        _MARKERS,
+        markers.seen,
+        f"more than {_IDS} ({_in_words(_kept_s(broker, _IDS))}) on brokers before 4.0",
+        f"raise {_MARKERS} on the brokers: a committed branch whose marker is forgotten before its id may look as if "
+        "it had never been committed, after a stop of that length, and its rows are written again.",
+    )
+
+
+def _kept_s(broker: Mapping[str, str], name: str) -> float:
+    return int(broker[name]) * _UNIT_S[name]
+
+
+def _kept(broker: Mapping[str, str], name: str, why: str) -> Finding:
+    kept_s = _kept_s(broker, name)
     seen = f"{broker[name]} {name.rpartition('.')[2]} = {_in_words(kept_s)}"
     needed = f"more than your longest stop; {_in_words(STOP_S)} at least"
     if kept_s >= STOP_S:

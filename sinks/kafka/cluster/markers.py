@@ -101,8 +101,7 @@ class Markers:
 
         Raises `TransientError`.
         """
-        by_group = group_offsets(self._client, groups, stable=True)
-        return {group for group, offsets in by_group.items() if any(offset.unstable for offset in offsets)}
+        return set(_unstable(group_offsets(self._client, groups, stable=True)))
 
     def newest(self, since_generation: int) -> Marker | None:
         """The marker of the highest epoch that this incarnation's sink shows, of generations not below the given.
@@ -149,8 +148,8 @@ class Markers:
     def _all_stable(self, groups: Sequence[str]) -> dict[str, list[Offset]]:
         by_group, pending = self._stable(groups)
         self._stay_pending &= pending
-        if pending - self._stay_pending:
-            raise self._still_pending(pending)
+        if new := pending - self._stay_pending:
+            raise self._still_pending(new)
         return by_group
 
     def _still_pending(self, groups: Iterable[str]) -> TransientError:
@@ -191,7 +190,7 @@ class Markers:
         if not until(lambda: not self._in_states(groups, ENDING), SETTLE_S):
             raise TransientError(f"a Kafka transaction of sink {self._sink} has been ending for {SETTLE_S:g} s")
         by_group = group_offsets(self._client, groups, stable=True)
-        unstable = [group for group, offsets in by_group.items() if any(offset.unstable for offset in offsets)]
+        unstable = _unstable(by_group)
         if not unstable:
             return by_group, set()
         described = self._client.describe(unstable)
@@ -208,6 +207,10 @@ def _may_be_complete(description: Description | Reply) -> bool:
     if isinstance(description, Reply):
         return description.name != NOT_FOUND
     return description.state not in ("Ongoing", "CompleteAbort")
+
+
+def _unstable(by_group: Mapping[str, Sequence[Offset]]) -> list[str]:
+    return [group for group, offsets in by_group.items() if any(offset.unstable for offset in offsets)]
 
 
 def _handles(by_group: Mapping[str, Sequence[Offset]]) -> dict[str, set[str]]:

@@ -12,12 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tpc.sink import Committable
-from tpc.sinks.kafka.cluster.answers import RETRIABLE, Description, Reply, Transaction
+from tpc.sinks.kafka.cluster.answers import RAISING_VERSION, RETRIABLE, Description, Reply, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Partition, Sight
 from tpc.sinks.kafka.driver.verdicts import ABORTED_STATES
-
-RAISING_VERSION = 5
-"""From this EndTxn on a commit raises the producer epoch by one."""
 
 
 @dataclass(frozen=True)

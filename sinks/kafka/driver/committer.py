@@ -94,7 +94,8 @@ class TransactionCommitter(Committer):
     def findings(self, context: CheckContext) -> list[Finding]:
         """For `tpc doctor`."""
         check_reachable(self._sink, context)
-        return limits(self._cluster.broker_settings(), self._sink.transaction_timeout_s)
+        version = self._client.endtxn_version()
+        return limits(self._cluster.broker_settings(), self._sink.transaction_timeout_s, version)
 
     @abstractmethod
     def check_target(self, context: CheckContext) -> None:

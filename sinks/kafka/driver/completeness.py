@@ -14,12 +14,11 @@ from contextlib import suppress
 
 from tpc.errors import TransientError
 from tpc.sink import Committable, Outcome, Verdict
-from tpc.sinks.kafka.cluster.answers import NONE, Description, Transaction
+from tpc.sinks.kafka.cluster.answers import NONE, RAISING_VERSION, Description, Transaction
 from tpc.sinks.kafka.cluster.commit_records import Missing, Partition, Sight, look, write_again
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC, partition_of
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.commit_evidence import (
-    RAISING_VERSION,
     Baseline,
     is_being_written_again,
     is_complete,

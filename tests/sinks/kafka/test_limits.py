@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.kafka_branches import Branches
 from tests.support.kafka_topics import KafkaTopics
 from tpc.findings import Diagnosed, Finding, Level
@@ -15,9 +17,9 @@ DEFAULTS = {
 }
 
 
-def told(timeout_s: float | None = None, **changed: str) -> dict[str, Finding]:
+def told(timeout_s: float | None = None, *, endtxn_version: int = 5, **changed: str) -> dict[str, Finding]:
     broker = DEFAULTS | {name.replace("_", "."): value for name, value in changed.items()}
-    return {finding.about: finding for finding in limits(broker, timeout_s)}
+    return {finding.about: finding for finding in limits(broker, timeout_s, endtxn_version)}
 
 
 def test_a_broker_as_it_comes_aborts_prepared_branches_too_soon() -> None:
@@ -45,6 +47,20 @@ def test_what_is_forgotten_within_a_day_is_a_warning() -> None:
     found = told(transactional_id_expiration_ms="3600000", offsets_retention_minutes="60")
     assert found["transactional.id.expiration.ms"].level is Level.WARNING
     assert found["offsets.retention.minutes"].level is Level.WARNING
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_on_older_brokers_markers_must_be_kept_for_longer_than_ids(version: int) -> None:
+    found = told(endtxn_version=version)["offsets.retention.minutes"]
+    assert (found.level, found.seen) == (Level.WARNING, "10080 minutes = 7 days")
+    assert found.needed == "more than transactional.id.expiration.ms (7 days) on brokers before 4.0"
+    longer = told(endtxn_version=version, offsets_retention_minutes="10081")
+    assert longer["offsets.retention.minutes"].level is Level.OK
+
+
+def test_a_retention_below_a_day_is_told_as_that_on_older_brokers_too() -> None:
+    found = told(endtxn_version=3, offsets_retention_minutes="60")["offsets.retention.minutes"]
+    assert found.needed.startswith("more than your longest stop")
 
 
 def test_a_cluster_is_asked_for_its_own(kafka: KafkaTopics) -> None:
