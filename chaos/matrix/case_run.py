@@ -23,7 +23,7 @@ from tpc.chaos.matrix.kinds import KINDS
 from tpc.chaos.matrix.looks import Looks
 from tpc.chaos.matrix.lost_replies import LostReplies
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
-from tpc.chaos.matrix.records import CaseRecord
+from tpc.chaos.matrix.records import MENDED, CaseRecord
 from tpc.chaos.matrix.server_logs import ServerLogs
 from tpc.chaos.matrix.set_ups import NotSetUpError, never_made, setting_up
 from tpc.chaos.reports.tally import PASSED, SKIPPED
@@ -93,7 +93,8 @@ class CaseRun:
                 self._keep(server_logs)
             self._end()
         record.seconds = round(time.monotonic() - began_at, 3)
-        record.log = read_from(self.drivers.log, 0)[-LOG_CHARACTERS:]
+        log = read_from(self.drivers.log, 0)
+        record.log, record.mended = log[-LOG_CHARACTERS:], [told for told in MENDED if told in log]
         if record.outcome == PASSED:
             shutil.rmtree(self.directory, ignore_errors=True)
         return record

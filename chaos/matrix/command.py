@@ -17,6 +17,7 @@ from tpc.chaos.matrix.records import (
     CaseRecord,
     Records,
     closing_line,
+    mended_line,
     service_line,
     tally_of,
     uncounted_line,
@@ -75,6 +76,8 @@ def run_matrix(
         console.print(uncounted_line(place), soft_wrap=True)
     if (of_services := service_line(place)) is not None:
         console.print(of_services, soft_wrap=True)
+    if (mended := mended_line(place)) is not None:
+        console.print(mended, soft_wrap=True)
     console.print(closing_line(place))
     return INTERRUPTED if interrupted else int(failed > 0)
 

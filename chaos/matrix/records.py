@@ -18,6 +18,11 @@ from tpc.chaos.matrix.pipeline import SERVICE, SPARK
 from tpc.chaos.reports.tally import FAILED, PASSED, SKIPPED, Tally, tally
 
 FILE_NAME = "cases.json"
+MENDED = (
+    "the brokers do not show its marker: it is put again",
+    "has lost its source offsets: they are written again",
+)
+"""What a driver's log says when something that was lost is put again: without its fault, that hides a defect."""
 
 
 @dataclass
@@ -26,7 +31,7 @@ class CaseRecord:
 
     `epoch` is what the step of the first one told; the steps of a recovery tell none, then it is the epoch that was in
     doubt, as the setup's step told it. `not_set_up`: it timed out before its first fault; `set_up_again`: why the runs
-    before this one did, see `set_ups`. `recovery_s` is of a restart; null when none was needed.
+    before this one did, see `set_ups`. `recovery_s` is of a restart; null when none was needed. `mended`: see `MENDED`.
     """
 
     name: str
@@ -50,6 +55,7 @@ class CaseRecord:
     checks: list[Check] = field(default_factory=list)
     timeline: list[dict[str, Any]] = field(default_factory=list)
     log: str = ""
+    mended: list[str] = field(default_factory=list)
     began_at: float = field(default_factory=time.time)
 
     def note(self, what: str, at: float | None = None) -> None:
@@ -118,6 +124,12 @@ def service_line(directory: Path) -> str | None:
     """How many of the cases are a service's, from the file; None without any."""
     cases = tally(case for case in _cases(directory) if case["pipeline"] == SERVICE).cases
     return f"{cases.total()} of the cases with a service: {_told(cases)}" if cases else None
+
+
+def mended_line(directory: Path) -> str | None:
+    """In which cases the pipeline put again what was lost, from the file; None where in none."""
+    names = [case["name"] for case in _cases(directory) if case["mended"]]
+    return f"{len(names)} in which something lost was put again: {', '.join(names)}" if names else None
 
 
 def _cases(directory: Path) -> list[dict[str, Any]]:

@@ -6,9 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.matrix.pipeline import SERVICE
-from tpc.chaos.matrix.records import FILE_NAME, CaseRecord, Records, closing_line, service_line, uncounted_line
+from tpc.chaos.matrix.records import (
+    FILE_NAME,
+    MENDED,
+    CaseRecord,
+    Records,
+    closing_line,
+    mended_line,
+    service_line,
+    uncounted_line,
+)
+from tpc.chaos.prove.copies import CHECKOUT
 from tpc.chaos.reports.tally import FAILED, PASSED, SKIPPED
 
 
@@ -52,6 +64,20 @@ def test_the_cases_of_a_service_are_counted_apart_too(tmp_path: Path) -> None:
     records.add(record(FAILED, "rows", pipeline=SERVICE))
     assert service_line(tmp_path) == "1 of the cases with a service: 0 passed, 1 failed, 0 skipped"
     assert closing_line(tmp_path) == "2 cases, 1 passed, 1 failed, 0 skipped"
+
+
+def test_cases_in_which_something_lost_was_put_again_are_named(tmp_path: Path) -> None:
+    records = Records(tmp_path, {"seed": 1})
+    records.add(record(PASSED))
+    assert mended_line(tmp_path) is None
+    records.add(record(PASSED, "rows", mended=[MENDED[0]]))
+    assert mended_line(tmp_path) == "1 in which something lost was put again: sink.commit/kill/rows"
+
+
+@pytest.mark.parametrize("told", MENDED)
+def test_what_is_looked_for_in_a_driver_s_log_is_what_the_library_says(told: str) -> None:
+    said = [path for root in ("coordinator", "sinks") for path in (CHECKOUT / root).rglob("*.py")]
+    assert [path for path in said if told in path.read_text()]
 
 
 def test_a_record_holds_what_a_report_needs(tmp_path: Path) -> None:
