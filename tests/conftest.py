@@ -34,6 +34,7 @@ from tpc.chaos.servers.spark_session import spark_session
 from tpc.chaos.servers.stack import Stack
 from tpc.coordinator.spark.settings import explicit_settings
 from tpc.errors import JarFetchError, JavaNotFoundError, NotInstalledError
+from tpc.sinks.kafka.worker import producer_pool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,9 @@ settings.load_profile("tpc")
 
 # A server of the standard library looks twice a second whether it is to end, and whoever ends it waits for that.
 socketserver.BaseServer.serve_forever.__defaults__ = (0.02,)
+
+# Each test has a pipeline of its own, whose producers nobody asks for after it: a hundred that wait cost half a core.
+producer_pool.IDLE_S = 5.0
 
 pytest_plugins = ["tests.support.longest_files", "tests.support.drawn_by_day", "tests.support.told_at_once"]
 
