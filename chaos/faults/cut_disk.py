@@ -68,15 +68,16 @@ class CutDisk:
         self._mount(first=False)
 
     def unmount(self) -> None:
-        """Take it away, once nobody has a file of it open. Raises `LocalStackError` when somebody keeps one."""
+        """Take it away, once nobody has a file of it open. Raises `LocalStackError`, which names who keeps one."""
         deadline = Deadline(_BUSY_TIMEOUT_S)
         while self._mounted:  # nobody can ask the disk itself, which answers nothing after a cut
             try:
                 _run("umount", str(self.path))
                 self._mounted = False
-            except LocalStackError:
+            except LocalStackError as error:
                 if deadline.passed:
-                    raise
+                    kept = "; ".join(_who_keeps(self.path)) or "no process keeps a file of it"
+                    raise LocalStackError(f"{error.what} ({kept})") from error
                 time.sleep(_POLL_S)
 
     def _mount(self, *, first: bool = True) -> None:
@@ -125,6 +126,17 @@ def why_not(kind: str = EXT4) -> str | None:
         except (LocalStackError, OSError) as error:
             return str(error)
     return None
+
+
+def _who_keeps(place: Path) -> Iterator[str]:
+    """Which process has what open below a directory, by the kernel's links: a disk after a cut answers nothing."""
+    for link in (*Path("/proc").glob("[0-9]*/fd/*"), *Path("/proc").glob("[0-9]*/cwd")):
+        with suppress(OSError):  # it has ended, or has closed it
+            file = str(link.readlink())
+            if file == str(place) or file.startswith(f"{place}/"):
+                process = link.parts[2]
+                name = Path("/proc", process, "comm").read_text().strip()
+                yield f"process {process} ({name}) keeps {file}"
 
 
 def _run(*command: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,17 @@ def test_a_cut_takes_what_was_not_synced_again_and_again(disk: CutDisk) -> None:
         assert synced.read_text() == "content"
         assert not loose.exists() or not loose.read_text()
     assert disk.cuts == 3
+
+
+def test_a_disk_that_is_kept_busy_is_told_with_who_keeps_it(disk: CutDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut_disk, "_BUSY_TIMEOUT_S", 0.1)
+    kept = disk.path / "kept"
+    with kept.open("w") as file:
+        disk.cut()
+        with pytest.raises(LocalStackError, match=rf"process {os.getpid()} \(.+\) keeps {kept}"):
+            disk.revive()
+        assert not file.closed
+    disk.revive()
 
 
 def test_a_remount_without_a_cut_is_called_none(disk: CutDisk, monkeypatch: pytest.MonkeyPatch) -> None:
