@@ -1,8 +1,9 @@
 """Long files of which `make test` runs a sixth a day: those whose matter has a command of its own, or seldom moves.
 
 Every file is run on one day of six; `make test DAY=` runs all of them, and so does pytest by itself. What is left to
-another day is told at the end of the run, by name. One kit of a participant is run every day, and so are the loop, the
-demo, the programs, the cores of the matrix and of the clusters, recovery and integration.
+another day is told at the end of the run, by name. One kit of a sink is run every day, and so are the demo, programs,
+the cores of the matrix and of the clusters, recovery, integration, and everything of the loop: its tests, the search
+through it, the kit on its states, and the core of the matrix on a service.
 """
 
 from __future__ import annotations
@@ -23,13 +24,11 @@ FILES = (
     "tests/sinks/postgres/test_conformance.py",
     "tests/sinks/kafka/test_offsets_conformance.py",
     "tests/sinks/files/test_conformance.py",
-    "tests/coordinator/loop/state/test_conformance.py",
     # The others, the longest first, so that no day is much longer than another.
     "tests/chaos/prove/test_trial.py",  # make prove
     "tests/docs/test_classified_tickets.py",
     "tests/chaos/demo/test_demo_processes.py",
     "tests/docs/test_delta_sink.py",
-    "tests/chaos/matrix/test_service.py",  # make chaos
     "tests/coordinator/test_late_plans.py",
     "tests/coordinator/spark/test_state_schema.py",
     "tests/sinks/kafka/test_outage.py",
@@ -52,7 +51,6 @@ FILES = (
     "tests/docs/test_pairing.py",
     "tests/clusters/test_records.py",
     "tests/chaos/explorer/test_explorer.py",  # make prove
-    "tests/chaos/explorer/test_loop.py",  # make prove
     "tests/chaos/user/test_command.py",
     "tests/chaos/matrix/test_special_cases.py",  # make chaos
     "tests/coordinator/log/test_conformance_object.py",
