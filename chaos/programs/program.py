@@ -1,6 +1,7 @@
 """What is known of a program of docs/examples besides its code: its input, and what it must make of that.
 
-The expectation is computed in pandas, from the input alone: no module of this package imports a program, or Spark.
+The expectation is computed from the input alone, in pandas where there is anything to compute: no module here
+imports a program, or Spark. What an API outside has answered is compared with what that API has given.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The changes of `docs/examples/running_tally.py`, and the tallies after every epoch by pandas' running sums.
 
-Where an epoch ends is read from the log; what the tallies were there is computed from the input topic alone.
+Where an epoch ends is read from the log; what the tallies were there is computed from the input topic alone. The
+collection holds only the newest tallies: it is looked at after every kill, too, as that has left it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from tpc.handles import Handle
 
 CHANGES = 2400
 PROGRAMS = 16
+LOOKED = "collection-after-kills"
+"""Lines of JSON, one for each look."""
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 TALLY = ["program", "active", "inactive", "last_login", "changes"]
 ADDED = pd.DataFrame(
@@ -80,8 +83,11 @@ def expected() -> dict[str, Any]:
     return {"mongo-tallies": rows_of(last, TALLY)}
 
 
-def per_epoch(place: Path) -> list[tuple[Any, ...]]:
-    """(epoch and program, tally) of every program that an epoch has changed, by where the log says that epochs end."""
+def _changed(place: Path) -> tuple[pd.DataFrame, set[int]]:
+    """The tally of every program that an epoch has changed, by where the log says that epochs end.
+
+    And the epochs that are decided and not complete.
+    """
     servers = os.environ["TPC_KAFKA"]
     records = [
         {"partition": one.partition, "offset": one.offset, **json.loads(one.value or b"")}
@@ -90,11 +96,54 @@ def per_epoch(place: Path) -> list[tuple[Any, ...]]:
     # A program's changes are in one partition, so this order is theirs.
     sent = pd.DataFrame(records).sort_values(["partition", "offset"], ignore_index=True)
     tallies = after_each(sent).assign(epoch=-1)
-    for row in reversed(epoch_rows(Journal(log_of(place / "checkpoint")).open())):
+    epochs = epoch_rows(Journal(log_of(place / "checkpoint")).open())
+    for row in reversed(epochs):
         ends = {int(partition): end for partition, end in json.loads(row["end"][0])["changes"].items()}
         tallies.loc[tallies["offset"] < tallies["partition"].map(ends), "epoch"] = row["epoch"]
     last = tallies.groupby(["epoch", "program"], as_index=False).tail(1)
-    return [_tally(int(row["epoch"]), row) for row in rows_of(last, ["epoch", *TALLY])]
+    return last, {row["epoch"] for row in epochs if row["status"] != "complete"}
+
+
+def per_epoch(place: Path) -> list[tuple[Any, ...]]:
+    """(epoch and program, tally) of each of them."""
+    return [_tally(int(row["epoch"]), row) for row in rows_of(_changed(place)[0], ["epoch", *TALLY])]
+
+
+def possible(changed: pd.DataFrame, pending: set[int]) -> dict[str, list[tuple[Any, ...] | None]]:
+    """By program what its document may be: the tally of the last complete epoch, or of one whose commit was under way.
+
+    None: there is no document.
+    """
+    may_be: dict[str, list[tuple[Any, ...] | None]] = {f"p{of}": [None] for of in range(PROGRAMS)}
+    decided = changed[changed["epoch"] >= 0].sort_values("epoch")
+    for row in rows_of(decided, ["epoch", *TALLY]):
+        before = may_be[row["program"]] if row["epoch"] in pending else []
+        may_be[row["program"]] = [*before, tuple(row[name] for name in TALLY[1:])]
+    return may_be
+
+
+def look_at_the_collection(life: int, place: Path) -> None:
+    """Note what a kill has left in it, and where that is no tally that the log allows."""
+    if not (place / "checkpoint").exists():
+        return
+    may_be = possible(*_changed(place))
+    found = dict.fromkeys(may_be) | {
+        document["_id"]: tuple(document.get(name) for name in TALLY[1:])
+        for document in mongo_content.documents(os.environ["TPC_MONGO"], "tally", "tallies")
+    }
+    wrong = [f"before life {life}, {of}: {is_now}" for of, is_now in found.items() if is_now not in may_be.get(of, [])]
+    with (place / LOOKED).open("a") as noted:
+        noted.write(json.dumps({"documents": sum(is_now is not None for is_now in found.values()), "wrong": wrong}))
+        noted.write("\n")
+
+
+def right_after_kills(place: Path) -> Check:
+    """Of the looks that found any document: an empty collection is no tally."""
+    looks = [json.loads(line) for line in (place / LOOKED).read_text().splitlines()]
+    wrong = tuple(line for look in looks for line in look["wrong"])
+    documents = sum(look["documents"] for look in looks)
+    told = f"{documents} documents in {len(looks)} looks, {len(wrong)} of them wrong"
+    return Check("the collection holds right tallies after each kill", documents > 0 and not wrong, told, wrong)
 
 
 def _tally(epoch: int, row: dict[str, Any]) -> tuple[Any, ...]:
@@ -115,11 +164,12 @@ def _in_history() -> Iterable[tuple[Any, ...]]:
 
 
 def checks(place: Path) -> list[Check]:
-    """After every epoch the topic and the history hold what pandas finds at the epoch's end."""
+    """What the topic and the history hold after every epoch, and the collection after every kill."""
     wanted = per_epoch(place)
     return [
         multisets_equal("the topic's tallies are right after every epoch", wanted, _in_topic()),
         multisets_equal("MongoDB's tallies are right after every epoch", wanted, _in_history()),
+        right_after_kills(place),
     ]
 
 
@@ -131,4 +181,5 @@ PROGRAM = Program(
     expected=expected,
     checks=checks,
     checked=("kafka-tallies", "mongo-tally_history"),
+    arrive=look_at_the_collection,
 )

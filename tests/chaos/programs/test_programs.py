@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+import pandas as pd
 import pytest
 
 from tests.chaos.programs.judged import run_and_judge
 from tests.docs.examples import ROOT, load
+from tpc.chaos.checkers import mongo_content
 from tpc.chaos.programs import (
     average_over_time,
     classified_tickets,
@@ -143,6 +145,25 @@ def test_the_expected_average_over_time_is_that_of_the_five_minutes_before() -> 
     shown = {(row["sensor"], row["until"]): (row["events"], row["average"]) for row in rows}
     assert len(shown) == len(rows) > 1500
     assert shown == {key: (len(values), sum(values) / len(values)) for key, values in windows.items()}
+
+
+def test_a_kill_may_leave_the_tally_before_or_after_a_commit_under_way_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(0, "p1", 1, 0, None, 1), (1, "p1", 2, 0, None, 2), (1, "p2", 1, 0, None, 1), (-1, "p1", 3, 0, None, 3)]
+    changed = pd.DataFrame(rows, columns=["epoch", *running_tally.TALLY])
+    assert running_tally.possible(changed, {1})["p1"] == [(1, 0, None, 1), (2, 0, None, 2)]
+    assert running_tally.possible(changed, {1})["p2"] == [None, (1, 0, None, 1)]
+    assert running_tally.possible(changed, set())["p1"] == [(2, 0, None, 2)]
+    shown = [dict(zip(["_id", *running_tally.TALLY[1:]], ("p1", 1, 0, None, 1), strict=True))]
+    monkeypatch.setattr(mongo_content, "documents", lambda *_where: shown)
+    monkeypatch.setitem(os.environ, "TPC_MONGO", "mongodb://nobody")
+    (tmp_path / "checkpoint").mkdir()
+    for pending, is_right in (({1}, True), (set[int](), False)):  # the newest of a complete epoch is missing
+        (tmp_path / running_tally.LOOKED).unlink(missing_ok=True)
+        monkeypatch.setattr(running_tally, "_changed", lambda _place, pending=pending: (changed, pending))
+        running_tally.look_at_the_collection(2, tmp_path)
+        assert running_tally.right_after_kills(tmp_path).passed is is_right
 
 
 def test_the_expected_tally_is_that_of_counting_one_change_after_another() -> None:
