@@ -41,7 +41,7 @@ class Source(ABC):
 
     begins_anew: bool = True
     """Whether a first start may begin elsewhere than another one. An epoch without events then records where it began,
-    before anything is read; a source that always begins at its beginning says False."""
+    before any event is handed out; a source that always begins at its beginning says False."""
 
     def __init__(self, name: str) -> None:
         self.name = checked_name(name, "source")
@@ -63,7 +63,11 @@ class Source(ABC):
 
 
 class SourceReader(ABC):
-    """Reads one source. Calls come from one thread."""
+    """Reads one source. Calls come one after the other, and from one thread but for what `reads_ahead` says."""
+
+    reads_ahead: bool = False
+    """Whether `poll_ahead` may be called, by another thread than the rest. A loop reads ahead only if that holds for
+    all of its sources."""
 
     @abstractmethod
     def seek(self, position: str | None) -> None:
@@ -79,6 +83,10 @@ class SourceReader(ABC):
     @abstractmethod
     def poll(self, rows: int, timeout_s: float) -> int:
         """Take in at most `rows` events, and wait for at most so long; how many came. Raises `TransientError`."""
+
+    def poll_ahead(self, rows: int) -> int:
+        """The same without waiting, of the next epoch while one is committed: the end of that waits for this call."""
+        return self.poll(rows, 0.0)
 
     @abstractmethod
     def cut(self) -> list[Part]:

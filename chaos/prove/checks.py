@@ -93,6 +93,8 @@ _KAFKA_PENDING = (*_KAFKA_SHOWN, "sinks/kafka/cluster/markers.py", "sinks/kafka/
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _CUTS = tuple(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "layout"))
 """The sources of the explorer's service stay."""
+_READING_AHEAD = ("coordinator/loop/reading_ahead.py",)
+"""Sources of the explorer's service are not read ahead."""
 _STATES = ("coordinator/loop/state/",)
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
@@ -118,6 +120,7 @@ CHECKS = (
     Check("kafka handover kit", 120.0, _KAFKA_HANDOVER, tests="tests/sinks/kafka/test_handover.py"),
     Check("kafka polling kit", 120.0, _KAFKA_REPORTS, tests="tests/sinks/kafka/test_idle_polling.py"),
     Check("missing target kit", 120.0, _TARGETS, tests="tests/coordinator/loop/test_missing_targets.py"),
+    Check("reading ahead kit", 120.0, _READING_AHEAD, tests="tests/coordinator/loop/test_reading_ahead.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),

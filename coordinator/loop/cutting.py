@@ -1,9 +1,12 @@
-"""When an epoch is cut, and what is in it: the sources of one service, read side by side up to one barrier."""
+"""When an epoch is cut, and what is in it: the sources of one service, read side by side up to one barrier.
+
+When the next one's events are read while an epoch is committed is the affair of `reading_ahead.py`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -12,11 +15,14 @@ from tpc.coordinator.loop.barriers import NO_TIME, SourceCut, watermark_ms
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
+from tpc.errors import StateMachineError
 from tpc.source import Part, SourceReader
 
 IDLE_S = 0.2
 """How long a source is waited for at once; between the waits it is looked whether the service is asked to stop."""
 READ_AGAIN_TIMEOUT_S = 60.0
+AHEAD_ROWS = 1_000
+"""So many are taken in at once while an epoch is committed, whose calls wait for the interpreter meanwhile."""
 QUIET_S = 60.0
 """So long after the last cut a position that has moved without events is recorded.
 
@@ -28,7 +34,7 @@ An epoch without events writes nothing that its own sources could read: one does
 class Cut:
     """The events of one epoch by the name of their source, where they stand, and the event time it begins with."""
 
-    events: Mapping[str, Sequence[Any]]
+    events: dict[str, Sequence[Any]]
     sources: tuple[SourceCut, ...]
     watermark_ms: int | None = None
 
@@ -36,6 +42,17 @@ class Cut:
     def rows(self) -> int:
         """How many events there are."""
         return sum(map(len, self.events.values()))
+
+    def take(self) -> dict[str, Sequence[Any]]:
+        """Its events, which nobody else holds then: the next epoch's come into memory before this one has ended.
+
+        Raises `StateMachineError` for a second time: an epoch without its events would be decided.
+        """
+        if not self.events and any(not each.is_retired for each in self.sources):
+            raise StateMachineError("the events of an epoch are asked for twice")
+        taken = dict(self.events)
+        self.events.clear()
+        return taken
 
 
 class Cutter:
@@ -50,6 +67,8 @@ class Cutter:
         self._cut_at = time.monotonic()
         self._first = 0
         """Which reader is asked first in this epoch: one that always has enough must not keep the others out."""
+        self._rows = 0
+        """How many events are polled and not cut."""
         self._is_to_record = False
         self._retired: list[SourceCut] = []
 
@@ -59,6 +78,7 @@ class Cutter:
         Where one begins that would begin elsewhere at the next start, or is retired, the next epoch records it, without
         events.
         """
+        self._rows = 0
         ends = {cut.name: cut for cut in cuts}
         unread = [cut for cut in cuts if cut.name not in self._names]
         self._retired = [cut.retired() for cut in unread]
@@ -92,21 +112,38 @@ class Cutter:
         """
         if self._is_to_record and not is_stopped():
             return self._cut()
-        rows, wait_s = 0, 0.0  # nobody waits for one source while another has something
-        readers = [*self._readers[self._first :], *self._readers[: self._first]]
+        wait_s = 0.0  # nobody waits for one source while another has something
         while not is_stopped():
-            for reader in readers:
-                share_s = wait_s / len(readers)
-                rows += reader.poll(self._every.rows - rows, share_s) if rows < self._every.rows else 0
-            if rows >= self._every.rows or (rows and self._is_due()):
+            for reader in self._in_turn():
+                wanted, share_s = self._every.rows - self._rows, wait_s / len(self._readers)
+                self._rows += reader.poll(wanted, share_s) if wanted > 0 else 0
+            if self._rows >= self._every.rows or (self._rows and self._is_due()):
                 return self._cut()
             if until_end and all(reader.is_exhausted() for reader in self._readers):
-                return self._cut() if rows or self._is_ahead() else None
-            if not rows and time.monotonic() >= self._cut_at + QUIET_S and self._is_ahead():
+                return self._cut() if self._rows or self._is_ahead() else None
+            if not self._rows and time.monotonic() >= self._cut_at + QUIET_S and self._is_ahead():
                 return self._cut()
             between()
-            wait_s = self._wait_s(rows)
+            wait_s = self._wait_s()
         return None
+
+    def read_ahead(self, is_over: Callable[[], bool]) -> None:
+        """Take in what is there of the next epoch, without waiting; `is_over` says that it is time to end.
+
+        It may be called by another thread, while nobody asks for anything else. Where one source cannot be read so the
+        others are not, either: they would fill the epoch, and it would never be asked. One event is left to `next`: a
+        source that is polled does what else it has to do now and then.
+        """
+        most = self._every.rows - 1
+        is_more = all(reader.reads_ahead for reader in self._readers)
+        while is_more and self._rows < most and not is_over():
+            before = self._rows
+            for reader in self._in_turn():
+                self._rows += reader.poll_ahead(min(AHEAD_ROWS, most - self._rows)) if self._rows < most else 0
+            is_more = self._rows > before
+
+    def _in_turn(self) -> list[SourceReader]:
+        return [*self._readers[self._first :], *self._readers[: self._first]]
 
     def _time_of(self, cuts: Sequence[SourceCut]) -> int | None:
         """The event time to which the sources have come that were read last, also one that is retired now."""
@@ -124,8 +161,8 @@ class Cutter:
     def _is_due(self) -> bool:
         return self._every.seconds is not None and time.monotonic() >= self._cut_at + self._every.seconds
 
-    def _wait_s(self, rows: int) -> float:
-        if not rows or self._every.seconds is None:
+    def _wait_s(self) -> float:
+        if not self._rows or self._every.seconds is None:
             return IDLE_S
         return min(IDLE_S, max(0.0, self._cut_at + self._every.seconds - time.monotonic()))
 
@@ -150,6 +187,7 @@ class Cutter:
         self._cut_at = time.monotonic()
         self._first = (self._first + 1) % len(self._readers)
         self._is_to_record = False
+        self._rows = 0
         return Cut(events, (*cuts, *self._retired), began_ms)
 
     def close(self) -> None:

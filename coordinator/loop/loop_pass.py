@@ -24,14 +24,17 @@ Compute = Callable[[], Sequence[tuple[int, "pyarrow.RecordBatch"]]]
 
 
 class LoopPass(EpochPass):
-    """The runner of one epoch."""
+    """The runner of one epoch. `written` is called once every row has been handed to its sinks."""
 
     digest_kind = KIND
 
-    def __init__(self, context: PassContext, batches: RowBatches, compute: Compute) -> None:
+    def __init__(
+        self, context: PassContext, batches: RowBatches, compute: Compute, written: Callable[[], None]
+    ) -> None:
         super().__init__(context, batches.routes, batches.digests_by_writing)
         self._batches = batches
         self.compute = compute
+        self._written = written
         self._is_cancelled = False
 
     def cancel(self) -> None:
@@ -61,6 +64,7 @@ class LoopPass(EpochPass):
             self._check_wanted()
             yield self._batches.marked(number, batch)
         self._check_wanted()
+        self._written()
 
     def _check_wanted(self) -> None:
         if self._is_cancelled:

@@ -26,6 +26,7 @@ from tpc.coordinator.loop.functions import run_functions
 from tpc.coordinator.loop.garbage import Garbage
 from tpc.coordinator.loop.loop_pass import LoopPass
 from tpc.coordinator.loop.program import Program
+from tpc.coordinator.loop.reading_ahead import ReadingAhead
 from tpc.coordinator.loop.repairing import check_repairable, remedy_for_offsets
 from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.resolve_commands import resolve_command
@@ -91,7 +92,7 @@ class Running:
                 state.restore(before=manifest.epoch)
             cut = self._cutter.again(cuts, watermark_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
-        self._run(manifest.epoch, cut, manifest.barrier, stood)
+        self._run(manifest.epoch, cut, manifest.barrier, stood, written=lambda: None)
 
     def _write_offsets_again(self, manifest: Manifest) -> None:
         """No event is needed for them: their sources may be retired, and no function runs."""
@@ -126,16 +127,19 @@ class Running:
                 epoch, history = self._coordinator.engine.state.last_decided, self._coordinator.journal.history
                 barrier = barrier_of(cut.sources, cut.watermark_ms, stateful=bool(self._program.states))
                 positions = {logged.log_name: logged.position(history) for _, logged in self._program.logged}
-                self._run(0 if epoch is None else epoch + 1, cut, barrier, positions)
-                del cut  # its events
+                with ReadingAhead(self._cutter.read_ahead, self._is_stopped) as ahead:
+                    self._run(0 if epoch is None else epoch + 1, cut, barrier, positions, written=ahead.begin)
                 garbage.between_epochs()
         finally:
             garbage.end()
 
-    def _run(self, epoch: int, cut: Cut, barrier: Barrier, positions: Positions) -> None:
+    def _run(
+        self, epoch: int, cut: Cut, barrier: Barrier, positions: Positions, *, written: Callable[[], None]
+    ) -> None:
+        """One epoch. `written` is called once every row has been handed to its sinks."""
         failpoints.hit("epoch.planned", epoch=epoch)
-        computation = self._computation(epoch, cut, positions)
-        runner = LoopPass(self._context(barrier, rows=cut.rows, positions=positions), self._batches, computation)
+        context = self._context(barrier, rows=cut.rows, positions=positions)
+        runner = LoopPass(context, self._batches, self._computation(epoch, cut, positions), written)
         try:
             self._coordinator.engine.run_batch(epoch, runner)
         except BaseException:
@@ -151,7 +155,7 @@ class Running:
                 state.begin(epoch, cut.watermark_ms)
             users = len(program.writings) - len(program.states) - len(program.logged)
             out = Emitted(program.writings[:users], epoch, cut.watermark_ms)
-            run_functions(program.functions, program.inputs, cut.events, program.states, out)
+            run_functions(program.functions, program.inputs, cut.take(), program.states, out)
             changed = [(users + number, state.changes()) for number, state in enumerate(program.states)]
             for number, (state, logged) in enumerate(program.logged, users + len(program.states)):
                 changed += [(number, batch) for batch in state.logged(positions.get(logged.log_name))]

@@ -43,6 +43,8 @@ _AHEAD = {"fetch.queue.backoff.ms": 10}
 class KafkaReader(SourceReader):
     """One consumer, which joins no group and commits nothing."""
 
+    reads_ahead = True
+
     def __init__(self, source: KafkaSource) -> None:
         self._source = source
         self._made: Consumer | None = None
@@ -85,9 +87,16 @@ class KafkaReader(SourceReader):
 
     def poll(self, rows: int, timeout_s: float) -> int:
         """See `SourceReader`."""
-        rows = min(rows, _AT_ONCE)
         if time.monotonic() - self._looked_at >= self._source.look_again_s:
             self._look_for_partitions()
+        return self._take_in(rows, timeout_s)
+
+    def poll_ahead(self, rows: int) -> int:
+        """See `SourceReader`. For new partitions it is looked when nothing waits for it."""
+        return self._take_in(rows, 0.0)
+
+    def _take_in(self, rows: int, timeout_s: float) -> int:
+        rows = min(rows, _AT_ONCE)
         # `consume` waits for all that it is asked for. Who has nothing yet wants to know of the first at once.
         messages = self._consume(rows if self._waits else 1, timeout_s)
         if messages and not self._waits and rows > 1:

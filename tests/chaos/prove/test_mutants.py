@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.prove.patches import patch
 from tests.coordinator import test_checkpoint_lock
 from tests.coordinator.log import test_journal
-from tests.coordinator.loop import test_missing_targets, test_retired_sources
+from tests.coordinator.loop import test_missing_targets, test_reading_ahead, test_retired_sources
 from tests.coordinator.loop.changelog import test_lost_stores
 from tests.coordinator.loop.state import test_compaction
 from tests.coordinator.savepoints import test_folder
@@ -47,6 +47,7 @@ NAMED = {
     "kafka markers kit": {name for name in dir(test_shown_markers) if name.startswith("test_")},
     "kafka pending kit": {name for name in dir(test_pending_markers) if name.startswith("test_")},
     "missing target kit": {name for name in dir(test_missing_targets) if name.startswith("test_")},
+    "reading ahead kit": {name for name in dir(test_reading_ahead) if name.startswith("test_")},
     "kafka polling kit": {name for name in dir(test_idle_polling) if name.startswith("test_")},
     "kafka handover kit": {name for name in dir(test_handover) if name.startswith("test_")},
     "kafka pruning kit": {name for name in dir(test_pruning) if name.startswith("test_")},

@@ -13,6 +13,7 @@ from tpc import failpoints
 from tpc.coordinator.epochs import epoch_rows
 from tpc.coordinator.log.journal import Journal
 from tpc.sinks import FileSink
+from tpc.source import Source
 from tpc.sources import IterableSource
 
 
@@ -34,7 +35,7 @@ class Numbers:
 
     def service(self) -> tpc.Service:
         service = tpc.service("numbers", directory=self.directory / "service")
-        numbers = service.read(IterableSource(lambda: self.values, name="numbers"))
+        numbers = service.read(self.source())
 
         @service.each(numbers)
         def taken(number: int, out: Any) -> None:
@@ -42,6 +43,9 @@ class Numbers:
 
         service.write("rows", {"n": int, "text": str}).to(self.sink("even"), where=is_even).otherwise(self.sink("odd"))
         return service
+
+    def source(self) -> Source:
+        return IterableSource(lambda: self.values, name="numbers")
 
     def sink(self, name: str) -> FileSink:
         return FileSink(self.directory / name, name=name)

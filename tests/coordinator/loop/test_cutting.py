@@ -13,7 +13,7 @@ from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout
-from tpc.errors import ConfigurationError
+from tpc.errors import ConfigurationError, StateMachineError
 from tpc.source import Part, Source, SourceReader
 from tpc.sources import IterableSource
 
@@ -63,6 +63,94 @@ def test_a_source_that_fills_every_epoch_does_not_keep_another_out() -> None:
     cutter = cutter_of(IterableSource(range(1000), name="busy"), IterableSource("ab", name="rare"), rows=10)
     cuts = [cut(cutter) for _ in range(2)]
     assert [list(made.events["rare"]) for made in cuts] == [[], ["a", "b"]]
+
+
+class Between(IterableSource):
+    """Can be read while an epoch is committed; how many events came so each time."""
+
+    def reader(self) -> SourceReader:
+        made = super().reader()
+        made.reads_ahead, self.ahead = True, list[int]()
+
+        def poll_ahead(rows: int) -> int:
+            self.ahead.append(made.poll(rows, 0.0))
+            return self.ahead[-1]
+
+        made.poll_ahead = poll_ahead  # type: ignore[method-assign]
+        return made
+
+
+def never() -> bool:
+    return False
+
+
+def test_what_is_read_ahead_is_in_the_next_epoch_which_is_no_larger_for_it() -> None:
+    source = Between(range(25))
+    cutter = cutter_of(source, rows=10)
+    cuts: list[tuple[list[int], str]] = []
+    for _ in range(3):
+        cutter.read_ahead(never)
+        cutter.read_ahead(never)
+        made = cutter.next(never, lambda: None, until_end=True)
+        assert made is not None
+        cuts.append(([*made.events["values"]], made.sources[0].end))
+    assert cuts == [(list(range(10)), "10"), (list(range(10, 20)), "20"), (list(range(20, 25)), "25")]
+    assert source.ahead == [9, 9, 5, 0, 0]  # one of an epoch is left for who cuts it
+
+
+def test_an_epoch_that_is_cut_by_time_takes_what_is_read_ahead_and_what_has_come_since() -> None:
+    values = [0, 1]
+    source = Between(values)
+    cutter = Cutter([Input(source, None)], Every(seconds=0.0))
+    cutter.seek([])
+    cutter.read_ahead(never)
+    assert source.ahead == [2, 0]
+    values += [2]
+    assert cut(cutter).events == {"values": [0, 1, 2]}
+
+
+def test_reading_ahead_ends_when_the_epoch_does() -> None:
+    source = Between(range(10))
+    cutter_of(source, rows=10).read_ahead(lambda: True)
+    assert source.ahead == []
+
+
+def test_it_ends_after_any_turn_and_each_source_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "AHEAD_ROWS", 3)
+    busy, other = Between(range(1000), name="busy"), Between(range(4), name="other")
+    cutter_of(busy, other, rows=100).read_ahead(after(2))
+    assert (busy.ahead, other.ahead) == ([3, 3], [3, 1])
+
+
+def test_the_events_of_an_epoch_are_handed_over_once() -> None:
+    made = cut(cutter_of(IterableSource(range(3)), rows=3))
+    assert made.take() == {"values": [0, 1, 2]}
+    with pytest.raises(StateMachineError, match="twice"):
+        made.take()
+
+
+def test_what_was_read_ahead_is_read_again_where_the_sources_are_sought() -> None:
+    cutter = cutter_of(Between(range(20)), rows=10)
+    cutter.read_ahead(never)
+    cutter.seek([])
+    assert cut(cutter).events == {"values": list(range(10))}
+
+
+def test_beside_a_source_that_cannot_be_read_ahead_none_is() -> None:
+    busy = Between(range(1000), name="busy")
+    cutter_of(busy, IterableSource("ab", name="rare"), rows=10).read_ahead(never)
+    assert busy.ahead == []
+
+
+def test_of_several_that_are_read_ahead_each_gets_its_turn() -> None:
+    busy, rare = Between(range(1000), name="busy"), Between("ab", name="rare")
+    cutter = cutter_of(busy, rare, rows=10)
+    cuts = []
+    for _ in range(2):
+        cutter.read_ahead(never)
+        cuts.append(list(cut(cutter).events["rare"]))
+    assert cuts == [[], ["a", "b"]]
+    assert (busy.ahead, rare.ahead) == ([9, 7], [2])
 
 
 class Ahead(IterableSource):

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 
 import tpc
 from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
+from tests.support.processes import eventually
 from tpc import failpoints
 from tpc.coordinator.loop import cutting
 from tpc.errors import ConfigurationError, StateLostError, TransientError
 from tpc.sinks import FileSink, KafkaSink
+from tpc.sinks.kafka.source.reader import KafkaReader
 from tpc.source import Part, SourceReader
 from tpc.sources import KafkaSource
 
@@ -207,6 +210,46 @@ def test_what_came_after_the_first_start_is_read_although_that_process_decided_n
         failpoints.install({})
     run(found.append)
     assert found == ["after"]
+
+
+def test_what_is_read_while_an_epoch_is_committed_is_read_again_by_the_next_process(
+    kafka: KafkaTopics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, [(None, f"{n:03}", n % 2) for n in range(250)])
+    readers: list[KafkaReader] = []
+
+    def reader(source: KafkaSource) -> KafkaReader:
+        readers.append(KafkaReader(source))
+        return readers[-1]
+
+    monkeypatch.setattr(KafkaSource, "reader", reader)
+
+    def run() -> None:
+        service = tpc.service("ahead", directory=tmp_path / "service")
+
+        @service.each(service.read(KafkaSource(topic, servers=kafka.bootstrap, decode=text)))
+        def take(event: str, out: Any) -> None:
+            out.row("rows", {"event": event})
+
+        service.write("rows", {"event": str}).to(FileSink(tmp_path / "out", name="out"))
+        service.run(every=100, until_end=True)
+
+    def die(_step: str, _where: Mapping[str, Any]) -> None:
+        eventually(lambda: sum(map(len, readers[-1]._polled.values())) == 99, "the next epoch's events are read")
+        raise ZeroDivisionError
+
+    failpoints.install({"sink.commit": die})
+    try:
+        with pytest.raises(ZeroDivisionError):
+            run()
+    finally:
+        failpoints.install({})
+    run()
+    files = (tmp_path / "out").glob("*.parquet")
+    assert sorted(e for file in files for e in pq.read_table(file)["event"].to_pylist()) == [
+        f"{n:03}" for n in range(250)
+    ]
 
 
 def test_a_service_that_reads_what_it_writes_comes_to_rest(
