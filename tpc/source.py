@@ -20,6 +20,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tpc.errors import ConfigurationError
@@ -42,6 +43,10 @@ class Source(ABC):
     begins_anew: bool = True
     """Whether a first start may begin elsewhere than another one. An epoch without events then records where it began,
     before any event is handed out; a source that always begins at its beginning says False."""
+    continues: Mapping[str, str] = MappingProxyType({})
+    """What is to be taken for that of before although its identity is another (`SourceReader.identities`): by name the
+    identity that it has now. For whoever has moved to a copy in which the same positions name the same events. A start
+    looks at it."""
 
     def __init__(self, name: str) -> None:
         self.name = checked_name(name, "source")
@@ -74,6 +79,22 @@ class SourceReader(ABC):
         """Stand at a position of before, with nothing polled; None: where a first start begins.
 
         Raises `StateLostError` where the system no longer has what comes after it, and `TransientError`.
+        """
+
+    def identities(self) -> Mapping[str, str]:
+        """What positions count in, where its system tells apart what has one name: of a topic its id, by its name.
+
+        As `seek` has found it before anything was read. It stands in intents, and the next start compares it. Empty
+        where the system tells nothing of the kind.
+        """
+        return {}
+
+    def confirm(self) -> None:
+        """Return when what was cut last is of what `identities` says: what is made anew later is another one for good.
+
+        An epoch that has taken something from the source is not decided before; where there are no identities it is not
+        asked. Another thread calls it than the rest, also while `poll_ahead` is called: it asks on a connection of its
+        own. Raises `StateLostError`, and `TransientError` where nobody answers in time.
         """
 
     @abstractmethod

@@ -10,8 +10,8 @@ from functools import cache
 from typing import NamedTuple
 
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.loop_process import Asked
-from tpc.chaos.explorer.loop_program import EVENTS, SINKS, TTL_S, key_of
+from tpc.chaos.explorer.loop_process import Asked, Began
+from tpc.chaos.explorer.loop_program import EVENTS, SINKS, SOURCES, TTL_S, key_of
 from tpc.chaos.explorer.loop_store import Stored
 from tpc.chaos.explorer.loop_world import Intent, LoopWorld
 from tpc.coordinator.loop.state.codec import decode
@@ -65,6 +65,8 @@ def check(world: LoopWorld) -> None:
             shown, last = world.sinks[number].applied, world.last_change(number, len(world.log))
             if shown != last:
                 raise Violation("position", f"a process reads on, and {name} is at epoch {shown}, not {last}")
+    if leader is not None and leader.past is not None and leader.does != "stop":
+        _check_sources(leader.past[0])
     if leader is not None and leader.does in ("prepare", "decide"):
         asked = leader.asks()
         assert isinstance(asked, Asked)
@@ -72,6 +74,13 @@ def check(world: LoopWorld) -> None:
         wanted = outcome((*_epochs(world.log), (asked.barrier.end, frozenset()))).rows
         if asked.rows[0] != wanted:
             raise Violation("memory", f"epoch {asked.epoch} makes {asked.rows[0]}, not {wanted}")
+
+
+def _check_sources(began: Began) -> None:
+    """Who begins reads on only in what the decided epochs have read: a source is made anew after an epoch, or never."""
+    anew = [name for name, held in zip(SOURCES, began.sources, strict=True) if held.made]
+    if anew and began.decided:
+        raise Violation("source", f"{anew[0]} was made anew since epoch {len(began.decided) - 1}, and is read on")
 
 
 def _epochs(log: Sequence[Intent]) -> Epochs:

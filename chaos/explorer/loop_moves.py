@@ -69,14 +69,18 @@ def _steps(world: LoopWorld, leader: Leader) -> Iterator[Move]:
             yield _decided(world, leader)
         case "commit":
             yield from _commits(world, leader)
-        case "stop" if world.pending is not None:
-            yield from _resolutions(world, leader, world.pending)
+        case "stop":
+            yield from _resolutions(world, leader)
 
 
-def _resolutions(world: LoopWorld, leader: Leader, pending: Intent) -> Iterator[Move]:
-    """What cannot be written again an operator gives up, on the record; the next start goes on without it."""
+def _resolutions(world: LoopWorld, leader: Leader) -> Iterator[Move]:
+    """What cannot be written again an operator gives up, on the record; an old source he brings back."""
+    for number, held in enumerate(world.sources):
+        if held.made:
+            back = _holding(world, number, held._replace(made=0))
+            yield Move(f"the old {SOURCES[number]} is brought back", _with(back, None))
     for branch in sorted(leader.lost):
-        log = (*world.log[:-1], pending.giving_up(branch))
+        log = (*world.log[:-1], world.log[-1].giving_up(branch))
         yield Move(f"an operator gives up the branch of {SINKS[branch.sink]}", _with(world, None, log=log))
 
 
@@ -98,7 +102,8 @@ def _begun(world: LoopWorld, leader: Leader) -> Move:
 
 
 def _refused(world: LoopWorld, leader: Leader, refused: Refused) -> Move:
-    if not world.is_damaged:
+    anew = [name for name, held in zip(SOURCES, world.sources, strict=True) if held.made]
+    if not world.is_damaged and not any(repr(name) in refused.what for name in anew):
         raise Violation("legal", f"a start is refused for nothing: {refused.what}")
     return Move("its start is refused", _with(world, replace(leader, does="stop")))
 
@@ -211,9 +216,13 @@ def _faults(world: LoopWorld) -> Iterator[tuple[str, LoopWorld]]:
         held = world.sources[number]
         start = int(world.log[-1].barrier.start[number]) if world.log else 0
         if held.first < end:
-            yield f"{SOURCES[number]} keeps nothing before {end}", _holding(world, number, Held(end))
+            kept = held._replace(first=end, compacted=None)
+            yield f"{SOURCES[number]} keeps nothing before {end}", _holding(world, number, kept)
         if start < end and not held.is_damaged:
-            yield f"{SOURCES[number]} compacts event {start}", _holding(world, number, Held(compacted=start))
+            yield f"{SOURCES[number]} compacts event {start}", _holding(world, number, held._replace(compacted=start))
+        if world.log and not held.made:
+            anew = _with(_holding(world, number, held._replace(made=1)), None)
+            yield f"the process dies, {SOURCES[number]} is made anew and has as much", anew
 
 
 def _holding(world: LoopWorld, source: int, held: Held) -> LoopWorld:

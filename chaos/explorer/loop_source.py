@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,15 +12,16 @@ from tpc.source import Part, Source, SourceReader
 
 
 class Held(NamedTuple):
-    """What a source still has: nothing before `first`, and not the event `compacted`."""
+    """What a source still has: nothing before `first`, and not the event `compacted`; which of its name it is."""
 
     first: int = 0
     compacted: int | None = None
+    made: int = 0
 
     @property
     def is_damaged(self) -> bool:
         """Whether it has lost anything."""
-        return self != Held()
+        return self._replace(made=0) != Held()
 
 
 class ModelSource(Source):
@@ -49,6 +50,9 @@ class _Reader(SourceReader):
         self.at, self.polled = int(position or 0), 0
         if self.at < self.source.held.first:
             raise StateLostError(f"{self.source.name} has nothing before {self.source.held.first}")
+
+    def identities(self) -> Mapping[str, str]:
+        return {"events": str(self.source.held.made)}
 
     def position(self) -> str:
         return str(self.at)

@@ -93,8 +93,15 @@ _KAFKA_PENDING = (*_KAFKA_SHOWN, "sinks/kafka/cluster/markers.py", "sinks/kafka/
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _CUTS = tuple(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "layout"))
 """The sources of the explorer's service stay."""
-_READING_AHEAD = ("coordinator/loop/reading_ahead.py",)
+_READING_AHEAD = ("coordinator/loop/reading_ahead.py", "coordinator/loop/beside.py")
 """Sources of the explorer's service are not read ahead."""
+_MADE_ANEW = (
+    *(f"coordinator/loop/{name}.py" for name in ("barriers", "beside", "confirming", "cutting", "loop_pass")),
+    "tpc/identities.py",
+)
+"""They stay what they are while a process of it runs."""
+_KAFKA_SOURCE = ("sinks/kafka/source/", "sinks/kafka/cluster/topic_ids.py")
+"""No sink's kit reads with it."""
 _STATES = ("coordinator/loop/state/",)
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
@@ -113,6 +120,7 @@ CHECKS = (
     Check("takeover kit", 120.0, _DEPOSED, tests="tests/tpc_support/test_deposed.py"),
     Check("checkpoint lock kit", 120.0, _CHECKPOINT_LOCK, tests="tests/coordinator/test_checkpoint_lock.py"),
     Check("journal kit", 120.0, _JOURNAL, tests="tests/coordinator/log/test_journal.py"),
+    Check("kafka source kit", 240.0, _KAFKA_SOURCE, tests="tests/sinks/kafka/test_source.py"),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),
     Check("kafka pruning kit", 120.0, _KAFKA_PRUNING, tests="tests/sinks/kafka/test_pruning.py"),
     Check("kafka markers kit", 120.0, _KAFKA_MARKERS, tests="tests/sinks/kafka/test_shown_markers.py"),
@@ -121,6 +129,7 @@ CHECKS = (
     Check("kafka polling kit", 120.0, _KAFKA_REPORTS, tests="tests/sinks/kafka/test_idle_polling.py"),
     Check("missing target kit", 120.0, _TARGETS, tests="tests/coordinator/loop/test_missing_targets.py"),
     Check("reading ahead kit", 120.0, _READING_AHEAD, tests="tests/coordinator/loop/test_reading_ahead.py"),
+    Check("made anew kit", 120.0, _MADE_ANEW, tests="tests/coordinator/loop/test_made_anew.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),

@@ -56,6 +56,8 @@ class SourceCut:
     start: str
     end: str
     clock: SourceClock = NO_TIME
+    identities: Mapping[str, str] = field(default_factory=dict)
+    """Which topics of these names its positions count in (`tpc.identities`); empty where nobody tells."""
     is_retired: bool = False
     """Nothing of it is read any more. It is kept in mind where it stood, for whoever reads it again one day."""
 
@@ -71,22 +73,30 @@ def barrier_of(cuts: Sequence[SourceCut], watermark_ms: int | None, *, stateful:
     and times the program has by then.
     """
     read = [cut for cut in cuts if not cut.is_retired]
-    sources = [{"name": cut.name, **asdict(cut.clock)} for cut in read]
-    retired = [{"name": cut.name, "end": cut.end, **asdict(cut.clock)} for cut in cuts if cut.is_retired]
+    sources = [_noted(cut) for cut in read]
+    retired = [{**_noted(cut), "end": cut.end} for cut in cuts if cut.is_retired]
     told = {"loop": FORMAT, "watermark_ms": watermark_ms, "sources": sources, "retired": retired}
     text = canonical(told).decode()
     starts, ends = tuple(cut.start for cut in read), tuple(cut.end for cut in read)
     return Barrier(text, starts, ends, stateful=stateful)
 
 
+def _noted(cut: SourceCut) -> JSONObject:
+    identities = {"identities": dict(cut.identities)} if cut.identities else {}
+    return {"name": cut.name, **asdict(cut.clock), **identities}
+
+
 def cuts_of(manifest: Manifest) -> list[SourceCut]:
     """The inverse. Raises `HistoryMismatchError` for an epoch that a Spark query has decided."""
     barrier, told = manifest.barrier, _told(manifest)
     read = [
-        SourceCut(source["name"], start, end, _clock_of(source))
+        SourceCut(source["name"], start, end, _clock_of(source), source.get("identities", {}))
         for source, start, end in zip(told["sources"], barrier.start, barrier.end, strict=True)
     ]
-    retired = [SourceCut(each["name"], each["end"], each["end"], _clock_of(each), True) for each in told["retired"]]
+    retired = [
+        SourceCut(each["name"], each["end"], each["end"], _clock_of(each), each.get("identities", {}), is_retired=True)
+        for each in told["retired"]
+    ]
     return [*read, *retired]
 
 

@@ -16,6 +16,7 @@ from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
 from tpc.errors import StateMachineError
+from tpc.identities import Identities, require_same
 from tpc.source import Part, SourceReader
 
 IDLE_S = 0.2
@@ -64,6 +65,12 @@ class Cutter:
         self._every = every
         self._layout = layout
         self._clocks = [NO_TIME] * len(inputs)
+        self._identities: list[Identities] = [{} for _ in inputs]
+        """Which topics, say, the positions count in, as epochs note it."""
+        self._noted: list[str | None] = [None for _ in inputs]
+        """Where each source stands in the last epoch that was cut, or by the log."""
+        self._moved: list[SourceReader] = []
+        """Those that stand elsewhere since the last cut than before it."""
         self._cut_at = time.monotonic()
         self._first = 0
         """Which reader is asked first in this epoch: one that always has enough must not keep the others out."""
@@ -86,6 +93,8 @@ class Cutter:
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             known = ends.get(each.name)
             reader.seek(None if known is None else known.end)
+            self._identify(number, known)
+            self._noted[number] = None if known is None else known.end
             self._clocks[number] = NO_TIME if known is None else known.clock
             if known is not None and known.is_retired and each.time is not None:
                 self._clocks[number] = known.clock.at_least(self._time_of(cuts))
@@ -97,12 +106,34 @@ class Cutter:
     def again(self, cuts: Sequence[SourceCut], watermark_ms: int | None) -> Cut:
         """The events of a decided epoch, read again from its start to its end."""
         known = {cut.name: cut for cut in cuts}
+        self._moved = self._readers
         events: dict[str, Sequence[Any]] = {each.name: [] for each in self._inputs}
-        for each, reader in zip(self._inputs, self._readers, strict=True):
+        for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             if each.name in known:
                 reader.seek(known[each.name].start)
+                self._identify(number, known[each.name])
                 events[each.name] = _joined(reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S))
         return Cut(events, tuple(cuts), watermark_ms)
+
+    def _identify(self, number: int, known: SourceCut | None) -> None:
+        """Before anything is read of it. Raises `StateLostError` where it is not what was read before."""
+        before: Identities = {} if known is None else known.identities
+        source, found = self._inputs[number].source, self._readers[number].identities()
+        require_same(source.name, before, found, source.continues)
+        self._identities[number] = {**before, **found}
+
+    def confirmation(self) -> Callable[[], None] | None:
+        """What is to be called, by any thread, before the last cut is decided; None where nothing is to be asked.
+
+        It raises as `SourceReader.confirm` does.
+        """
+        asked = [reader for reader in self._moved if reader.identities()]
+
+        def confirm() -> None:
+            for reader in asked:
+                reader.confirm()
+
+        return confirm if asked else None
 
     def next(self, is_stopped: Callable[[], bool], between: Callable[[], None], *, until_end: bool) -> Cut | None:
         """The next epoch's events; None when it is to stop, or with `until_end` when the sources are exhausted.
@@ -175,7 +206,8 @@ class Cutter:
         if self._layout is not None:
             self._layout.check(self.partitions())
         events: dict[str, Sequence[Any]] = {}
-        cuts = []
+        cuts: list[SourceCut] = []
+        moved: list[SourceReader] = []
         timed = [each.time is not None for each in self._inputs]
         began_ms = watermark_ms([clock.time_ms for clock in compress(self._clocks, timed)])
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
@@ -183,11 +215,16 @@ class Cutter:
             events[each.name] = _joined(parts)
             if each.time is not None:
                 self._clocks[number] = self._clocks[number].after(parts, each.time)
-            cuts.append(SourceCut(each.name, start, reader.position(), self._clocks[number]))
+            end, clock, identities = reader.position(), self._clocks[number], self._identities[number]
+            cuts.append(SourceCut(each.name, start, end, clock, identities))
+            if end != self._noted[number]:
+                moved.append(reader)
+            self._noted[number] = end
         self._cut_at = time.monotonic()
         self._first = (self._first + 1) % len(self._readers)
         self._is_to_record = False
         self._rows = 0
+        self._moved = moved
         return Cut(events, (*cuts, *self._retired), began_ms)
 
     def close(self) -> None:

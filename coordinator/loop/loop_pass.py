@@ -11,6 +11,7 @@ from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.epoch_pass import EpochPass
 from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed, PartitionReport
 from tpc.coordinator.feeding.parts import slowest
+from tpc.coordinator.loop.confirming import Confirming
 from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.loop.row_digests import KIND
 from tpc.errors import TransientError
@@ -24,17 +25,27 @@ Compute = Callable[[], Sequence[tuple[int, "pyarrow.RecordBatch"]]]
 
 
 class LoopPass(EpochPass):
-    """The runner of one epoch. `written` is called once every row has been handed to its sinks."""
+    """The runner of one epoch. `written` is called once every row has been handed to its sinks.
+
+    `confirm` is called beside it: nothing is decided of events that are not of what they were to be (`confirming.py`).
+    """
 
     digest_kind = KIND
 
     def __init__(
-        self, context: PassContext, batches: RowBatches, compute: Compute, written: Callable[[], None]
+        self,
+        context: PassContext,
+        batches: RowBatches,
+        compute: Compute,
+        *,
+        written: Callable[[], None],
+        confirm: Callable[[], None] | None,
     ) -> None:
         super().__init__(context, batches.routes, batches.digests_by_writing)
         self._batches = batches
         self.compute = compute
         self._written = written
+        self._confirm = confirm
         self._is_cancelled = False
 
     def cancel(self) -> None:
@@ -51,9 +62,10 @@ class LoopPass(EpochPass):
 
     def run(self, work: EpochWork) -> list[PartitionReport]:
         """Compute, and feed every sink."""
-        made = self.compute()
-        self.context.end_phase("compute")
-        report = PartitionFeed(work, partition=0, attempt=0).run(self._fed(made))
+        with Confirming(self._confirm):
+            made = self.compute()
+            self.context.end_phase("compute")
+            report = PartitionFeed(work, partition=0, attempt=0).run(self._fed(made))
         self.sink_seconds = {task.sink.name: slowest(task.sink.name, [report]) for task in work.sinks}
         failpoints.hit("epoch.collected", epoch=work.epoch)
         self.context.end_phase("pass")

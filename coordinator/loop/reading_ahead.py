@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from threading import Event, Thread
 from types import TracebackType
 
+from tpc.coordinator.loop.beside import Beside
 from tpc.errors import TransientError
 
 logger = logging.getLogger(__name__)
 
 Read = Callable[[Callable[[], bool]], None]
 """Takes in what is there, and ends soon once what it is given says that it is time to."""
-_GRACE_S = 5.0
 
 
 class ReadingAhead:
@@ -29,24 +28,16 @@ class ReadingAhead:
     """
 
     def __init__(self, read: Read, is_stopped: Callable[[], bool]) -> None:
-        self._read = read
         self._is_stopped = is_stopped
-        self._is_begun = False
         self._is_over = False
-        self._ended = Event()
-        """Not the thread's own end: an interrupt of `join` has been seen to call a thread ended that ran on."""
-        self._error: BaseException | None = None
+        self._beside = Beside("tpc-reading-ahead", lambda: read(lambda: self._is_over))
 
     def begin(self) -> None:
         """The rows of the epoch are all with their sinks."""
-        if self._is_begun:
-            return
         try:
-            Thread(target=self._run, name="tpc-reading-ahead", daemon=True).start()
+            self._beside.begin()
         except RuntimeError as error:  # no more threads: the events are read when the epoch has ended
             logger.warning("the next epoch is not read ahead: %s", error)
-        else:
-            self._is_begun = True
 
     def __enter__(self) -> ReadingAhead:
         return self
@@ -55,21 +46,10 @@ class ReadingAhead:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._is_over = True
-        if self._is_begun:
-            try:
-                self._ended.wait()
-            finally:  # interrupted, too: who is interrupted closes the sources
-                self._ended.wait(_GRACE_S)
-        if self._error is None:
+        self._beside.wait()
+        met = self._beside.error
+        if met is None:
             return
-        if kind is None and not (self._is_stopped() and isinstance(self._error, TransientError)):
-            raise self._error
-        logger.error("reading on while the epoch was committed has met: %s", self._error)
-
-    def _run(self) -> None:
-        try:
-            self._read(lambda: self._is_over)
-        except BaseException as raised:  # noqa: BLE001  the thread of the epochs raises it
-            self._error = raised
-        finally:
-            self._ended.set()
+        if kind is None and not (self._is_stopped() and isinstance(met, TransientError)):
+            raise met
+        logger.error("reading on while the epoch was committed has met: %s", met)

@@ -139,7 +139,8 @@ class Running:
         """One epoch. `written` is called once every row has been handed to its sinks."""
         failpoints.hit("epoch.planned", epoch=epoch)
         context = self._context(barrier, rows=cut.rows, positions=positions)
-        runner = LoopPass(context, self._batches, self._computation(epoch, cut, positions), written)
+        compute, confirm = self._computation(epoch, cut, positions), self._cutter.confirmation()
+        runner = LoopPass(context, self._batches, compute, written=written, confirm=confirm)
         try:
             self._coordinator.engine.run_batch(epoch, runner)
         except BaseException:

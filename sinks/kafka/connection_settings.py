@@ -1,6 +1,6 @@
-"""How to reach a Kafka cluster: the user's settings, for each of the two clients that this sink needs.
+"""How to reach a Kafka cluster: the user's settings, for each of the two clients that are needed.
 
-confluent-kafka (librdkafka) writes; kafka-python asks, and ends transactions. The user states the connection
+confluent-kafka (librdkafka) writes and reads; kafka-python asks, and ends transactions. The user states the connection
 once, in librdkafka's words; what concerns security is translated for kafka-python here. Secrets are `tpc.env(...)`
 and are resolved in the process that connects, so that none is pickled, printed or logged.
 This module opens no connection.

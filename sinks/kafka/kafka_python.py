@@ -33,12 +33,16 @@ PRIVATE: Mapping[tuple[str, str], tuple[str, ...]] = {
 """What is used of the client beside its constructor, `close` and the protocol's requests, by module and class."""
 
 
-def require_kafka_python(sink: str) -> None:
-    """Return when the installed kafka-python can end transactions for `sink`. Raises `ConfigurationError`."""
+def require_kafka_python(sink: str | None) -> None:
+    """Return when the installed kafka-python can end transactions for `sink`, or for a source tell topics apart.
+
+    Raises `ConfigurationError`.
+    """
     complaint = unfitness()
     if complaint is not None:
         raise ConfigurationError(
-            f"{complaint}, and the Kafka sinks end transactions with private methods of versions {SUPPORTED}",
+            f"{complaint}, and Kafka's transactions are ended, and its topics told apart, with private methods of "
+            f"versions {SUPPORTED}",
             sink=sink,
             remedy=f"pip install 'kafka-python{SUPPORTED}'.",
         )

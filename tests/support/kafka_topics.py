@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tpc.support.deadlines import patiently
@@ -49,6 +49,24 @@ class KafkaTopics:
         """Let `topic` have so many partitions, and wait until clients are told of them."""
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(DEADLINE_S)
         self._see(topic, partitions)
+
+    def make_anew(self, topic: str, *, partitions: int) -> None:
+        """Delete it, and create another one of its name."""
+        before = self.topic_id(topic)
+        self.admin.delete_topics([topic])[topic].result(DEADLINE_S)
+        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1)
+
+        def create() -> None:
+            self.admin.create_topics([wanted], operation_timeout=DEADLINE_S)[topic].result(DEADLINE_S)
+
+        patiently(create, DEADLINE_S, again_on=KafkaException)  # the broker may still know the old one
+        self._see(topic, partitions)
+        assert patiently(lambda: self.topic_id(topic), DEADLINE_S, again_on=KafkaException) != before
+
+    def topic_id(self, topic: str) -> str:
+        """As Kafka's tools write it: in letters that are safe in a URL. librdkafka writes others for two of them."""
+        described = self.admin.describe_topics(TopicCollection([topic]))[topic].result(DEADLINE_S)
+        return str(described.topic_id).replace("/", "_").replace("+", "-")
 
     def _see(self, topic: str, partitions: int) -> None:
         """A busy broker answers a change before its own metadata have it."""

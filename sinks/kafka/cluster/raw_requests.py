@@ -3,8 +3,9 @@
 Which of them are used, and in which versions they are: `tpc.sinks.kafka.kafka_python`. Every question ends in time, in
 an answer or in a `TransientError`.
 
-Here and in the modules above kafka-python is imported with the module, by the one thread that makes the committers:
-its packages import each other in circles, and Python ends that with a `_DeadlockError` where two threads begin it.
+Here and in the modules above kafka-python is imported with the module, by the one thread that makes the committers and
+seeks in sources: its packages import each other in circles, and Python ends that with a `_DeadlockError` where two
+threads begin it.
 """
 
 from __future__ import annotations

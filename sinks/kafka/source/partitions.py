@@ -13,10 +13,14 @@ from tpc.sinks.kafka.librdkafka import lacks_right, reason_of
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import TopicMetadata
 
 _AGAIN_S = 0.1
+_DELETED = (
+    "let this user describe and read it. If it was deleted: one that is made anew under its name is refused, so bring "
+    f"it back, or {START_ANEW}."
+)
 Partition: TypeAlias = "tuple[str, int]"
 Offsets: TypeAlias = "dict[Partition, int]"
 """Topic and partition -> the next offset to read."""
@@ -48,15 +52,18 @@ class Cluster:
         self._consumer = consumer
         self._timeout_s = timeout_s
 
-    def partitions(self, topics: Iterable[str]) -> list[Partition]:
-        """All of them, in order. Raises `ConfigurationError` for a topic that is not there, or not to be seen."""
+    def partitions(self, topics: Iterable[str], known_topics: Collection[str] = ()) -> list[Partition]:
+        """All of them, in order. Raises `ConfigurationError` for a topic that is not there, or not to be seen.
+
+        Of `known_topics` events were read before: another topic of such a name would be refused.
+        """
         found: list[Partition] = []
         for topic in topics:
             described = self.described(topic)
             if described.error is not None or not described.partitions:
                 raise ConfigurationError(
                     f"topic {topic!r} cannot be read: {described.error or 'it has no partitions'}",
-                    remedy="create it, or let this user describe and read it.",
+                    remedy=_DELETED if topic in known_topics else "create it, or let this user describe and read it.",
                 )
             found += [(topic, number) for number in sorted(described.partitions)]
         return found
@@ -120,6 +127,13 @@ class Cluster:
         if low > 0:
             raise lost(partition, 0, f"it is new, and of what came into it {low} to {high} is left")
         return low
+
+
+def assignment(offsets: Offsets) -> list[TopicPartition]:
+    """The same, as a consumer is told it."""
+    from confluent_kafka import TopicPartition
+
+    return [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]
 
 
 def in_words(partition: Partition) -> str:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
+from tpc.identities import Identities, require_same
+from tpc.sinks.kafka.kafka_python import require_kafka_python
 from tpc.sinks.kafka.source.own_settings import OURS
 from tpc.sinks.kafka.source.partitions import (
     Cluster,
     Offsets,
     Partition,
+    assignment,
     in_words,
     lost,
     made_consumer,
@@ -29,6 +32,7 @@ from tpc.support.deadlines import Deadline
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
+    from tpc.sinks.kafka.cluster.topic_ids import TopicIds
     from tpc.sinks.kafka.source.source import KafkaSource
 
 logger = logging.getLogger(__name__)
@@ -48,6 +52,8 @@ class KafkaReader(SourceReader):
     def __init__(self, source: KafkaSource) -> None:
         self._source = source
         self._made: Consumer | None = None
+        self._topic_ids: TopicIds | None = None
+        self._identities: Identities = {}
         self._position: Offsets = {}
         self._next: Offsets = {}
         """Where each partition goes on after what is polled."""
@@ -63,13 +69,23 @@ class KafkaReader(SourceReader):
         """See `SourceReader`."""
         known, topics = ({}, set[str]()) if position is None else (offsets_of(position), topics_of(position))
         cluster = self._cluster()
-        begin = cluster.beginnings(self._found(cluster), known, topics, self._source.first)
+        found = self._found(cluster, topics)
+        self._identities = self._ids().ask()  # before any offset: what is made anew from now on shows
+        begin = cluster.beginnings(found, known, topics, self._source.first)
         self._position, self._next = dict(begin), dict(begin)
         self._polled = {partition: [] for partition in sorted(begin)}
         self._ended, self._waits = {}, False
         with self._named():
-            self._consumer().assign(_assignment(begin))
+            self._consumer().assign(assignment(begin))
         self._looked_at = time.monotonic()
+
+    def identities(self) -> Mapping[str, str]:
+        """See `SourceReader`."""
+        return self._identities
+
+    def confirm(self) -> None:
+        """See `SourceReader`."""
+        require_same(self._source.name, self._identities, self._ids().ask(), {})
 
     def position(self) -> str:
         """See `SourceReader`."""
@@ -79,9 +95,9 @@ class KafkaReader(SourceReader):
         """See `SourceReader`."""
         return {} if self._source.shard is None else self._counts
 
-    def _found(self, cluster: Cluster) -> list[Partition]:
+    def _found(self, cluster: Cluster, known_topics: Collection[str]) -> list[Partition]:
         """The partitions that are there, and to be read by this shard."""
-        found, shard = cluster.partitions(self._source.topics), self._source.shard
+        found, shard = cluster.partitions(self._source.topics, known_topics), self._source.shard
         self._counts = Counter(topic for topic, _ in found)
         return found if shard is None else [partition for partition in found if shard.takes(partition[1])]
 
@@ -189,6 +205,8 @@ class KafkaReader(SourceReader):
 
     def close(self) -> None:
         """See `SourceReader`."""
+        if self._topic_ids is not None:
+            self._topic_ids.close()
         if self._made is not None:
             self._made.close()
             self._made = None
@@ -198,7 +216,7 @@ class KafkaReader(SourceReader):
         self._looked_at = time.monotonic()
         try:
             cluster = self._cluster()
-            found = self._found(cluster)
+            found = self._found(cluster, self._source.topics)
             new = {added: cluster.beginning_of_added(added) for added in found if added not in self._next}
         except TransientError as error:
             logger.warning("source %s cannot look for new partitions: %s", self._source.name, error.what)
@@ -206,7 +224,7 @@ class KafkaReader(SourceReader):
         if new:
             logger.info("source %s: %d partitions are new", self._source.name, len(new))
             with self._named():
-                self._consumer().incremental_assign(_assignment(new))
+                self._consumer().incremental_assign(assignment(new))
             self._position |= new
             self._next |= new
             self._polled = {p: self._polled.get(p, []) for p in sorted(self._next)}
@@ -217,14 +235,16 @@ class KafkaReader(SourceReader):
     def _cluster(self) -> Cluster:
         return Cluster(self._consumer(), self._source.timeout_s)
 
+    def _ids(self) -> TopicIds:
+        require_kafka_python(None)
+        from tpc.sinks.kafka.cluster.topic_ids import TopicIds
+
+        of = self._source
+        self._topic_ids = self._topic_ids or TopicIds(of.topics, of.connection, of.timeout_s)
+        return self._topic_ids
+
     def _consumer(self) -> Consumer:
         if self._made is None:
             group = f"tpc-{self._source.name}"  # asked for by the client, and not used
             self._made = made_consumer({**_AHEAD, **self._source.connection.librdkafka(), **OURS, "group.id": group})
         return self._made
-
-
-def _assignment(offsets: Offsets) -> list[Any]:
-    from confluent_kafka import TopicPartition
-
-    return [TopicPartition(topic, number, offset) for (topic, number), offset in sorted(offsets.items())]

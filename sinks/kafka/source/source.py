@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from tpc.source import Source, SourceReader
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
+_TOPIC_ID = re.compile(r"[A-Za-z0-9_-]{22}")
+
 
 class KafkaSource(Source):
     """Every message of these topics once. Events are messages of confluent-kafka, or what `decode` makes of each.
@@ -27,6 +30,8 @@ class KafkaSource(Source):
     - `first`: where the very first start begins, "earliest" or "latest"; the first epoch of "latest" records where.
     - `look_again_s`: how often it is looked for new partitions.
     - `timeout_s`: deadline of every question to the cluster.
+    - `continues`: topics that are to be taken for those of their name that were read before, by name the topic's id:
+      of a linked cluster, say, in which the same offsets name the same messages. One made anew is refused otherwise.
 
     Reads what is committed; the consumer group is not used (`Service.offsets_to` moves one). In an epoch the partitions
     follow each other in the order of their numbers, and each is in its order.
@@ -42,6 +47,7 @@ class KafkaSource(Source):
         first: str = "earliest",
         look_again_s: float = 30.0,
         timeout_s: float = 30.0,
+        continues: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(name if name is not None else default_name("kafka", "-".join(topics)))
         if not topics or first not in ("earliest", "latest"):
@@ -61,10 +67,21 @@ class KafkaSource(Source):
         self.begins_anew = first == "latest"
         self.look_again_s = look_again_s
         self.timeout_s = timeout_s
+        self.continues = self._checked(continues or {})
         self.shard: Shard | None = None
 
     def __repr__(self) -> str:
         return f"KafkaSource({', '.join(map(repr, self.topics))}, name={self.name!r}, {self.connection!r})"
+
+    def _checked(self, continues: Mapping[str, str]) -> Mapping[str, str]:
+        for topic, identity in continues.items():
+            if topic not in self.topics or not _TOPIC_ID.fullmatch(identity):
+                raise ConfigurationError(
+                    f"continues={{{topic!r}: {identity!r}}} is no topic of this source with a topic's id",
+                    remedy=f"name one of {list(self.topics)} with its id, as a start and Kafka's own tools tell it: 22 "
+                    "letters, digits, - and _.",
+                )
+        return dict(continues)
 
     def sharded(self, shard: Shard) -> KafkaSource:
         """Of each topic the partitions whose number the shard takes."""

@@ -13,6 +13,7 @@ from tpc.chaos.explorer.loop_search import LoopScope
 from tpc.chaos.explorer.loop_source import Held
 from tpc.chaos.explorer.loop_store import Seen
 from tpc.chaos.explorer.loop_world import LoopWorld
+from tpc.coordinator.loop import cutting
 from tpc.coordinator.loop.barriers import SourceCut
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.functions import KeyedState
@@ -152,6 +153,13 @@ def test_a_state_that_is_not_taken_back_for_a_replay_is_seen(monkeypatch: pytest
 
     monkeypatch.setattr(State, "restore", as_it_is)
     assert LoopScope(loop_faults=1).run().violated == "replay"
+
+
+def test_a_start_that_reads_on_in_a_source_that_was_made_anew_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cutting, "require_same", lambda *_: None)
+    exploration = LoopScope(loop_faults=1).run()
+    assert exploration.violated == "source"
+    assert "the process dies, timed is made anew and has as much" in exploration.trace
 
 
 def test_an_object_that_keeps_the_copy_of_an_aborted_epoch_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.chaos.prove.patches import patch
 from tests.coordinator import test_checkpoint_lock
 from tests.coordinator.log import test_journal
-from tests.coordinator.loop import test_missing_targets, test_reading_ahead, test_retired_sources
+from tests.coordinator.loop import test_made_anew, test_missing_targets, test_reading_ahead, test_retired_sources
 from tests.coordinator.loop.changelog import test_lost_stores
 from tests.coordinator.loop.state import test_compaction
 from tests.coordinator.savepoints import test_folder
@@ -22,6 +22,7 @@ from tests.sinks.kafka import (
     test_pending_markers,
     test_pruning,
     test_shown_markers,
+    test_source,
 )
 from tests.sinks.mongo import test_transaction
 from tests.tpc_support import test_deposed
@@ -43,11 +44,13 @@ NAMED = {
     "journal kit": {name for name in dir(test_journal) if name.startswith("test_")},
     "takeover kit": {name for name in dir(test_deposed) if name.startswith("test_")},
     "checkpoint lock kit": {name for name in dir(test_checkpoint_lock) if name.startswith("test_")},
+    "kafka source kit": {name for name in dir(test_source) if name.startswith("test_")},
     "kafka evidence kit": {name for name in dir(test_completeness) if name.startswith("test_")},
     "kafka markers kit": {name for name in dir(test_shown_markers) if name.startswith("test_")},
     "kafka pending kit": {name for name in dir(test_pending_markers) if name.startswith("test_")},
     "missing target kit": {name for name in dir(test_missing_targets) if name.startswith("test_")},
     "reading ahead kit": {name for name in dir(test_reading_ahead) if name.startswith("test_")},
+    "made anew kit": {name for name in dir(test_made_anew) if name.startswith("test_")},
     "kafka polling kit": {name for name in dir(test_idle_polling) if name.startswith("test_")},
     "kafka handover kit": {name for name in dir(test_handover) if name.startswith("test_")},
     "kafka pruning kit": {name for name in dir(test_pruning) if name.startswith("test_")},

@@ -122,7 +122,8 @@ def test_whoever_interrupts_the_end_still_waits_for_the_reading(monkeypatch: pyt
     with pytest.raises(KeyboardInterrupt), ReadingAhead(read, goes_on) as ahead:
         ahead.begin()
         assert reading.wait(10.0)
-        honest = ahead._ended.wait
+        ended_with = ahead._beside._ended
+        honest = ended_with.wait
 
         def interrupted(timeout: float | None = None) -> bool:
             if timeout is None:
@@ -130,7 +131,7 @@ def test_whoever_interrupts_the_end_still_waits_for_the_reading(monkeypatch: pyt
                 raise KeyboardInterrupt
             return honest(timeout)
 
-        monkeypatch.setattr(ahead._ended, "wait", interrupted)
+        monkeypatch.setattr(ended_with, "wait", interrupted)
     assert ended == ["read"]
 
 

@@ -64,6 +64,34 @@ def exhausted(reader: SourceReader) -> list[Any]:
     return events_of(reader.cut())
 
 
+def run_into(
+    taken: list[str],
+    topic: str,
+    kafka: KafkaTopics,
+    directory: Path,
+    *,
+    every: int = 100,
+    until_end: bool = True,
+    **options: Any,
+) -> None:
+    """A service that reads a topic, and writes its messages to files."""
+    service = tpc.service("reads", directory=directory / "service")
+    source = KafkaSource(topic, servers=kafka.bootstrap, decode=text, **options)
+
+    @service.each(service.read(source))
+    def take(event: str, out: Any) -> None:
+        taken.append(event)
+        out.row("rows", {"event": event})
+
+    service.write("rows", {"event": str}).to(FileSink(directory / "out", name="out"))
+    service.run(every=every, until_end=until_end)
+
+
+def written(directory: Path) -> list[str]:
+    """The messages in the files of a service."""
+    return sorted(e for file in (directory / "out").glob("*.parquet") for e in pq.read_table(file)["event"].to_pylist())
+
+
 def write_transaction(kafka: KafkaTopics, topic: str, *events: str) -> None:
     """So many messages, and the record of the commit after them."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": kafka.name("writer")}, logger=SILENT)
@@ -246,10 +274,7 @@ def test_what_is_read_while_an_epoch_is_committed_is_read_again_by_the_next_proc
     finally:
         failpoints.install({})
     run()
-    files = (tmp_path / "out").glob("*.parquet")
-    assert sorted(e for file in files for e in pq.read_table(file)["event"].to_pylist()) == [
-        f"{n:03}" for n in range(250)
-    ]
+    assert written(tmp_path) == [f"{n:03}" for n in range(250)]
 
 
 def test_a_service_that_reads_what_it_writes_comes_to_rest(
@@ -324,6 +349,100 @@ def test_a_topic_made_anew_is_refused(kafka: KafkaTopics) -> None:
     kafka.produce(topic, [(None, "new")])
     with reader_of(kafka, topic) as reader, pytest.raises(StateLostError, match="it holds 0 to 1"):
         reader.seek(json.dumps({topic: {"0": 100}}))
+
+
+def test_a_topic_made_anew_that_has_grown_past_the_position_is_refused_and_nothing_of_it_read(
+    kafka: KafkaTopics, tmp_path: Path
+) -> None:
+    topic, taken = kafka.topic(partitions=1), list[str]()
+    kafka.produce(topic, [(None, f"old {n}") for n in range(5)])
+    run_into(taken, topic, kafka, tmp_path)
+    kafka.make_anew(topic, partitions=1)
+    kafka.produce(topic, [(None, f"new {n}") for n in range(50)])
+    with pytest.raises(StateLostError, match=rf"{topic}.* of source .* is not the one that it has read"):
+        run_into(taken, topic, kafka, tmp_path)
+    assert taken == [f"old {n}" for n in range(5)]
+
+
+def test_a_topic_made_anew_while_a_service_runs_is_refused_and_nothing_of_it_decided(
+    kafka: KafkaTopics, tmp_path: Path
+) -> None:
+    topic, taken = kafka.topic(partitions=1), list[str]()
+    kafka.produce(topic, [(None, f"old {n}") for n in range(5)])
+
+    def made_anew(_step: str, where: Mapping[str, Any]) -> None:
+        """The client goes on in the new topic where it stood in the old one, as a rule; at times it tells of it."""
+        assert where["epoch"] == 0, "an epoch of the new topic is decided"
+        kafka.make_anew(topic, partitions=1)
+        kafka.produce(topic, [(None, f"new {n}") for n in range(50)])
+
+    failpoints.install({"epoch.decided": made_anew})
+    try:
+        with pytest.raises((StateLostError, TransientError)):
+            run_into(taken, topic, kafka, tmp_path, every=5, until_end=False)
+    finally:
+        failpoints.install({})
+    with pytest.raises(StateLostError, match="is not the one that it has read"):
+        run_into(taken, topic, kafka, tmp_path)
+    assert written(tmp_path) == [f"old {n}" for n in range(5)]
+
+
+def test_a_topic_made_anew_between_a_cut_and_its_decision_is_refused(kafka: KafkaTopics) -> None:
+    topic, other = kafka.topic(partitions=1), kafka.topic(partitions=1)
+    kafka.produce(topic, [(None, "old")])
+    with reader_of(kafka, other, topic) as reader:
+        reader.seek(None)
+        read(reader, 1)
+        reader.confirm()
+        kafka.make_anew(topic, partitions=1)
+        with pytest.raises(StateLostError, match=topic):
+            reader.confirm()
+
+
+def test_a_topic_that_is_deleted_confirms_nothing(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    with reader_of(kafka, topic, timeout_s=3.0) as reader:
+        reader.seek(None)
+        kafka.admin.delete_topics([topic])[topic].result(DEADLINE_S)
+        with pytest.raises(TransientError, match=rf"a broker does not tell which topic '{topic}' is: UNKNOWN_TOPIC"):
+            reader.confirm()
+        with pytest.raises(ConfigurationError, match="cannot be read") as refused:
+            reader.seek(json.dumps({topic: {"0": 0}}))
+    assert "one that is made anew under its name is refused" in str(refused.value)
+
+
+def test_a_closed_source_is_asked_nothing_more(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    with reader_of(kafka, topic) as reader:
+        reader.seek(None)
+        reader.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            reader.confirm()
+
+
+def test_a_topic_made_anew_is_read_on_by_who_says_that_it_continues_the_old(kafka: KafkaTopics, tmp_path: Path) -> None:
+    topic, taken = kafka.topic(partitions=1), list[str]()
+    kafka.produce(topic, [(None, f"old {n}") for n in range(5)])
+    run_into(taken, topic, kafka, tmp_path)
+    kafka.make_anew(topic, partitions=1)
+    kafka.produce(topic, [(None, f"copied {n}") for n in range(7)])
+    run_into(taken, topic, kafka, tmp_path, continues={topic: kafka.topic_id(topic)})
+    assert taken[5:] == ["copied 5", "copied 6"]
+
+
+@pytest.mark.parametrize("continues", [{"another": "bIgRpjgBSnejXxbndfBMOg"}, {"t": "bIgRpjgBSn+jXxbndfBMO/"}])
+def test_what_is_to_be_continued_has_to_be_a_topic_of_the_source_and_an_id(continues: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="continues="):
+        KafkaSource("t", servers="nowhere:9092", continues=continues)
+
+
+def test_the_id_of_a_topic_is_what_kafka_s_own_tools_write(kafka: KafkaTopics) -> None:
+    topic = kafka.topic(partitions=1)
+    with reader_of(kafka, topic) as reader:
+        for _ in range(2):
+            reader.seek(None)
+            assert reader.identities() == {topic: kafka.topic_id(topic)}
+            kafka.make_anew(topic, partitions=1)
 
 
 def test_partitions_that_are_gone_are_refused(kafka: KafkaTopics) -> None:
