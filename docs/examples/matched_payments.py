@@ -9,7 +9,8 @@ into a compacted topic, and the log lies in the database: a start on an empty di
     python docs/examples/matched_payments.py
 
 Reads topics `shop.orders`, messages such as {"order": 7, "customer": "c1", "cents": 250}, and `shop.payments`,
-{"order": 7, "paid": 250}; ends when it has read what was there. There must be the topics `shop.matched` and
+{"order": 7, "paid": 250}; ends when it has read what was there. A message that is no JSON ends it: see
+`pairing_loop.py` for a route of such. There must be the topics `shop.matched` and
 `shop.disputed`, the compacted topic `shop.unmatched`, and the table `matched` (id bigint, customer text, cents bigint).
 `tpc example matched_payments` starts servers, makes all that, kills the program five times, takes its disk away after
 every second kill, and compares.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from confluent_kafka import Message
 
 import tpc
 from tpc.coordinator import SqlLog
+from tpc.coordinator.supervisor import exit_code_for
+from tpc.errors import TpcError
 from tpc.sinks import KafkaChangelog, KafkaSink, PostgresSink
 from tpc.sources import KafkaSource
 
@@ -49,13 +53,17 @@ def pipeline() -> tpc.Service:
 
     @job.each(orders, payments)
     def match(event: dict[str, Any], out: Any) -> None:
-        half = waiting.pop(event["order"], None)
+        half = waiting.get(event["order"])
         if half is None:
             waiting[event["order"]] = event
             return
-        both = {**half, **event}
-        row = {"id": both["order"], "customer": both["customer"], "cents": both["cents"], "paid": both["paid"]}
-        out.row("matches", {"key": row["customer"], **row})
+        both, is_second = {**half, **event}, half.keys() == event.keys()
+        if is_second:  # of its kind: it is disputed, and what came first still waits
+            both = event
+        else:
+            del waiting[event["order"]]
+        row = {"customer": both.get("customer"), "cents": both.get("cents"), "paid": both.get("paid")}
+        out.row("matches", {"key": row["customer"], "id": both["order"], **row})
 
     matches = job.write("matches", {"key": str, "id": int, "customer": str, "cents": int, "paid": int})
     order = ["id", "customer", "cents"]
@@ -66,7 +74,7 @@ def pipeline() -> tpc.Service:
 
 
 def is_right(row: dict[str, Any]) -> bool:
-    """Whether as much was paid as was asked for."""
+    """Whether as much was paid as was asked for; of what came a second time one of both is missing."""
     return bool(row["paid"] == row["cents"])
 
 
@@ -76,4 +84,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except TpcError as error:
+        print(error, file=sys.stderr)
+        sys.exit(exit_code_for(error))  # 86, taken over by another, and 87, parked: not to be started again

@@ -52,9 +52,10 @@ def event_of(message: Message) -> Event:
     try:
         said = json.loads(text)
         time = datetime.fromisoformat(said["time"]).astimezone(timezone.utc)
-        if said["type"] in ("A", "B"):
-            return Event(text, said["type"], time, int(said["value"]))
-    except (ValueError, KeyError, TypeError):
+        value = int(said["value"])
+        if said["type"] in ("A", "B") and value.bit_length() < 63:  # a sum has to fit into a column of 64 bits
+            return Event(text, said["type"], time, value)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         pass
     return Event(text)
 

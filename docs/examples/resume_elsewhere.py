@@ -8,9 +8,10 @@ there.
     python docs/examples/resume_elsewhere.py
 
 `TPC_LOG` is the pipeline's checkpoint, a service's directory, or where else its log lies. End the pipeline first, and
-run `tpc recover`. It needs `pip install tpc` and no Java; it prints what it takes, until Ctrl-C. From its first message
-on it keeps its own offsets: one that it had not finished with when it died comes again. `tpc example resume_elsewhere`
-starts servers and the service below, kills it five times, lets it end, writes more bookings, and kills the consumer.
+run `tpc recover`. It needs the library installed and no Java; it prints what it takes, until Ctrl-C. From its first
+message on it keeps its own offsets: one that it had not finished with when it died comes again. `tpc example
+resume_elsewhere` starts servers and the service below, kills it five times, lets it end, writes more bookings, and
+kills the consumer.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 import tpc
+from tpc.shards import shard_named
 from tpc.sinks import KafkaSink, PostgresSink
 from tpc.sources import KafkaSource
 
@@ -106,6 +108,8 @@ def messages(reader: Consumer) -> Iterator[Message]:
 def main() -> None:
     """Go on, if the pipeline has left nothing half done."""
     at = tpc.positions(os.environ["TPC_LOG"])
+    if shard_named(at.pipeline.rpartition("#")[0]) is not None:
+        raise SystemExit(f"{at.pipeline} is one shard: ask all of them, and merge where they stand")
     if at.pending is not None:
         raise SystemExit(f"epoch {at.pending} is decided and not complete: run `tpc recover` first")
     if not at.kafka:

@@ -66,15 +66,15 @@ class Readme:
             process.wait()
 
     def click(self, numbers: range) -> None:
-        sent = [(None, json.dumps({"user": f"u{number % USERS}"})) for number in numbers]
+        sent = [(None, json.dumps({"customer": f"u{number % USERS}"})) for number in numbers]
         self.kafka.produce(self.clicks, sent)
 
     def in_postgres(self) -> Counts:
-        return Counter(self.postgres.execute('SELECT "user", "count" FROM counts'))
+        return Counter(self.postgres.execute("SELECT customer, clicks FROM counts"))
 
     def in_kafka(self) -> Counts:
         rows = [json.loads(message.value()) for message in self.kafka.read(self.counts)]
-        return Counter((row["user"], row["count"]) for row in rows)
+        return Counter((row["customer"], row["clicks"]) for row in rows)
 
     def wait_for(self, clicks: int, process: subprocess.Popen[bytes]) -> None:
         """Until the table has so many rows, while the process lives."""
@@ -87,7 +87,7 @@ class Readme:
 def test_the_service_of_the_readme_counts_every_click_once_though_it_is_killed(
     kafka: KafkaTopics, postgres: PostgresDatabase, tmp_path: Path
 ) -> None:
-    postgres.execute('CREATE TABLE counts ("user" text, "count" bigint)')
+    postgres.execute("CREATE TABLE counts (customer text, clicks bigint)")
     readme = Readme(kafka, postgres, tmp_path)
     readme.click(range(100))
     with readme.running() as first:
