@@ -162,6 +162,21 @@ def fault_of_key(value: Any) -> str | None:
     return None
 
 
+def fault_of_order(value: Any) -> str | None:
+    """Why a value cannot be an order that is stored, None if it can."""
+    if isinstance(value, dt.datetime) and value.microsecond % 1000:
+        return "an order that is stored cannot have microseconds: BSON stores milliseconds, an older row would win"
+    return None
+
+
+def has_order(kind: pyarrow.DataType) -> bool:
+    """Whether MongoDB orders values of this type as Arrow does. Bytes it orders by their length first."""
+    from pyarrow import types
+
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    return is_scalar(kind) and not is_bytes
+
+
 def hashable(key: Any) -> Hashable:
     """A form of an `_id` that is equal exactly when MongoDB takes two of them for the same."""
     if isinstance(key, dict):

@@ -14,13 +14,14 @@ from tpc import failpoints
 from tpc.errors import StateMachineError
 from tpc.handles import Handle
 from tpc.json import JSONObject
+from tpc.merge import MergeHow, MergePlan
 from tpc.sink import Committable, Writer
-from tpc.sinks.postgres import markers, statements
+from tpc.sinks.postgres import markers, merge_statements, staging, statements
 from tpc.sinks.postgres.arrow_csv import csv_of
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
 from tpc.sinks.postgres.errors import MISSING_GID, failed
 from tpc.sinks.postgres.markers import PREVIOUS_EPOCH
-from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal
+from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, UNDO_MERGE, Refusal
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,7 +38,9 @@ class PostgresWriter(Writer):
         self._hint = hint
         self._plan = sink.plan_for(schema.names)
         self._columns = sink.written(schema.names)
-        self._into = sink.table if self._plan is None else statements.staging_name(sink, self._columns)
+        self._into = sink.table if self._plan is None else staging.staging_name(sink, self._columns)
+        self._adds_numbers = self._plan is not None and adds_numbers(self._plan, schema)
+        self._in_pieces = False
         self._copy = statements.copy_into(sink, self._into, self._columns)
         self._connection: PooledConnection | None = None
         self._maybe_prepared: str | None = None
@@ -99,13 +102,27 @@ class PostgresWriter(Writer):
             return
         try:
             connection.execute(SAVE_BEFORE_MERGE)
-            connection.execute(statements.merge(self._sink, self._plan, self._columns, self._handle))
-            connection.execute(statements.empty_staging(self._sink, self._columns, self._handle))
+            self._merge_staged(connection, self._plan)
+            connection.execute(staging.empty_staging(self._sink, self._columns, self._handle))
         except psycopg.Error as error:
             refusal = Refusal(error, connection, self._sink, self._handle)
-            refused = refusal.of_merge(self._plan, self._columns, self._rows)
+            refused = refusal.of_merge(self._plan, self._columns, self._rows, in_pieces=self._in_pieces)
             self._let_go()
             raise refused from error
+
+    def _merge_staged(self, connection: PooledConnection, plan: MergePlan) -> None:
+        branch = (self._sink, plan, self._columns, self._handle)
+        row = connection.execute(staging.repeats_a_key(*branch)).fetchone()
+        reduces = row is None or row[0]
+        try:
+            connection.execute(merge_statements.merge(*branch, reduces=reduces))
+        except psycopg.errors.NumericValueOutOfRange:
+            if not self._adds_numbers:
+                raise
+            # The epoch's sum may not fit the column, and fit once it is added to what is stored.
+            self._in_pieces = True
+            connection.execute(UNDO_MERGE)
+            connection.execute(merge_statements.merge(*branch, reduces=reduces, in_pieces=True))
 
     def abort(self) -> None:
         """Undo the branch, prepared or not. Raises `TransientError` when the server cannot be told."""
@@ -131,3 +148,11 @@ class PostgresWriter(Writer):
         if self._connection is not None:
             give_back(self._connection)
             self._connection = None
+
+
+def adds_numbers(plan: MergePlan, schema: pyarrow.Schema) -> bool:
+    """Whether all that is added are whole numbers and decimals, which can be added in pieces."""
+    import pyarrow as pa
+
+    added = [schema.field(name).type for name, how in plan.columns.items() if how is MergeHow.ADD]
+    return bool(added) and all(pa.types.is_integer(kind) or pa.types.is_decimal(kind) for kind in added)
