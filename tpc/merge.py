@@ -52,9 +52,9 @@ class MergePlan:
     of them several times (`TargetOrder`).
 
     `replace` takes the whole row with the greatest `order_by`, which it needs; `keep` the whole row with the smallest,
-    if there is an order. Both take NULLs as they are. A row without an order comes last to both. `add`, `min` and
-    `max` pass over NULLs. The order column is only written when it is in `columns` too. `every` stands for all columns
-    that are neither key nor listed; `completed` lists them.
+    if there is an order that is not the newest row's, beside 'replace' or as 'max'. Both take NULLs as they are. A row
+    without an order comes last to both. `add`, `min` and `max` pass over NULLs. The order column is only written when
+    it is in `columns` too. `every` stands for all columns that are neither key nor listed; `completed` lists them.
     """
 
     key: tuple[str, ...]

@@ -102,14 +102,14 @@ def reduce_rows(table: pyarrow.Table, plan: MergePlan) -> pyarrow.Table:
     key_of = codes_of_rows([table.column(name) for name in plan.key], table.num_rows)
     undecided: list[str] = []
     given = table
-    for columns, is_last in ((_replaced(plan), True), (plan.kept, False)):
+    for columns, is_last in ((_carried(plan, plan.replaced), True), (_carried(plan, plan.kept), False)):
         if columns:
             sources, is_whole = _taken(given, plan, columns, key_of, is_last=is_last)
             for name in columns:
                 table = table.set_column(table.schema.get_field_index(name), name, table.column(name).take(sources))
             undecided += [] if is_whole else columns
     bounds = {
-        name: how for name, how in plan.columns.items() if how in _BOUNDS and name not in (*_replaced(plan), *plan.kept)
+        name: how for name, how in plan.columns.items() if how in _BOUNDS and name not in (*plan.replaced, *plan.kept)
     }
     undecided += [name for name in bounds if not is_decided(table.schema.field(name).type, plan)]
     apart = [pa.chunked_array([pa.array(key_of)]), *map(table.column, undecided)]
@@ -132,11 +132,11 @@ def reduce_rows(table: pyarrow.Table, plan: MergePlan) -> pyarrow.Table:
     return made
 
 
-def _replaced(plan: MergePlan) -> tuple[str, ...]:
-    """What moves with the newest row here: an order that is not written too."""
-    columns = plan.replaced
-    if columns and plan.order_by is not None and plan.order_by not in plan.columns:
-        return (*columns, plan.order_by)
+def _carried(plan: MergePlan, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """What moves with a row: an order that is not written too. Beside 'replace' it is the newest row's."""
+    order_moves = plan.order_by is not None and plan.order_by not in plan.columns
+    if columns and order_moves and (columns == plan.replaced or not plan.replaced):
+        return (*columns, str(plan.order_by))
     return columns
 
 
@@ -152,13 +152,13 @@ def _taken(
     import pyarrow.compute as pc
 
     rows = np.arange(table.num_rows)
-    order = None if plan.order_by is None else table.column(plan.order_by)
+    order = table.column(plan.order_by) if plan.order_by in columns else None
     is_written = plan.order_by in plan.columns
     if order is not None and is_written and not is_decided(order.type, plan):
         return pa.array(rows), False
     values = [sortable(table.column(name)) for name in columns if name != plan.order_by]
     # Beside what is stored, equals are decided by the target: so they are here.
-    is_whole = plan.target is None or (not is_last and plan.order_by not in columns)
+    is_whole = plan.target is None or (not is_last and not plan.order_is_stored) or order is None
     by = [pa.array(key_of), *([] if order is None else [pc.xor(order.is_valid(), not is_last), sortable(order)])]
     by += values if is_whole else []
     names = [str(place) for place in range(len(by))]
@@ -169,7 +169,7 @@ def _taken(
     winners[key_of[sequence]] = sequence  # of several rows of a key the last assignment stays
     chosen = winners[key_of]
     if is_whole or order is None:
-        return pa.array(chosen), is_whole
+        return pa.array(chosen), True
     of_order = codes(order)
     return pa.array(np.where(of_order == of_order[chosen], rows, chosen)), False
 

@@ -46,7 +46,7 @@ def combined(one: Values, other: Values, plan: MergePlan) -> dict[str, Any]:
     """What two rows of a key come to. Raises `ValueError` for a sum that has no BSON type."""
     made = {name: _combined(one[name], other[name], how) for name, how in plan.columns.items()}
     for columns, newest in ((plan.replaced, True), (plan.kept, False)):
-        order = plan.order_by if plan.order_by in one else None
+        order = plan.order_by if columns == plan.replaced or plan.order_by in columns else None
         taken = other if columns and is_taken(other, one, columns, order, newest=newest) else one
         made.update({name: taken[name] for name in columns})
     return {**one, **made}

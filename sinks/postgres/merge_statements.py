@@ -92,7 +92,7 @@ def _groups(plan: MergePlan, written: Sequence[str], names: Mapping[str, sql.Com
         if name not in _of_rows(plan):
             made.append(sql.SQL("{} AS {}").format(_aggregate(name, how), sql.Identifier(name)))
     for taken, alias, direction in _taken(plan):
-        ordered = _row_order(plan, taken, direction, sql.SQL("tpc_staged."), with_order=plan.order_by in written)
+        ordered = _row_order(plan, taken, direction, sql.SQL("tpc_staged."), with_order=plan.order_by in taken)
         made.append(sql.SQL("(array_agg(tpc_staged ORDER BY {}))[1] AS {}").format(ordered, sql.Identifier(alias)))
     return sql.SQL("SELECT {} FROM {} AS tpc_staged WHERE {} GROUP BY {}").format(
         sql.SQL(", ").join(made), names["staging"], names["staged"], names["key"]

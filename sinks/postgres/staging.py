@@ -81,7 +81,7 @@ def empty_staging(sink: PostgresSink, written: Sequence[str], handle: Handle) ->
 
 
 def names_of(sink: PostgresSink, plan: MergePlan, written: Sequence[str], handle: Handle) -> dict[str, sql.Composable]:
-    """What the statements on a branch's staged rows are made of: key, staging table, and which rows are the branch's."""
+    """What the statements on staged rows are made of: key, staging table, and which rows are the branch's."""
     return {
         "key": columns(plan.key),
         "staging": table(sink, staging_name(sink, written)),

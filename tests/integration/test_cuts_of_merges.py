@@ -229,6 +229,55 @@ def _try_cuts(
         assert content(rows, cut) == expected, cut
 
 
+def example(word: str, kind: str, *rows: tuple[Any, ...]) -> Any:
+    """Rows that were once seen to differ, as values of the case's columns."""
+    return pytest.param(word, kind, rows, id=f"{word}-{kind}")
+
+
+SEEN = (
+    example("max", "enum", (1, "low"), (1, "high")),
+    example("min", "inet", (1, "9.0.0.1"), (1, "10.0.0.1")),
+    example("max", "pg_lsn", (1, "0/9"), (1, "0/A0"), (1, "1/0")),
+    example("max", "interval", (1, "2 hours"), (1, "10 hours")),
+    example("max", "jsonb", (1, '{"a": 9}'), (1, '{"a": 10}')),
+    example("max", "float", (1, NAN), (1, 1.0)),
+    example("min", "float", (1, 0.0), (1, -0.0)),
+    example("min", "uuid", (1, "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"), (1, "00000000-9c0b-4ef8-bb6d-6bb9bd380a11")),
+    example("order", "enum", (1, 10, "high", 1), (1, 20, "low", 1)),
+    example("key", "uuid", ("A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", 1), ("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", 2)),
+    example("key", "char", ("a", 1), ("a ", 2)),
+    example("key", "float", (0.0, 1), (-0.0, 2)),
+    example("keep", "text", (1, "zoe", 20, 1), (1, "adam", 70, 1)),
+    example("replace", "text", (1, "ann@x", 1, 1), (1, None, 1, 2)),
+    example("replace", "bigint", (1, 3, 1, 5), (1, -2, 2, 5)),
+    example("add", "tinyint", (1, 127), (1, 127), (1, -127)),
+    example("add", "uint64", (1, 2**63), (1, 2**63 - 1)),
+)
+
+
+@pytest.mark.parametrize(("word", "kind", "values"), SEEN)
+def test_what_was_seen_to_differ_in_a_table(shop: PostgresDatabase, word: str, kind: str, values: Any) -> None:
+    _try_example(lambda case, rows, cut: in_postgres(shop, case, rows, cut), POSTGRES, "bigint", word, kind, values)
+
+
+def _try_example(
+    content: Callable[[Case, Sequence[Row], Cut], Any],
+    kinds: dict[str, Kind],
+    number: str,
+    word: str,
+    kind: str,
+    values: Any,
+) -> None:
+    key = Kind(kinds[number].arrow, kinds[number].column, (1, 2))
+    case = cases(word, kinds[kind], key, kinds[number])
+    assert case is not None
+    rows = [dict(zip(case.columns, each_row, strict=True)) for each_row in values]
+    expected = content(case, rows, whole(rows))
+    for arrived in (rows, rows[::-1]):
+        for cut in (each(rows), spread(rows)):
+            assert content(case, arrived, cut) == expected, cut
+
+
 # MongoDB -----------------------------------------------------------------------------------------------------------
 
 
@@ -256,3 +305,17 @@ def store(_servers: Any) -> Iterator[MongoDatabase]:
 @given(data=st.data())
 def test_any_cut_gives_one_collection(store: MongoDatabase, name: str, case: Case, data: st.DataObject) -> None:
     _try_cuts("mongo", lambda rows, cut: in_mongo(store, case, rows, cut), name, case, data)
+
+
+SEEN_IN_MONGO = (
+    example("keep", "text", (1, "zoe", 20, 1), (1, "adam", 70, 1)),
+    example("replace", "text", (1, "ann@x", 1, 1), (1, None, 1, 2)),
+    example("replace", "list", (1, [3], 1, 5), (1, [1, 2], 2, 5)),
+    example("key", "float", (0.0, 1), (-0.0, 2)),
+    example("add", "int8", (1, 127), (1, 127), (1, -127)),
+)
+
+
+@pytest.mark.parametrize(("word", "kind", "values"), SEEN_IN_MONGO)
+def test_what_was_seen_to_differ_in_a_collection(store: MongoDatabase, word: str, kind: str, values: Any) -> None:
+    _try_example(lambda case, rows, cut: in_mongo(store, case, rows, cut), MONGO, "int64", word, kind, values)

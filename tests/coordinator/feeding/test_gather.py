@@ -218,13 +218,12 @@ def _of_one_key(key: str, rows: Sequence[Row]) -> Row:
         return [order is not None, order or 0, *((row[c] is None, row[c] or 0) for c in ("v", "w"))]
 
     winner = max(rows, key=rank)
-    first = min(rows, key=lambda row: (row["o"] is None, row["o"] or 0, row["keep"] is None, row["keep"] or 0))
     return {
         "k": key,
         "add": sum(values("add")) if values("add") else None,
         "low": min(values("low"), default=None),
         "high": max(values("high"), default=None),
-        "keep": first["keep"],
+        "keep": min(values("keep"), default=None),
         "o": winner["o"],
         "v": winner["v"],
         "w": winner["w"],
