@@ -134,7 +134,7 @@ def _check_plan(sink: MongoSink, plan: MergePlan, schema: pyarrow.Schema) -> Non
         raise _column(sink, "_id", "_id is the key of the document", "rename it with select=.")
     for column in plan.key:
         if not is_scalar(schema.field(column).type):
-            raise _column(sink, column, f"type {schema.field(column).type} makes no key", "use a plain column.")
+            raise _column(sink, column, f"type {schema.field(column).type} has no order", "use a plain column.")
     if plan.order_by is not None and not has_order(kind := schema.field(plan.order_by).type):
         raise _column(sink, plan.order_by, f"values of type {kind} have no order", "use a number, a time or a text.")
     for column, how in plan.columns.items():
