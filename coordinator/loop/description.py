@@ -112,8 +112,9 @@ class Description(Job):
     def write(self, name: str, schema: Schema) -> LoopWriting:
         """Begin the routes of the rows that functions make with `out.row(name, {...})`.
 
-        `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (in UTC)
-        and date, or to types of pyarrow.
+        `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (an
+        instant) and date, or to types of pyarrow. A value that its column does not hold exactly is refused. Raises
+        `ConfigurationError` for a type that no column can have.
         """
         if any(writing.name == name for writing in self._writings):
             raise ConfigurationError(f"rows {name!r} are written twice", remedy="add to() to the first write().")
