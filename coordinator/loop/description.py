@@ -31,7 +31,7 @@ from tpc.source import Source
 
 if TYPE_CHECKING:
     from tpc.changelog import Changelog
-    from tpc.coordinator.loop.routes import Schema
+    from tpc.coordinator.loop.declared_columns import Schema
     from tpc.coordinator.loop.state.state import State
     from tpc.history import History
     from tpc.transactional import Transactional

@@ -18,6 +18,7 @@ from tpc.coordinator.loop.exact_values import NS_OF_UNIT, UnfitError
 from tpc.coordinator.loop.value_rules import column_rule
 
 _RAISED = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
+_WHY_LIMIT = 400
 _COARSE = {"s", "ms"}
 """Units to which Arrow cuts off, without a word, what a Python value has beyond them."""
 _DAY_S = 86_400
@@ -30,7 +31,7 @@ class UnfitRowError(Exception):
     """The first value of a column that is refused: its place, and why."""
 
     def __init__(self, index: int, why: str) -> None:
-        super().__init__(why)
+        super().__init__(why[:_WHY_LIMIT])  # Arrow's words may hold all of a value
         self.index = index
 
 
@@ -182,24 +183,24 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 def _needs_looking(kind: pa.DataType) -> bool:
     fields = [kind.field(number) for number in range(kind.num_fields)]
-    return types.is_map(kind) or any(not field.nullable or _needs_looking(field.type) for field in fields)
+    return bool(types.is_map(kind)) or any(not field.nullable or _needs_looking(field.type) for field in fields)
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
     plain = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
-    return plain or types.is_fixed_size_binary(kind)
+    return bool(plain or types.is_fixed_size_binary(kind))
 
 
 def _is_instant(kind: pa.DataType) -> bool:
-    return types.is_timestamp(kind) and kind.tz is not None
+    return bool(types.is_timestamp(kind) and kind.tz is not None)
 
 
 def _is_wall_clock(kind: pa.DataType) -> bool:
-    return types.is_timestamp(kind) and kind.tz is None
+    return bool(types.is_timestamp(kind) and kind.tz is None)
 
 
 _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
@@ -218,7 +219,7 @@ _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def _is_number_to_float(given: pa.DataType, kind: pa.DataType) -> bool:
-    return types.is_integer(given) and (types.is_float32(kind) or types.is_float64(kind))
+    return bool(types.is_integer(given) and (types.is_float32(kind) or types.is_float64(kind)))
 
 
 def _is_equal(column: pa.Array, made: pa.Array) -> bool:

@@ -109,16 +109,20 @@ def binary(size: int | None) -> Exact:
     """Bytes, of a fixed number or of any."""
 
     def exact(value: Any) -> bytes:
-        if isinstance(value, memoryview) and value.format == "B":
-            value = value.tobytes()
-        if not isinstance(value, (bytes, bytearray)):
-            raise unfit(value, "is no bytes" + ("; encode it" if isinstance(value, str) else ""))
+        if not isinstance(value, bytes):
+            # What its owner may change later is no value: a copy for each row would cost all who hand over bytes.
+            advice = "; encode it" if isinstance(value, str) else "; say bytes(value)" if _has_bytes(value) else ""
+            raise unfit(value, "is no bytes" + advice)
         content = bytes(memoryview(value))
         if size is not None and len(content) != size:
             raise unfit(value, f"has {len(content)} bytes, not {size}")
         return content
 
     return exact
+
+
+def _has_bytes(value: Any) -> bool:
+    return isinstance(value, (bytearray, memoryview))
 
 
 def day(value: Any) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from datetime import timedelta, timezone
+from datetime import timezone
 from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -66,20 +66,6 @@ class PlainRule(Rule):
         return self._exact(value)
 
 
-class BinaryRule(PlainRule):
-    """Of bytes, which may also come as what can be changed."""
-
-    holds_mutable = True
-
-    def kept(self, value: Any) -> Any:
-        """See `Rule.kept`."""
-        return value.tobytes() if isinstance(value, memoryview) and value.format == "B" else _copied(value)
-
-
-def _copied(value: Any) -> Any:
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
 class ZonedRule(PlainRule):
     """Of datetimes and times, which have a zone or have none."""
 
@@ -91,15 +77,16 @@ class ZonedRule(PlainRule):
         """See `Rule.is_plain`."""
         if not super().is_plain(values):
             return False
-        zones = {value.tzinfo for value in values if value is not None}
-        return all(map(_is_known_zone, zones)) if self._aware else zones <= {None}
+        zones = [value.tzinfo for value in values if value is not None]
+        kinds = set(map(type, zones))
+        if not self._aware:
+            return kinds <= {_NONE}
+        # Others may have no hash, and are asked one by one. Of parts of a second in an offset Arrow takes no notice.
+        return kinds <= {timezone, ZoneInfo} and not any(map(_has_odd_offset, set(zones)))
 
 
-def _is_known_zone(zone: Any) -> bool:
-    """Zones of which Arrow is known to tell the offset right: it passes over parts of a second."""
-    if type(zone) is timezone:
-        return not zone.utcoffset(None) % timedelta(seconds=1)
-    return type(zone) is ZoneInfo
+def _has_odd_offset(zone: Any) -> bool:
+    return type(zone) is timezone and bool(zone.utcoffset(None).microseconds)
 
 
 class ListRule(Rule):

@@ -54,9 +54,7 @@ class RowBuffer:
         else:
             values = self._values_with_gaps(row)
         for number, rule in self._keep:
-            value = values[number]
-            if value is not None and type(value) is not bytes:
-                values = (*values[:number], rule.kept(value), *values[number + 1 :])
+            values = (*values[:number], rule.kept(values[number]), *values[number + 1 :])
         self._cells += values
 
     def batch(self) -> pyarrow.RecordBatch:

@@ -10,7 +10,6 @@ from pyarrow import types
 
 from tpc.coordinator.loop import exact_values as values
 from tpc.coordinator.loop.nested_values import (
-    BinaryRule,
     ListRule,
     MapRule,
     PlainRule,
@@ -62,9 +61,9 @@ def _plain(kind: pa.DataType) -> Rule | None:
     elif types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         rule = PlainRule(values.text, str)
     elif types.is_fixed_size_binary(kind):
-        rule = BinaryRule(values.binary(kind.byte_width), bytes)
+        rule = PlainRule(values.binary(kind.byte_width), bytes)
     elif types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
-        rule = BinaryRule(values.binary(None), bytes)
+        rule = PlainRule(values.binary(None), bytes)
     elif types.is_null(kind):
         rule = PlainRule(values.nothing)
     return rule

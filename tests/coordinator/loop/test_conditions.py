@@ -17,7 +17,7 @@ from tpc.errors import ConfigurationError
 from tpc.sinks import FileSink
 
 SCHEMA = {"n": int, "said": str}
-ROWS = [{"n": 1, "said": "a"}, {"n": None, "said": ""}, {"n": 3, "said": "\x00"}]
+ROWS: list[dict[str, Any]] = [{"n": 1, "said": "a"}, {"n": None, "said": ""}, {"n": 3, "said": "\x00"}]
 SINK = FileSink("/nowhere", name="sink")
 
 

@@ -90,6 +90,10 @@ def _numpy_times() -> some.SearchStrategy[Any]:
     return some.builds(np.datetime64, counts, units) | some.builds(np.timedelta64, counts, units)
 
 
+def _viewed(data: bytes) -> memoryview:
+    return memoryview(data)
+
+
 odd = (
     some.none()
     | some.booleans()
@@ -99,7 +103,7 @@ odd = (
     | _texts
     | some.binary(max_size=4)
     | some.binary(max_size=4).map(bytearray)
-    | some.binary(max_size=4).map(memoryview)
+    | some.binary(max_size=4).map(_viewed)
     | some.dates()
     | some.datetimes()
     | _aware
@@ -218,13 +222,13 @@ def _has_arrived(given: Any, there: pa.Scalar) -> bool:  # noqa: PLR0911 - one l
         return _seconds(given, kind) == _seconds_of(there)
     held, is_bool = there.as_py(), isinstance(given, (bool, np.bool_))
     if is_bool or types.is_boolean(kind):
-        return is_bool and types.is_boolean(kind) and bool(given) == held
+        return bool(is_bool and types.is_boolean(kind) and bool(given) == held)
     if types.is_integer(kind):
-        return isinstance(given, (int, np.integer)) and not isinstance(given, np.timedelta64) and int(given) == held
+        return _is_whole(given) and bool(int(given) == held)
     if types.is_floating(kind):
         if isinstance(given, (int, np.integer)):
-            return not isinstance(given, np.timedelta64) and int(given) == held
-        same = float(given) == held and math.copysign(1, given) == math.copysign(1, held)
+            return _is_whole(given) and bool(int(given) == held)
+        same: bool = float(given) == held and math.copysign(1, given) == math.copysign(1, held)
         return isinstance(given, (float, np.floating)) and (same or (math.isnan(given) and math.isnan(held)))
     if types.is_decimal(kind):
         return (
@@ -232,8 +236,12 @@ def _has_arrived(given: Any, there: pa.Scalar) -> bool:  # noqa: PLR0911 - one l
             and (given if isinstance(given, Decimal) else int(given)) == held
         )
     if isinstance(held, str):
-        return isinstance(given, str) and given == held
-    return isinstance(given, (bytes, bytearray, memoryview)) and bytes(given) == held
+        return isinstance(given, str) and bool(given == held)
+    return isinstance(given, bytes) and bool(given == held)
+
+
+def _is_whole(given: Any) -> bool:
+    return isinstance(given, (int, np.integer)) and not isinstance(given, np.timedelta64)
 
 
 def _family(kind: pa.DataType) -> str:
@@ -256,7 +264,7 @@ def _seconds(given: Any, kind: pa.DataType) -> Fraction | None:
             return None
         return Fraction(int(given.astype(f"{given.dtype.kind}8[ns]").astype(np.int64)), 10**9)
     if isinstance(given, datetime):
-        if family == ("instant" if given.tzinfo else "wall clock"):
+        if family == ("wall clock" if given.utcoffset() is None else "instant"):
             offset = given.utcoffset() or timedelta(0)
             return _of(given.replace(tzinfo=None) - datetime(1970, 1, 1)) - _of(offset)
         return None
