@@ -35,6 +35,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from tpc.describing import described
 from tpc.handles import Handle, PipelineId, checked_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan
@@ -397,9 +398,4 @@ class OffsetsCommitter(Protocol):
 
 def describe_row(values: Mapping[str, Any], columns: Sequence[str]) -> str:
     """The key of an offending row in words, e.g. `id='UA-1545', hour=5`; long values are cut."""
-    return ", ".join(f"{column}={_shortened(values.get(column))}" for column in columns)
-
-
-def _shortened(value: Any, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return ", ".join(f"{column}={described(values.get(column), 80)}" for column in columns)
