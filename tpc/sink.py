@@ -395,11 +395,35 @@ class OffsetsCommitter(Protocol):
         """
 
 
+VALUE_MAX, NAME_MAX, ROW_MAX = 80, 80, 1000
+"""How many characters of a value, of a column's name and of a whole row an error shows."""
+
+
 def describe_row(values: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """The key of an offending row in words, e.g. `id='UA-1545', hour=5`; long values are cut."""
-    return ", ".join(f"{column}={_shortened(values.get(column))}" for column in columns)
+    """The key of an offending row in words, e.g. `id='UA-1545', hour=5`; what is long is cut.
+
+    Never raises, whatever the values are: it runs while another error is being told.
+    """
+    words, length = [], 0
+    for column in columns:
+        word = f"{_cut(str(column), NAME_MAX)}={_shortened(values.get(column))}"
+        length += len(word) + 2
+        if length > ROW_MAX:
+            words.append("…")
+            break
+        words.append(word)
+    # Text that no terminal, log or file can hold would be the next error.
+    return ", ".join(words).encode("utf-8", "backslashreplace").decode()
 
 
-def _shortened(value: Any, limit: int = 80) -> str:
-    text = repr(value)
+def _shortened(value: Any) -> str:
+    try:
+        if isinstance(value, str | bytes) and len(value) > VALUE_MAX:
+            return _cut(repr(value[:VALUE_MAX]), VALUE_MAX - 1) + "…"
+        return _cut(str(repr(value)), VALUE_MAX)
+    except Exception as error:  # noqa: BLE001  a class of the user's may raise anything
+        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+
+
+def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"

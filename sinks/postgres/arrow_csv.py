@@ -5,14 +5,11 @@ Which Arrow types reach this module is decided by `column_types`; everything els
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from tpc.sink import describe_row
+from tpc.support.arrow_rows import value_at
 
 # Every string is quoted and NULL is not: COPY's CSV reads "" as the empty string and nothing at all as NULL.
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed", batch_size=16_384)
@@ -61,20 +58,6 @@ def row_of_line(batch: pa.RecordBatch, line: int) -> int | None:
         if end >= line:
             return row
     return None
-
-
-def described(batch: pa.RecordBatch, row: int, columns: Sequence[str]) -> str:
-    """The values of `columns` in one row, in words."""
-    return describe_row({name: value_at(batch, name, row) for name in columns}, columns)
-
-
-def value_at(batch: pa.RecordBatch, column: str, row: int) -> Any:
-    """One value for people; Arrow's own text where Python has no such value (the year 10000, say)."""
-    values = batch.column(column).slice(row, 1)
-    try:
-        return values[0].as_py()
-    except (ValueError, OverflowError):
-        return values.cast(pa.string())[0].as_py()
 
 
 def column_with_nul(batch: pa.RecordBatch, row: int) -> str | None:

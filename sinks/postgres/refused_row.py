@@ -18,7 +18,8 @@ from tpc.handles import DELIMITER, Handle
 from tpc.merge import MergePlan
 from tpc.sink import describe_row
 from tpc.sinks.postgres import errors, markers, statements
-from tpc.sinks.postgres.arrow_csv import column_with_nul, described, row_of_line, value_at
+from tpc.sinks.postgres.arrow_csv import column_with_nul, row_of_line
+from tpc.support.arrow_rows import described, value_at
 from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
