@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from tpc.sinks.shared.exact import require_valid
 from tpc.support.arrow_rows import value_at
 
 # Every string is quoted and NULL is not: COPY's CSV reads "" as the empty string and nothing at all as NULL.
@@ -16,7 +17,11 @@ _OPTIONS = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed"
 
 
 def csv_of(batch: pa.RecordBatch) -> bytes:
-    """The rows of `batch`, one record each, UTF-8, timestamps with a zone in UTC without naming it."""
+    """The rows of `batch`, one record each, UTF-8, timestamps with a zone in UTC without naming it.
+
+    Raises `ValueError` for a value that its own type does not have, which PostgreSQL might read as another.
+    """
+    require_valid(batch)
     plain = pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], names=batch.schema.names)
     out = pa.BufferOutputStream()
     pyarrow.csv.write_csv(plain, out, _OPTIONS)
@@ -34,8 +39,8 @@ def _plain(column: pa.Array) -> pa.Array:
         return column.cast(pa.timestamp(kind.unit))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return pa.array([None if value is None else "\\x" + value.hex() for value in column.to_pylist()], pa.string())
-    if pa.types.is_float16(kind):
-        return column.cast(pa.float32())
+    if pa.types.is_floating(kind):
+        return column.cast(pa.float64())  # the digits of 32 bits, 0.1, are another number in a column of 64
     if pa.types.is_null(kind):
         return column.cast(pa.string())
     return column
