@@ -22,10 +22,10 @@ _FINER = r"[.,]\d{7}|[.,]\d*\s*([mu][sS]|[mM]illi|[mM]icro|[yY]|[mM]on|[dDwWhH]|
 def require_kept(batch: pa.RecordBatch, types: Mapping[str, SqlType]) -> None:
     """Raise `ValueError` for the first column with a text that its column would not keep as it is."""
     for name in batch.schema.names:
-        column, sql = batch.column(name), types[name]
+        column, sql = batch.column(name), types.get(name)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        if sql is None or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             continue
         if sql.name == "varchar" and sql.length is not None:
             _refuse(pc.greater(pc.utf8_length(column), sql.length), f"it has more characters than {sql.text} keeps")

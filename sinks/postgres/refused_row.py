@@ -48,6 +48,12 @@ _CONSTRAINED = """
 """
 
 
+def key_columns(connection: BoundedConnection, sink: PostgresSink) -> list[str]:
+    """The columns that name a row: the sink's key, else the table's primary key. Asked in a sound transaction."""
+    regclass = statements.table(sink, sink.table).as_string(connection)
+    return list(sink.key) or [name for (name,) in connection.execute(_PRIMARY_KEY.encode(), [regclass])]
+
+
 @dataclass
 class Refusal:
     """An error that ended a branch, and the means to explain it."""

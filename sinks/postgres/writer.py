@@ -24,7 +24,7 @@ from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, gi
 from tpc.sinks.postgres.errors import MISSING_GID, column_altered, columns_changed_meanwhile, failed
 from tpc.sinks.postgres.kept_values import require_kept
 from tpc.sinks.postgres.markers import PREVIOUS_EPOCH
-from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal
+from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal, key_columns
 from tpc.sinks.shared.exact import REFUSALS, refused_value
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ class PostgresWriter(Writer):
         try:
             text = self._encoded(chosen)
         except REFUSALS as error:
+            key = key_columns(connection, self._sink)
             self._let_go()
-            raise refused_value(chosen, self._encoded, error, handle=self._handle, key=self._sink.key) from error
+            raise refused_value(chosen, self._encoded, error, handle=self._handle, key=key) from error
         try:
             with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
                 copy.write(text)
