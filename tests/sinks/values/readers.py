@@ -1,4 +1,4 @@
-"""JSON and CSV back into raw values, by Python's own means, as docs/reference/values.md has it.
+"""JSON and CSV back into raw values, by Python's own means, as docs/reference/sink-values.md has it.
 
 Nothing of the writers is used here, and nothing of Arrow but the type of the column.
 """

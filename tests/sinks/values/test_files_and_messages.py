@@ -85,7 +85,7 @@ def through_kafka(monkeypatch: pytest.MonkeyPatch, batch: pa.RecordBatch) -> lis
 
 
 def equal(kind: pa.DataType, sent: Any, found: Any) -> bool:
-    """The table of docs/reference/values.md: the same, but for the order of a map's keys."""
+    """The table of docs/reference/sink-values.md: the same, but for the order of a map's keys."""
     if types.is_map(kind) and sent is not None:
         return bool(sorted(sent, key=repr) == sorted(found or [], key=repr))
     return bool(sent == found)

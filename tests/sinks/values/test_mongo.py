@@ -28,7 +28,7 @@ _MS = {"s": 1000, "ms": 1, "us": 0.001}
 
 
 def wanted(kind: pa.DataType, raw: Any) -> Any:  # noqa: PLR0911  one for each kind
-    """The raw value as a reader of BSON has it: docs/reference/values.md."""
+    """The raw value as a reader of BSON has it: docs/reference/sink-values.md."""
     if raw is None:
         return None
     if types.is_date32(kind):

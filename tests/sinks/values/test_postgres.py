@@ -58,7 +58,7 @@ def written(sink: PostgresSink, batch: pa.RecordBatch, epoch: int) -> None:
 
 
 def wanted(kind: pa.DataType, raw: Any) -> Any:
-    """The raw value as a reader of the table has it: the table of docs/reference/values.md."""
+    """The raw value as a reader of the table has it: the table of docs/reference/sink-values.md."""
     if raw is None:
         return None
     if types.is_dictionary(kind):
