@@ -83,7 +83,16 @@ def _known(cell: str | int | None) -> str | int:
     return "not told" if cell is None else cell
 
 
-def recover(target: Target, *, as_json: AsJson = False) -> None:
+def recover(
+    target: Target,
+    *,
+    void_damaged_end: Annotated[
+        bool,
+        typer.Option("--void-damaged-end", help="the damaged last record has decided nothing: you have looked"),
+    ] = False,
+    reason: Annotated[str, typer.Option(help="why, for the record; with --void-damaged-end")] = "",
+    as_json: AsJson = False,
+) -> None:
     """Finish what is decided, abort what is not, then stop. Changes sinks and log as a start does; reads no source.
 
     Ends with 1 when an epoch still waits: its lost branches are repaired by a start alone.
@@ -91,7 +100,9 @@ def recover(target: Target, *, as_json: AsJson = False) -> None:
     from tpc.coordinator import operations
     from tpc.coordinator.status_lines import joined_line, resolution_line
 
-    done = operations.recover(load_job(target))
+    if void_damaged_end != bool(reason.strip()):
+        raise typer.BadParameter("--void-damaged-end and --reason TEXT belong together")
+    done = operations.recover(load_job(target), void_damage=reason if void_damaged_end else None)
     if as_json:
         print_json(done)
     else:

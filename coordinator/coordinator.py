@@ -32,6 +32,7 @@ from tpc.coordinator.spark.running_plan import RunningPlan
 from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError, TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.history import History
+from tpc.json import JSONObject
 from tpc.manifest import Barrier
 from tpc.schemas import Columns, check_schemas
 from tpc.sink import CheckContext, Sink
@@ -71,6 +72,8 @@ class Coordinator:
         self.observing = Observing(clock, ())
         self._schemas: Mapping[str, Columns] | None = None
         """The columns that this start wants; None: it writes no rows, and what is on record stays there."""
+        self._void_damage: JSONObject | None = None
+        """An operator's decision that the damaged end of the log has decided nothing, as it goes on record."""
 
     def observed_by(self, observing: Observing) -> None:
         """Have `observing` told of every step of the machine, and closed with this coordinator."""
@@ -125,13 +128,21 @@ class Coordinator:
         check_schemas(history.schemas, schemas, str(self.pipeline))
         self.participants.check(contexts)
 
-    def finish(self) -> int:
+    def finish(self, void_damage: JSONObject | None = None) -> int:
         """Finish what is decided and sweep what is not; no epoch will follow. Sinks are not checked for one.
 
-        Returns how many branches were aborted.
+        With `void_damage` (reason and operator) the damaged end of the log is voided, which the sinks cannot prove to
+        have decided nothing; what they do show still stops it. Returns how many branches were aborted.
         """
         with self.engine.stating():
-            self._read_with_targets()
+            history = self._read_with_targets()
+            if void_damage is not None and not history.damaged:
+                raise ConfigurationError(
+                    "the end of the log is not damaged, so there is nothing to void",
+                    pipeline=str(self.pipeline),
+                    remedy="run `tpc recover` without --void-damaged-end.",
+                )
+            self._void_damage = void_damage
             return self._claim(self.engine.recover)
 
     def sweep_only(self) -> int:
@@ -191,10 +202,19 @@ class Coordinator:
         self._lock.require_not_taken_over()  # who took over while the sinks were asked must not be fenced by this claim
         if self._schemas is not None:
             self.engine.claim["schemas"] = self._schemas
+        if self._void_damage is not None:
+            self.engine.claim["voided_by"] = self._void_damage
         return joins_again(history, identities)
 
     def _check_sinks(self, history: History, identities: Mapping[str, str]) -> None:
-        check_shown(history, self.participants, identities, self.journal.log, self.spark_log)
+        check_shown(
+            history,
+            self.participants,
+            identities,
+            self.journal.log,
+            self.spark_log,
+            void_unproven=self._void_damage is not None,
+        )
 
     # Spark's log -----------------------------------------------------------------------------------------------
 

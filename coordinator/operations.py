@@ -121,15 +121,17 @@ def check(pipeline: Job) -> None:
         ready.coordinator.close()
 
 
-def recover(pipeline: Job) -> dict[str, Any]:
+def recover(pipeline: Job, *, void_damage: str | None = None) -> dict[str, Any]:
     """Finish what is decided, sweep what is not, then stop. The checkpoint must not be in use.
+
+    `void_damage` is an operator's reason to void the damaged end of the log where no sink can prove that it may be.
 
     `pending` is the decided epoch that waits for a start, which alone can repair its lost branches. `joined` are sinks
     that were removed on the record, and are part of the pipeline again with these settings.
     """
     with _held(pipeline) as coordinator:
         joined = joins_again(coordinator.journal.history, coordinator.participants.sinks)
-        coordinator.finish()
+        coordinator.finish(None if void_damage is None else {"reason": void_damage, "operator": operator_name()})
         state = coordinator.engine.state
         return {
             "generation": state.generation,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.feeding.context import PassContext
+from tpc.coordinator.orderly_stop import OrderlyStop, tell_replay
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.query_facts import QueryFacts
@@ -41,10 +42,6 @@ _BATCH_ENDS_WITHIN_S = 60.0
 """After its query: it may be undoing an epoch, in systems that are away."""
 
 
-class _StopAskedError(Exception):
-    """The user has called `stop` and Spark begins another batch: nothing of it is done."""
-
-
 class PipelineQuery(QueryFacts):
     """What `pipeline.start()` returns. The names are those of PySpark's StreamingQuery, plus `history`."""
 
@@ -68,9 +65,9 @@ class PipelineQuery(QueryFacts):
         self._failure: BaseException | None = None
         self._failed_epochs: list[dict[str, Any]] = []
         self._stop_word = StopWord(coordinator.checkpoint.notes)
-        self._ended, self._stop_asked = threading.Event(), threading.Event()
-        self._batch_lock = threading.RLock()
-        """Held from the question whether a stop is asked for until the batch is done; a stop may come from a batch."""
+        timeout_s = coordinator.engine.settings.stop_timeout_s
+        self._stop = OrderlyStop(coordinator.spark_log, lambda: coordinator.journal.history, timeout_s)
+        self._ended, self._ending = threading.Event(), threading.Lock()
         self._sources = SourceWatch()
         self._batch_metrics: BatchMetrics | None = None
 
@@ -111,17 +108,15 @@ class PipelineQuery(QueryFacts):
             while not self._has_ended():
                 self._upkeep()
         finally:
-            self._stop_asked.set()  # a batch that Spark still begins is refused: nobody would tell of its end
             self._coordinator.engine.stopping.set()
-            # Where the JVM has died the batch learns of it at the same moment, and still has an epoch to undo.
-            is_done = self._batch_lock.acquire(timeout=_BATCH_ENDS_WITHIN_S)
+            # Where the JVM has died the batch learns of it at the same moment, and still has an epoch to undo. One that
+            # Spark still begins is refused: nobody would tell of its end.
+            self._stop.close(_BATCH_ENDS_WITHIN_S)
             try:
                 self._coordinator.close()
             except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
                 self._fail(error)
             finally:
-                if is_done:
-                    self._batch_lock.release()
                 self._ended.set()
 
     def _upkeep(self) -> None:
@@ -135,15 +130,20 @@ class PipelineQuery(QueryFacts):
             self._stop_if_it_runs()
 
     def _stop_if_asked(self) -> None:
-        """Stop between two epochs when another process asks: after the epoch, and once Spark has committed it too.
-
-        Spark either waits for rows, or begins another batch, which is refused and ends the query.
-        """
-        if not self._stop_asked.is_set() and self._stop_word.is_left():
+        """Stop when another process asks, or a batch has."""
+        if self._stop_word.is_left() and not self._stop.is_asked.is_set():
             logger.info("the pipeline is asked to stop after its current epoch")
-            self._stop_asked.set()
-            self._coordinator.engine.stop()
-        if self._stop_asked.is_set() and not self._running.status["isTriggerActive"]:
+            self._stop.is_asked.set()
+        if self._stop.is_asked.is_set():
+            self._end_in_order()
+
+    def _end_in_order(self) -> None:
+        """End the query once Spark has committed the last decided epoch too, and say so where it has not."""
+        with self._ending:  # by who calls `stop`, and by the watch
+            left = self._stop.await_commit(self._is_running, self._coordinator.engine.stopping.set)
+            if left is not None:
+                self._fail(self._coordinator.engine.fenced() or self._stop.not_committed(left))
+                tell_replay(self._failure, left)
             self._stop_if_it_runs()
 
     def _has_ended(self) -> bool:
@@ -152,7 +152,7 @@ class PipelineQuery(QueryFacts):
             with in_our_words():
                 return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
         except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
-            if not self._stop_asked.is_set():
+            if not self._stop.is_asked.is_set():
                 # Of the files of another coordinator's query Spark tells in words of its own.
                 self._fail(self._coordinator.engine.fenced() or error)
             self._stop_if_it_runs()
@@ -163,10 +163,10 @@ class PipelineQuery(QueryFacts):
     def _stop_if_it_runs(self) -> None:
         """The wait may have failed and not the query: out of file descriptors, say, on the way to the JVM."""
         try:
-            if self._running.isActive:
+            if self._is_running():
                 self._running.stop()
         except Exception as error:  # noqa: BLE001  the JVM is gone, and the query with it
-            logger.debug("the query cannot be asked whether it runs: %s", error)
+            logger.debug("the query cannot be stopped: %s", error)
 
     def _fail(self, error: BaseException) -> None:
         """The first failure is the one that users are told."""
@@ -178,9 +178,7 @@ class PipelineQuery(QueryFacts):
     # One epoch -------------------------------------------------------------------------------------------------
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
-        with self._batch_lock:
-            if self._stop_asked.is_set():
-                raise _StopAskedError
+        with self._stop.batch(int(batch)):
             try:
                 self._run_epoch(frame, int(batch))
             except BaseException as error:
@@ -236,13 +234,15 @@ class PipelineQuery(QueryFacts):
             raise_alone(self._failure or error)
 
     def stop(self) -> None:
-        """Stop after the current epoch. A decided epoch that cannot be committed now is finished by the next start."""
-        self._stop_asked.set()
-        self._coordinator.engine.stop()
-        with self._batch_lock:
-            logger.debug("no batch has begun")  # Spark would end its tasks, and what they have prepared would stay
-        with in_our_words():
-            self._running.stop()
+        """Stop after the current epoch, and after Spark's own commit of it: the next start has nothing to replay.
+
+        A decided epoch that a system does not take is tried for `EngineSettings.stop_timeout_s`; then the next start
+        finishes and replays it, and `exception` says so. Called from within a batch it asks, and does not wait.
+        """
+        self._stop.is_asked.set()
+        if self._stop.is_within_batch():
+            return
+        self._end_in_order()
         self._ended.wait()
 
     def exception(self) -> BaseException | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.epochs import epoch_rows, spark_seconds
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from tpc.coordinator.coordinator import Coordinator
+
+logger = logging.getLogger(__name__)
 
 
 class QueryFacts:
@@ -43,6 +46,14 @@ class QueryFacts:
     def isActive(self) -> bool:  # noqa: N802  PySpark's name
         """Whether the query runs."""
         return bool(self._running.isActive)
+
+    def _is_running(self) -> bool:
+        """As `isActive`, False too where the JVM does not answer."""
+        try:
+            return self.isActive
+        except Exception as error:  # noqa: BLE001  the JVM is gone, and the query with it
+            logger.debug("the query cannot be asked whether it runs: %s", error)
+            return False
 
     @property
     def lastProgress(self) -> Any:  # noqa: N802  PySpark's name

@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping
 from tpc.errors import START_ANEW, ConfigurationError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import History
-from tpc.manifest import Manifest
 from tpc.shards import shards_by
 from tpc.shown_epochs import allowed_epochs
 from tpc.sink import InDoubt, Marker, Owner
@@ -105,48 +104,6 @@ def _if_renamed(history: History, name: str, identity: str, identities: Mapping[
 def joins_again(history: History, sinks: Collection[str]) -> list[str]:
     """Those of `sinks` that were removed on the record and are part of the pipeline once more."""
     return sorted(history.removed.keys() & set(sinks) - history.sinks.keys())
-
-
-def check_damage(
-    history: History, markers: Mapping[str, Marker | None], owners: Mapping[str, Owner | None], where: str
-) -> None:
-    """A damaged end of the log may be voided only if no sink shows what could have stood there.
-
-    That is an epoch after the last decided one; a repair of the pending one (a branch of a later term than those
-    which the log names); or a term that a sink has met.
-    """
-    if not history.damaged:
-        return
-    for name, owner in owners.items():
-        if owner is not None and not knows_owner(history, name, owner):
-            raise _needed(history, name, where, f"was owned by generation {owner.generation}, which it may have begun")
-    pending = history.pending
-    last = -1 if history.last_intent is None else history.last_intent
-    for name, marker in markers.items():
-        if marker is None:
-            continue
-        repaired = (
-            pending is not None
-            and marker.epoch == pending.epoch
-            and (marker.handle is None or marker.handle.generation > _newest_generation(pending, name))
-        )
-        if marker.epoch > last or repaired:
-            raise _needed(history, name, where, f"shows epoch {marker.epoch}, which it may have decided", marker.epoch)
-
-
-def _needed(history: History, sink: str, where: str, what: str, epoch: int | None = None) -> HistoryMismatchError:
-    return HistoryMismatchError(
-        f"the last record of the log is damaged ({where}: {history.damaged[0].what}), and the sink {what}",
-        pipeline=str(history.pipeline),
-        epoch=epoch,
-        sink=sink,
-        remedy="restore the record from a mirror or a backup of the log.",
-    )
-
-
-def _newest_generation(manifest: Manifest, sink: str) -> int:
-    part = manifest.sinks.get(sink)
-    return max((b.committable.handle.generation for b in part.branches), default=0) if part is not None else 0
 
 
 def check_unknown_to_sinks(

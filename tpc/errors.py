@@ -11,8 +11,7 @@ One root, `TpcError`. The first level says who has to act:
 - `CorruptionError`: an operator. What is stored contradicts itself; nothing was changed.
 - `StateMachineError`: us. The protocol was asked for something impossible.
 
-What holds for the rows is not in the class but in the phase: `tpc.safety` says it when an error leaves.
-All errors are picklable with all their fields, since Spark carries them from executors to the driver.
+What holds for the rows depends on the phase: `tpc.safety` says it. Errors are picklable, for Spark, with all fields.
 """
 
 from __future__ import annotations
@@ -108,6 +107,7 @@ class DataError(TpcError):
     """A row that a sink can never take, found before the decision. `column` and `key` name the first one."""
 
     remedy_by_default = "mend the row or route it elsewhere (where=), then restart: the epoch is repeated whole."
+    row_index: int | None = None  # from 0, in a batch or among the rows that a service made columns of together
 
     def __init__(self, what: str, *, column: str | None = None, key: Any = None, **where: Any) -> None:
         super().__init__(what, **where)

@@ -35,6 +35,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from tpc.describing import described, printable
 from tpc.handles import Handle, PipelineId, checked_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan
@@ -395,8 +396,9 @@ class OffsetsCommitter(Protocol):
         """
 
 
-VALUE_MAX, NAME_MAX, ROW_MAX = 80, 80, 1000
-"""How many characters of a value, of a column's name and of a whole row an error shows."""
+ROW_MAX = 1000
+"""How many characters of a row an error shows."""
+_VALUE_MAX = 80
 
 
 def describe_row(values: Mapping[str, Any], columns: Sequence[str]) -> str:
@@ -406,24 +408,10 @@ def describe_row(values: Mapping[str, Any], columns: Sequence[str]) -> str:
     """
     words, length = [], 0
     for column in columns:
-        word = f"{_cut(str(column), NAME_MAX)}={_shortened(values.get(column))}"
+        word = f"{printable(str(column), _VALUE_MAX)}={described(values.get(column), _VALUE_MAX)}"
         length += len(word) + 2
         if length > ROW_MAX:
             words.append("…")
             break
         words.append(word)
-    # Text that no terminal, log or file can hold would be the next error.
-    return ", ".join(words).encode("utf-8", "backslashreplace").decode()
-
-
-def _shortened(value: Any) -> str:
-    try:
-        if isinstance(value, str | bytes) and len(value) > VALUE_MAX:
-            return _cut(repr(value[:VALUE_MAX]), VALUE_MAX - 1) + "…"
-        return _cut(str(repr(value)), VALUE_MAX)
-    except Exception as error:  # noqa: BLE001  a class of the user's may raise anything
-        return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return ", ".join(words)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tpc.belonging import (
     check_bound_sinks,
-    check_damage,
     check_pipeline,
     check_removed_sinks,
     knows_owner,
@@ -16,6 +15,7 @@ from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_prog
 from tpc.chaos.explorer.branches import PIPELINE, SINKS, decided_by
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.world import ExploredWorld
+from tpc.damaged_end import check_damage, check_void_is_proven
 from tpc.effects import PutRecord
 from tpc.errors import HistoryMismatchError, LogGoneError, TpcError, TransientError
 from tpc.events import Failed, Opened, Owned, Stored, Superseded
@@ -44,12 +44,12 @@ def opened(acting: Acting) -> Iterator[Happened]:
     """The log was read; do the sinks belong to it? When it has gone on meanwhile it is read again."""
     actor, world = acting.actor, acting.world
     markers = {name: world.sinks[i].marker(i) for i, name in enumerate(SINKS)}
+    owners = {name: world.sinks[i].owner for i, name in enumerate(SINKS)}
     try:
         check_pipeline(actor.history, PIPELINE, "explored")
         check_bound_sinks(actor.history, IDENTITIES)
         check_removed_sinks(actor.history, IDENTITIES)
         if actor.history.pipeline is not None:
-            owners = {name: world.sinks[i].owner for i, name in enumerate(SINKS)}
             check_damage(actor.history, markers, owners, "explored")
             check_markers(actor.history, markers)
     except HistoryMismatchError as error:
@@ -64,6 +64,12 @@ def opened(acting: Acting) -> Iterator[Happened]:
         return
     except TpcError as error:
         raise Violation("legal", f"a start is refused: {error}") from error
+    try:
+        check_void_is_proven(actor.history, markers, owners, (), "explored")
+    except HistoryMismatchError:
+        # A record that was torn has decided nothing here, so the operator's decision is always the right one.
+        yield acting.says("is refused, an operator voids the damaged end, and it opens the log", Opened(actor.history))
+        return
     yield acting.says("opens the log", Opened(actor.history))
 
 

@@ -58,7 +58,7 @@ _EXPLORED_STATE = ("changelog_rows", "changes", "codec", "contents", "kept", "re
 _EXPLORED_LOOP = (
     *(
         f"coordinator/loop/{name}.py"
-        for name in ("barriers", "cutting", "emitted", "functions", "row_batches", "running")
+        for name in ("barriers", "cutting", "emitted", "functions", "row_batches", "row_buffer", "running")
     ),
     *(f"coordinator/loop/state/{name}.py" for name in _EXPLORED_STATE),
 )

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-RULES = (*range(1, 19), 20, 23, 24, 25)
+RULES = (*range(1, 19), 20, 23, 24, 25, 38)
 """The rules of the protocol that mutants break."""
 
 _CAUGHT_BY = re.compile(r"(?P<check>[a-z][a-z ]*[a-z]) \((?P<invariant>[\w-]+)\)")

@@ -21,6 +21,7 @@ from tpc.chaos.simulator.world import PIPELINE, World
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.log.journal import Journal
+from tpc.json import JSONObject
 from tpc.schemas import Columns
 
 COLUMNS: Columns = (("id", "bigint"),)
@@ -91,9 +92,9 @@ class Driver:
         self.coordinator.sweep_only()
         self.coordinator.close()
 
-    def recover(self) -> None:
+    def recover(self, void_damage: JSONObject | None = None) -> None:
         """What `tpc recover` does."""
-        self.coordinator.finish()
+        self.coordinator.finish(void_damage)
         self.coordinator.close()
 
     def _run_one_batch(self) -> None:

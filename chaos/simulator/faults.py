@@ -71,7 +71,7 @@ class Fault(str, Enum):
     BRANCH_LOST = "branch-lost"
     """A prepared branch of a decided epoch is gone, and the sink can tell."""
     MARKERS_EXPIRED = "markers-expired"
-    """A sink that may has forgotten its markers."""
+    """A sink that may has forgotten markers and its owner entry: those that were written first, or all."""
     WENT_BACK = "went-back"
     """During a pass a sink goes back: it does not show its newest epoch any more, until an operator brings it back."""
     BOOKS_LOST = "books-lost"

@@ -44,6 +44,8 @@ class Operator:
         self.ledger = ledger
         self.left: list[LeftPlace] = []
         """The places that the pipeline has left."""
+        self.voids_damaged_end = False
+        """Whether the next process is `tpc recover --void-damaged-end`."""
 
     def move(self) -> None:
         """As `tpc savepoint` and `tpc restore --move` do, unless an epoch is pending."""
@@ -60,8 +62,9 @@ class Operator:
             return True
         if isinstance(error, DeterminismError):
             return self._accept_state(error)
-        if self.left and isinstance(error, ConfigurationError):
-            return "was moved to" in error.what  # a process that was started before looks at the old log
+        if isinstance(error, ConfigurationError):
+            # Another process has voided the end meanwhile; or one that was started before a move looks at the old log.
+            return "nothing to void" in error.what or (bool(self.left) and "was moved to" in error.what)
         losses = self.place.log.losses
         if isinstance(error, CorruptionError) or (isinstance(error, LogGoneError) and not losses.may_be_forked):
             losses.put_back()
@@ -69,7 +72,12 @@ class Operator:
             explained = evidence.explains_an_alarm(self.place.log.end)
             if explained:
                 self._mend()
-            return explained or self._puts_books_back(error.sink) or self._removes_late_plans(error, evidence)
+            return (
+                explained
+                or self._voids(error)
+                or self._puts_books_back(error.sink)
+                or self._removes_late_plans(error, evidence)
+            )
         if isinstance(error, PastBatchesError):
             # A late plan may arrive when a start has moved the undecided ones aside: Spark goes on from it, past the
             # batches that the start lets it run again, and ends. The next start finds the plan and moves it aside.
@@ -86,6 +94,11 @@ class Operator:
         if isinstance(error, ConcurrentQueriesError | FencedError):
             return overlapped
         return isinstance(error, _RESTART_IS_ENOUGH)
+
+    def _voids(self, error: CorruptionError) -> bool:
+        """A torn record has decided nothing, which a sink that shows nothing cannot prove: only an operator knows."""
+        self.voids_damaged_end = "nothing in the sink proves" in error.what
+        return self.voids_damaged_end
 
     def _puts_books_back(self, sink: str | None) -> bool:
         system = self.place.systems.get(sink or "")

@@ -175,6 +175,8 @@ def drawn(random: Random, fault: Fault) -> list[Strike]:
     if fault in _COMPANIONS:
         companion, places = _COMPANIONS[fault]
         strikes.append(_at(random, companion, random.choice(places)))
+    if fault is Fault.LOG_DAMAGED and random.random() < 0.5:
+        strikes.append(_one(random, Fault.MARKERS_EXPIRED))  # which would hardly meet the damage by chance
     if fault is Fault.BRANCH_LOST:
         strikes.append(Strike(random.choice(_DURING_REPAIRS), 0, "log.put.repair"))
     return strikes

@@ -197,7 +197,7 @@ class SimulatedCommitter(Committer):
         if process is not None:
             process.evidence.looked_at_sink(gone_back=self.system.before is not None)
         if self.system.traits.markers_expire and self.world.strikes(Fault.MARKERS_EXPIRED, self.sink.name):
-            self.system.markers.clear()
+            self.system.forget_oldest()
         return self.system.newest()
 
     # The owner -------------------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ class SimulatedCommitter(Committer):
         system = self.system
         if system.traits.owner_fenced and system.owner not in (before, owner):
             return False
-        system.owner = owner
+        system.own(owner)
         if self.world.strikes(Fault.OWNER_REPLY_LOST, self.sink.name):
             raise TransientError("the answer to an owner entry is lost")
         self.world.call("sink.owner", after=True)

@@ -94,6 +94,9 @@ class Supervisor:
         """What the next process does: as a rule it runs the pipeline."""
         if self.place.log.losses.away:
             return lambda own: Driver(self.place, own).run()
+        if self.operator.voids_damaged_end:
+            self.operator.voids_damaged_end = False
+            return lambda own: Driver(self.place, own).recover({"reason": "simulated", "operator": "operator"})
         if self.ledger.bodies and self.world.strikes(Fault.OPERATOR_SWEEPS):
             return lambda own: Driver(self.place, own).sweep()
         if self.ledger.bodies and self.world.strikes(Fault.OPERATOR_RECOVERS):

@@ -12,6 +12,7 @@ from tpc.handles import Handle
 from tpc.sink import GivenUp, Marker, Owner
 
 Rows = tuple[int, ...]
+OWNER = "the owner entry"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,9 @@ class System:
     mislaid: dict[str, Handle] = field(default_factory=dict)
     """The markers that it has lost."""
     owner: Owner | None = None
+    written: dict[str, int] = field(default_factory=dict)
+    """In which order its markers, by handle, and its owner entry (`OWNER`) were written."""
+    writes: int = 0
     down_until_s: float = 0.0
     refused_epochs: set[int] = field(default_factory=set)
     contradicted: set[str] = field(default_factory=set)
@@ -107,6 +111,7 @@ class System:
             del self.prepared[name]
             self.visible[name] = (handle, rows)
             self.markers[name] = handle
+            self._wrote(name)
 
     def abort(self, names: Sequence[str], by_generation: int | None) -> None:
         """Undo prepared branches; what is visible stays."""
@@ -158,6 +163,26 @@ class System:
     def forget_markers(self, before_epoch: int) -> None:
         """Markers of older epochs are pruned, once this one has markers of its own."""
         self.markers = {name: handle for name, handle in self.markers.items() if handle.epoch >= before_epoch}
+
+    def own(self, owner: Owner) -> None:
+        """The owner entry is written."""
+        self.owner = owner
+        self._wrote(OWNER)
+
+    def _wrote(self, name: str) -> None:
+        self.writes += 1
+        self.written[name] = self.writes
+
+    def forget_oldest(self) -> None:
+        """Markers and the owner entry that were written first are forgotten, by their age: some of them, or all."""
+        there = sorted(
+            [*self.markers, *([OWNER] if self.owner is not None else [])], key=lambda name: self.written[name]
+        )
+        for name in there[: self.world.random.randint(1, len(there))] if there else ():
+            if name == OWNER:
+                self.owner = None
+            else:
+                del self.markers[name]
 
     def may_go_back(self) -> bool:
         """Whether it shows an epoch, none of its own was given up, and going back is not the same as to forget."""

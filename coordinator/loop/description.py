@@ -31,7 +31,7 @@ from tpc.source import Source
 
 if TYPE_CHECKING:
     from tpc.changelog import Changelog
-    from tpc.coordinator.loop.routes import Schema
+    from tpc.coordinator.loop.declared_columns import Schema
     from tpc.coordinator.loop.state.state import State
     from tpc.history import History
     from tpc.transactional import Transactional
@@ -112,8 +112,9 @@ class Description(Job):
     def write(self, name: str, schema: Schema) -> LoopWriting:
         """Begin the routes of the rows that functions make with `out.row(name, {...})`.
 
-        `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (in UTC)
-        and date, or to types of pyarrow.
+        `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (an
+        instant) and date, or to types of pyarrow. A value that its column does not hold exactly is refused. Raises
+        `ConfigurationError` for a type that no column can have.
         """
         if any(writing.name == name for writing in self._writings):
             raise ConfigurationError(f"rows {name!r} are written twice", remedy="add to() to the first write().")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tpc.coordinator.loop.batch_columns import declared_batch
 from tpc.coordinator.loop.routes import LoopWriting
-from tpc.coordinator.loop.row_batches import batch_of
+from tpc.coordinator.loop.row_buffer import RowBuffer
 from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
     import pyarrow
+
+T = TypeVar("T")
 
 AT_ONCE = 16_384
 """Rows that become columns together, and go to the sinks together.
@@ -30,25 +33,40 @@ class Emitted:
         self.epoch = epoch
         self.watermark_ms = watermark_ms
         self._writings = {writing.name: writing for writing in writings}
-        self._rows: dict[str, list[Mapping[str, Any]]] = {writing.name: [] for writing in writings}
+        self._rows: dict[str, RowBuffer] = {writing.name: RowBuffer(writing) for writing in writings}
+        self._open = {kind: buffer.takes for kind, buffer in self._rows.items() if buffer.takes is not None}
         self._batches: dict[str, list[pyarrow.RecordBatch]] = {writing.name: [] for writing in writings}
 
     def row(self, kind: str, row: Mapping[str, Any]) -> None:
-        """One row for `service.write(kind, ...)`; a column that it leaves out is NULL. Do not change it later."""
+        """One row for `service.write(kind, ...)`, with the values that it has now; what it leaves out is NULL.
+
+        Raises `DataError` for a column that the kind has not, and, at the end of the epoch at the latest, for a value
+        that its column does not take.
+        """
         try:
-            self._rows[kind].append(row)
+            cells, values, width = self._open[kind]
+            if type(row) is dict and len(row) == width:
+                cells += values(row)  # in place; here, since a call for each row would take as long again
+                return
         except KeyError:
-            raise self._unknown(kind) from None
+            pass  # no such kind, a kind whose values are copied, or a row with gaps
+        self._of(self._rows, kind).append(row)
 
     def rows(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Several of them."""
-        self._of(self._rows, kind).extend(rows)
+        take = self._of(self._rows, kind).append
+        for row in rows:
+            take(row)
 
     def batch(self, kind: str, batch: pyarrow.RecordBatch) -> None:
-        """Rows as an Arrow batch, whose columns are those of the kind or can be cast to them."""
+        """Rows as an Arrow batch, with exactly the kind's columns, in any order.
+
+        Its values arrive as they are: another type of a column is taken where that changes no value. Its memory must
+        not be changed later. Raises `DataError` for the first column or value that is not taken.
+        """
         kept = self._of(self._batches, kind)
+        fitting = declared_batch(self._writings[kind], batch)
         self._flush(kind)
-        fitting = batch.select(self._writings[kind].schema.names).cast(self._writings[kind].schema)
         kept += [fitting.slice(first, AT_ONCE) for first in range(0, fitting.num_rows, AT_ONCE)]
 
     def settle(self) -> None:
@@ -66,12 +84,11 @@ class Emitted:
         return made
 
     def _flush(self, kind: str) -> None:
-        rows = self._rows[kind]
-        if rows:
-            self._batches[kind].append(batch_of(self._writings[kind], rows))
-            self._rows[kind] = []
+        buffer = self._rows[kind]
+        if len(buffer):
+            self._batches[kind].append(buffer.batch())
 
-    def _of(self, kept: dict[str, list[Any]], kind: str) -> list[Any]:
+    def _of(self, kept: Mapping[str, T], kind: str) -> T:
         try:
             return kept[kind]
         except KeyError:

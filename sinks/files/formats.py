@@ -207,6 +207,6 @@ def _fault_in_parquet(field: pyarrow.Field) -> str | None:
     try:
         schema = pa.schema([field])
         pq.write_table(schema.empty_table(), io.BytesIO())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+    except (pa.ArrowException, OSError) as error:  # of a decimal with a negative scale it is an OSError
         return str(error)
     return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
-from tpc.errors import TransientError
+from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
@@ -73,10 +73,21 @@ class FileWriter(Writer):
     def _take(self, batch: pyarrow.RecordBatch) -> None:
         with self._at_work():
             if self._encoder is None:
+                self._refuse_taken_name()
                 make_directories(self.path.parent)
                 self._file = HashingFile(self.path)
                 self._encoder = encoder(self.sink.format, self._file, self.schema)
             self._encoder.write(batch)
+
+    def _refuse_taken_name(self) -> None:
+        """A handle is never used twice in one run: the file is of an earlier one, and a commit would replace it."""
+        if (taken := Path(self.sink.path) / self.name).exists():
+            raise ConfigurationError(
+                f"{taken} is there already: a file of an earlier run of a pipeline with this name, whose bookkeeping"
+                " is gone; a commit would replace it",
+                sink=self.sink.name,
+                remedy="use another incarnation or name for the pipeline, or move the earlier run's files away.",
+            )
 
     def prepare(self) -> Committable | None:
         """Make the file and its directory entry durable; None without rows. On an error the file is removed."""

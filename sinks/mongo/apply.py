@@ -1,21 +1,23 @@
 """Applies the operations of decided branches to the target: in one transaction, or guarded one by one.
 
 Both ways read what the targets hold, make the writes that are still missing (`guarded_writes.planned`) and send
-them in unordered bulks. Guarded: a duplicate key on `_id` means that somebody else wrote the target meanwhile; it
-is read again, and only a guard found at this epoch counts as applied. What can never be applied is a `Refusal`;
-the other operations are applied all the same, and a later apply finishes what is left.
+them in unordered bulks. Guarded: each chunk is recorded in the marker when it is done (`progress`). A duplicate key on
+`_id` means that somebody else wrote the target meanwhile; it is read again, and only a guard found at this epoch counts
+as applied. What can never be applied is a `Refusal`; the other operations are applied all the same, and a later apply
+finishes what is left.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import TransientError
 from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
 from tpc.sinks.mongo.guarded_writes import Refusal, Stamp, fields_read, planned
 from tpc.sinks.mongo.operations import described, read_targets, target_id
+from tpc.sinks.mongo.progress import Progress, Step
 from tpc.sinks.mongo.transactions import RefusedError
 from tpc.sinks.mongo.values import hashable
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pymongo.errors import BulkWriteError
 
 OPERATIONS_PER_WRITE = 500
+"""So many operations may be under way when a process dies: never less than a version before had."""
 ROUNDS = 5
 DUPLICATE_KEY = 11000
 REFUSALS: Mapping[int, str] = {
@@ -41,61 +44,112 @@ REFUSALS: Mapping[int, str] = {
 """Codes of write errors that come back whenever the same operation meets the same target (MongoDB error codes)."""
 
 
-def apply_guarded(target: DocumentCollection, parts: Iterable[Sequence[Document]], stamp: Stamp) -> Refusal | None:
+Numbered = Mapping[int, Document]
+"""Operations by their number in the branch."""
+
+UNTOUCHED = Progress()
+
+
+def apply_guarded(
+    target: DocumentCollection,
+    parts: Iterable[Sequence[Document]],
+    stamp: Stamp,
+    progress: Progress | None = None,
+    record: Callable[[Step], Progress | None] | None = None,
+) -> Refusal | None:
     """Apply every operation that is possible and not yet applied; the first that is impossible, if any.
 
-    Raises PyMongo's errors and `TransientError` (operations that others keep overtaking).
+    `progress` is what others have recorded, None if none has begun. `record` is told what is done of each chunk; it
+    answers what is done by now, by others too, or None to stop: somebody has finished. Raises PyMongo's errors and
+    `TransientError` (operations that others keep overtaking).
     """
+    done = UNTOUCHED if progress is None else progress
     first: Refusal | None = None
+    are_removed, under_way = False, progress is not None
     for chunk in _chunks(parts):
-        refusal = _apply_chunk(target, chunk, stamp)
-        first = first or refusal
+        applied = {number: operation for number, operation in chunk.items() if done.is_applied(number)}
+        left = {number: operation for number, operation in chunk.items() if number not in applied}
+        are_removed = are_removed or (under_way and bool(_absent(target, applied)))
+        if not left:
+            continue
+        # The first chunk that is not recorded may have been written: the one whose record a crash has cut off.
+        suspected = under_way and are_removed and max(left) >= done.operations
+        asked = {n: o for n, o in left.items() if n in done.in_doubt or (suspected and n >= done.operations)}
+        under_way = under_way and max(left) < done.operations
+        in_doubt = _absent(target, asked)
+        refusals = _apply_chunk(target, {n: o for n, o in left.items() if n not in in_doubt}, stamp)
+        refusals |= {n: Refusal(f"{described(o)}: {REMOVED}") for n, o in in_doubt.items()}
+        first = first or next(iter(refusals.values()), None)
+        step = Step(tuple(left), frozenset(refusals.keys() - in_doubt.keys()), frozenset(in_doubt))
+        if record is not None:
+            now = record(step)
+            if now is None:
+                return first
+            done = now
     return first
 
 
-def _apply_chunk(target: DocumentCollection, chunk: Sequence[Document], stamp: Stamp) -> Refusal | None:
+REMOVED = (
+    "not there, and applied or not: documents of this epoch were removed from the target before the epoch was complete,"
+    " and a commit was cut short; ask who removes them whether this one was among them"
+)
+
+
+def _absent(target: DocumentCollection, operations: Numbered) -> dict[int, Document]:
+    """Those of the operations whose document is not in the target."""
+    if not operations:
+        return {}
+    stored = retried(read_targets, target, operations.values(), ())
+    return {number: one for number, one in operations.items() if hashable(target_id(one)) not in stored}
+
+
+def _apply_chunk(target: DocumentCollection, chunk: Numbered, stamp: Stamp) -> dict[int, Refusal]:
+    """Apply what is possible; the others with the reason."""
     from pymongo.errors import BulkWriteError
 
-    first: Refusal | None = None
+    refusals: dict[int, Refusal] = {}
     for _ in range(ROUNDS):
-        stored = retried(read_targets, target, chunk, fields_read(chunk))
-        writes: list[tuple[Document, Any]] = []
-        for operation in chunk:
+        stored = retried(read_targets, target, chunk.values(), fields_read(chunk.values()))
+        writes: dict[int, Any] = {}
+        for number, operation in chunk.items():
             write = planned(operation, stored.get(hashable(target_id(operation))), stamp)
             if isinstance(write, Refusal):
-                first = first or Refusal(f"{described(operation)}: {write.reason}")
+                refusals[number] = Refusal(f"{described(operation)}: {write.reason}")
             elif write is not None:
-                writes.append((operation, write))
+                writes[number] = write
         if not writes:
-            return first
+            return refusals
         try:
-            target.bulk_write([write for _, write in writes], ordered=False)
+            target.bulk_write(list(writes.values()), ordered=False)
         except BulkWriteError as error:
-            chunk, refusal = _sorted_out(error, [operation for operation, _ in writes])
-            first = first or refusal
+            chunk, refused = _sorted_out(error, {number: chunk[number] for number in writes})
+            refusals |= refused
         else:
-            return first
+            return refusals
         if not chunk:
-            return first
-    raise TransientError(f"{len(chunk)} operations were overtaken {ROUNDS} times, first {described(chunk[0])}")
+            return refusals
+    raise TransientError(
+        f"{len(chunk)} operations were overtaken {ROUNDS} times, first {described(next(iter(chunk.values())))}"
+    )
 
 
-def _sorted_out(error: BulkWriteError, operations: Sequence[Document]) -> tuple[list[Document], Refusal | None]:
-    """The operations to try again, and the first that never will do. Raises `error` for anything else."""
-    again: list[Document] = []
-    refusal: Refusal | None = None
+def _sorted_out(error: BulkWriteError, operations: Numbered) -> tuple[dict[int, Document], dict[int, Refusal]]:
+    """The operations to try again, and those that never will do. Raises `error` for anything else."""
+    numbers = list(operations)
+    again: dict[int, Document] = {}
+    refusals: dict[int, Refusal] = {}
     failures = (error.details or {}).get("writeErrors", [])
     if not failures or (error.details or {}).get("writeConcernErrors"):
         raise error
     for failure in failures:
-        operation = operations[failure["index"]]
+        number = numbers[failure["index"]]
         if _is_overtaken(failure):
-            again.append(operation)
+            again[number] = operations[number]
         elif failure["code"] in REFUSALS:
-            refusal = refusal or Refusal(f"{described(operation)}: {_reason(failure)}")
+            refusals[number] = Refusal(f"{described(operations[number])}: {_reason(failure)}")
         else:
             raise error
-    return again, refusal
+    return again, refusals
 
 
 def _is_overtaken(failure: Mapping[str, Any]) -> bool:
@@ -117,34 +171,49 @@ def _reason(failure: Mapping[str, Any]) -> str:
 
 
 def apply_in_transaction(
-    target: DocumentCollection, parts: Iterable[Sequence[Document]], stamp: Stamp, session: ClientSession
+    target: DocumentCollection,
+    parts: Iterable[Sequence[Document]],
+    stamp: Stamp,
+    session: ClientSession,
+    done: Progress = UNTOUCHED,
 ) -> None:
-    """Apply every operation inside `session`'s transaction. Raises `RefusedError`, or PyMongo's errors."""
+    """Apply every operation inside `session`'s transaction. Raises `RefusedError`, or PyMongo's errors.
+
+    `done` is what a guarded commit has recorded before: that is passed over.
+    """
     from pymongo.errors import BulkWriteError
 
     for chunk in _chunks(parts):
-        stored = read_targets(target, chunk, fields_read(chunk), session)
-        writes: list[tuple[Document, Any]] = []
-        for operation in chunk:
-            write = planned(operation, stored.get(hashable(target_id(operation))), stamp)
+        left = {number: operation for number, operation in chunk.items() if not done.is_applied(number)}
+        stored = read_targets(target, left.values(), fields_read(left.values()), session) if left else {}
+        writes: dict[int, Any] = {}
+        for number, operation in left.items():
+            found = stored.get(hashable(target_id(operation)))
+            write = planned(operation, found, stamp)
+            if found is None and number in done.in_doubt:
+                write = Refusal(REMOVED)
             if isinstance(write, Refusal):
                 raise RefusedError(Refusal(f"{described(operation)}: {write.reason}"))
             if write is not None:
-                writes.append((operation, write))
+                writes[number] = write
         if not writes:
             continue
         try:
-            target.bulk_write([write for _, write in writes], ordered=False, session=session)
+            target.bulk_write(list(writes.values()), ordered=False, session=session)
         except BulkWriteError as error:
             if error.has_error_label("TransientTransactionError"):
                 raise
-            _, refusal = _sorted_out(error, [operation for operation, _ in writes])
-            if refusal is not None:
-                raise RefusedError(refusal) from error
+            _, refusals = _sorted_out(error, {number: left[number] for number in writes})
+            if refusals:
+                raise RefusedError(next(iter(refusals.values()))) from error
             raise
 
 
-def _chunks(parts: Iterable[Sequence[Document]]) -> Iterable[Sequence[Document]]:
+def _chunks(parts: Iterable[Sequence[Document]]) -> Iterator[dict[int, Document]]:
+    """The operations in chunks for one write each, numbered through the branch."""
+    begin = 0
     for part in parts:
         for start in range(0, len(part), OPERATIONS_PER_WRITE):
-            yield part[start : start + OPERATIONS_PER_WRITE]
+            chunk = part[start : start + OPERATIONS_PER_WRITE]
+            yield dict(enumerate(chunk, begin))
+            begin += len(chunk)

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.errors import TpcError, TransientError
-from tpc.handles import DELIMITER, Handle
+from tpc.handles import Handle
 from tpc.sink import Committable, GivenUp, Outcome, Verdict
-from tpc.sinks.mongo.apply import apply_guarded, apply_in_transaction
+from tpc.sinks.mongo.apply import UNTOUCHED, apply_guarded, apply_in_transaction
 from tpc.sinks.mongo.connection import Client, DocumentCollection, in_words
 from tpc.sinks.mongo.guarded_writes import Stamp, guard_field
 from tpc.sinks.mongo.markers import NO_EPOCH, EpochMarker, Markers
+from tpc.sinks.mongo.operations import names_of
 from tpc.sinks.mongo.outbox import Outbox, beginning_with
+from tpc.sinks.mongo.progress import Progress, Step
 from tpc.sinks.mongo.transactions import RefusedError, run_transaction
 
 if TYPE_CHECKING:
@@ -116,18 +118,22 @@ class EpochCommit:
         if newest not in (expected, branch.handle.epoch):
             what = f"outbox documents are gone and the marker is at epoch {newest}, not at {expected} as at prepare"
             return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?", contradiction=True)
-        if self.is_append and self._is_partly_applied(branch):
-            return Outcome(Verdict.REFUSED, "outbox documents are gone after a part of the branch was applied")
+        # What was begun may have been applied, and removed since: no look at the target tells.
+        is_begun = marker is not None and str(branch.handle) in marker.begun
+        if self.is_append and (is_begun or self._is_partly_applied(branch)):
+            return Outcome(
+                Verdict.REFUSED, "outbox documents are gone after a part of the branch was or may have been applied"
+            )
         return Outcome(Verdict.LOST, f"outbox documents are gone, the marker is still at epoch {newest}")
 
     def _is_partly_applied(self, branch: Committable) -> bool:
         """Whether rows of an append are in the target: written again they would be there twice."""
-        ids = {"$regex": beginning_with(branch.resource + DELIMITER)}
+        ids = {"$regex": beginning_with(names_of(branch.resource, run_of(branch)))}
         return self.target.find_one({"_id": ids}, {"_id": 1}) is not None
 
     def _has_left_guards(self, branch: Committable) -> bool:
         """Whether a guarded commit has applied some of the operations that are still in the outbox."""
-        guard = guard_field(branch.handle)
+        guard = guard_field(branch.handle, run_of(branch))
         for operations in self.outbox.operations(branch):
             for start in range(0, len(operations), KEYS_ASKED):
                 asked = operations[start : start + KEYS_ASKED]
@@ -143,11 +149,13 @@ class EpochCommit:
         return False
 
     def _guarded(self, branches: Branches) -> Outcomes:
-        left = self._begin(branches)
+        left, before = self._begin(branches)
         outcomes = _all([branch for branch in branches if branch not in left], Verdict.ALREADY, "marked meanwhile")
         for branch in left:
-            stamp = Stamp.of(branch.handle, guarded=True)
-            refusal = apply_guarded(self.target, self.outbox.operations(branch), stamp)
+            stamp = Stamp.of(branch.handle, run_of(branch), guarded=True)
+            refusal = apply_guarded(
+                self.target, self.outbox.operations(branch), stamp, before.get(branch.handle), self._recorder(branch)
+            )
             if refusal is not None:
                 outcomes[branch.handle] = Outcome(Verdict.REFUSED, refusal.reason)
         applied = [branch for branch in left if branch.handle not in outcomes]
@@ -157,16 +165,36 @@ class EpochCommit:
             outcomes.update(_all(applied, Verdict.COMMITTED, "applied guarded"))
         return outcomes
 
-    def _begin(self, branches: Branches) -> Branches:
-        """Those of the branches that are to be applied. Who gives one of them up from now on knows that rows may come.
+    def _recorder(self, branch: Committable) -> Callable[[Step], Progress | None]:
+        """What tells the marker of the steps of a branch; it raises if an operator has given the branch up."""
 
-        The marker is looked at again: an epoch that was given up is forgotten when a later one is marked.
+        def record(step: Step) -> Progress | None:
+            after = self.markers.record(branch.handle, step)
+            if after is not None:
+                return after.progress.get(str(branch.handle), UNTOUCHED)
+            self._refuse_given_up([branch])
+            marker = self._marker_of(branch.handle)
+            if marker is None or not marker.settles(branch.handle):
+                raise TpcError("the marker changed while the branch was being applied")
+            return None
+
+        return record
+
+    def _begin(self, branches: Branches) -> tuple[Branches, dict[Handle, Progress]]:
+        """Those of the branches that are to be applied, and what others have done of those that were begun before.
+
+        Who gives one of them up from now on knows that rows may come. The marker is looked at again: an epoch that was
+        given up is forgotten when a later one is marked.
         """
         for _ in range(MARKER_ATTEMPTS):
             seen = self._marker_of(branches[0].handle)
             left = [branch for branch in branches if seen is None or not seen.settles(branch.handle)]
-            if not left or self.markers.begin(seen, [branch.handle for branch in left]):
-                return left
+            if not left:
+                return left, {}
+            before = self.markers.begin(seen, [branch.handle for branch in left])
+            if before is not None:
+                begun = [branch.handle for branch in left if str(branch.handle) in before.begun]
+                return left, {handle: before.progress.get(str(handle), UNTOUCHED) for handle in begun}
             self._refuse_given_up(left)
         raise TpcError(f"the marker changed {MARKER_ATTEMPTS} times while branches were being begun")
 
@@ -196,8 +224,9 @@ class EpochCommit:
             # Who has begun the epoch guarded may stand still before a write of his, which looks at guards alone.
             is_begun = seen is not None and any(str(branch.handle) in seen.begun for branch in branches)
             for branch in branches:
-                stamp = Stamp.of(branch.handle, guarded=is_begun)
-                apply_in_transaction(self.target, self.outbox.operations(branch), stamp, session)
+                stamp = Stamp.of(branch.handle, run_of(branch), guarded=is_begun)
+                done = UNTOUCHED if seen is None else seen.progress.get(str(branch.handle), UNTOUCHED)
+                apply_in_transaction(self.target, self.outbox.operations(branch), stamp, session, done)
             self.outbox.delete(branches, session)
             return True
 
@@ -210,6 +239,11 @@ class EpochCommit:
     def _marker_of(self, handle: Handle, session: ClientSession | None = None) -> EpochMarker | None:
         """The marker of a branch's sink."""
         return self.markers.read(handle.pipeline, handle.sink, session)
+
+
+def run_of(branch: Committable) -> str:
+    """The run that a branch was prepared in; '' before runs had numbers."""
+    return str(branch.data.get("run", ""))
 
 
 def _all(branches: Branches, verdict: Verdict, evidence: str) -> Outcomes:

@@ -41,6 +41,7 @@ class MongoCommitter(Committer):
         self.pipeline = pipeline
         self._client: Client | None = None
         self._transactions: bool | None = None
+        self._run: str | None = None
 
     @property
     def client(self) -> Client:
@@ -95,11 +96,14 @@ class MongoCommitter(Committer):
             return f"mongo:{self.markers.installation()}/{self.sink.database_name()}.{self.sink.collection}"
 
     def hint(self) -> JSONObject:
-        """The newest marked epoch, the evidence for a lost branch, and the mode that runs."""
+        """The newest marked epoch, the evidence for a lost branch; the mode that runs; the run, if it has one."""
         with transient("reading the MongoDB marker", sink=self.sink.name):
             marker = self.markers.read(self.pipeline, self.sink.name)
             mode = "transaction" if self.transactional(0) else "guarded"
-        return {"after": NO_EPOCH if marker is None else marker.epoch, "mode": mode}
+            if self._run is None:  # asked once: it stays as long as the owner entry
+                self._run = self.owners.run(self.pipeline, self.sink.name)
+        hint: JSONObject = {"after": NO_EPOCH if marker is None else marker.epoch, "mode": mode}
+        return {**hint, "run": self._run} if self._run else hint
 
     def transactional(self, operations: int) -> bool:
         """Whether an epoch of so many operations is applied in one transaction."""

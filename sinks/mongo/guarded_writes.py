@@ -35,14 +35,17 @@ class Stamp:
     guarded: bool
 
     @classmethod
-    def of(cls, handle: Handle, *, guarded: bool) -> Stamp:
+    def of(cls, handle: Handle, run: str = "", *, guarded: bool) -> Stamp:
         """The stamp of a branch's epoch."""
-        return cls(guard_field(handle), handle.epoch, guarded)
+        return cls(guard_field(handle, run), handle.epoch, guarded)
 
 
-def guard_field(handle: Handle) -> str:
-    """The path of the guard in a target document. Names hold no ':', so it can stand for '.' in them."""
-    parts = (handle.pipeline.name, str(handle.pipeline.incarnation), handle.sink)
+def guard_field(handle: Handle, run: str = "") -> str:
+    """The path of the guard in a target document. Names hold no ':', so it can stand for '.' in them.
+
+    A guard of an earlier run under the same name says nothing about the epochs of this one.
+    """
+    parts = (handle.pipeline.name, str(handle.pipeline.incarnation), handle.sink, *([run] if run else []))
     return f"{GUARDS}.{'~'.join(parts).replace('.', ':')}"
 
 

@@ -1,10 +1,10 @@
 """The markers: one document per pipeline, incarnation and sink that tells committed from never prepared.
 
-`{_id: tpc~pipeline~incarnation~sink, epoch, handles, begun, given_up, ended}`: the newest committed epoch and its
-branches; those that a guarded commit may have applied in part; those that an operator has given up, which nobody can
-begin or mark any more; and what became of each, `{handle, end}`. A branch is begun before it is given up or never:
-both are changes of this one document. Readers who need one view over several systems read the epoch here; it is -1
-before the first. The collection also holds the installation's uuid.
+`{_id: tpc~pipeline~incarnation~sink, epoch, handles, begun, progress, given_up, ended}`: the newest committed epoch and
+its branches; those that a guarded commit may have applied in part, and how far it has come with each (`progress`);
+those that an operator has given up, which nobody can begin or mark any more; and what became of each, `{handle, end}`.
+A branch is begun before it is given up or never: both are changes of this one document. Readers who need one view over
+several systems read the epoch here; it is -1 before the first. The collection also holds the installation's uuid.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tpc.errors import TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, GivenUp
 from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
+from tpc.sinks.mongo.progress import Progress, Step, forgotten, progress_of
 
 if TYPE_CHECKING:
     from pymongo.client_session import ClientSession
@@ -39,6 +40,7 @@ class EpochMarker:
     begun: frozenset[str] = frozenset()
     given_up: frozenset[str] = frozenset()
     ended: Mapping[str, GivenUp] = field(default_factory=dict)
+    progress: Mapping[str, Progress] = field(default_factory=dict)
 
     def settles(self, handle: Handle) -> bool:
         """Whether this branch, which a decision names, is committed: epochs commit one after the other."""
@@ -72,10 +74,11 @@ class Markers:
         documents = retried(lambda: list(self.collection.find(wanted)))
         return {document["_id"]: _marker(document) for document in documents}
 
-    def begin(self, seen: EpochMarker | None, handles: Iterable[Handle]) -> bool:
+    def begin(self, seen: EpochMarker | None, handles: Iterable[Handle]) -> EpochMarker | None:
         """Say that branches may be applied in part from now on, if the marker is still at the epoch `seen`.
 
-        False if it is not, and if one of them was given up.
+        The marker right before, which tells what others have begun and done; None if it is at another epoch, and if
+        one of the branches was given up.
         """
         beginning = list(handles)
         identifier, names = marker_id_of(beginning[0]), sorted(map(str, beginning))
@@ -87,7 +90,27 @@ class Markers:
             "given_up": {"$nin": names},
         }
         change = {"$addToSet": {"begun": {"$each": names}}}
-        return bool(retried(self.collection.update_one, as_seen, change).matched_count == 1)
+        before = retried(self.collection.find_one_and_update, as_seen, change)
+        return None if before is None else _marker(before)
+
+    def record(self, handle: Handle, step: Step) -> EpochMarker | None:
+        """Say what was applied of a branch that is begun; the marker after that.
+
+        None, and nothing is written, if the branch is settled or given up by now.
+        """
+        from pymongo import ReturnDocument
+
+        name = str(handle)
+        as_begun = {"_id": marker_id_of(handle), "begun": name, "given_up": {"$ne": name}}
+        after: Document | None = None
+        for change in step.changes(handle):
+            update = retried(
+                self.collection.find_one_and_update, as_begun, change, return_document=ReturnDocument.AFTER
+            )
+            if update is None:
+                return None
+            after = update
+        return None if after is None else _marker(after)
 
     def advance(
         self,
@@ -121,6 +144,8 @@ class Markers:
             change = {"$addToSet": {"handles": {"$each": names}}}
         change["$pullAll"] = {"begun": sorted([*past, *names]), "given_up": sorted(past)}
         change["$pull"] = {"ended": {"handle": {"$in": sorted(past)}}}
+        if over := forgotten(name for name in seen.progress if name in {*past, *names}):
+            change["$unset"] = over
         as_seen = {"_id": identifier, "epoch": seen.epoch, "given_up": {"$nin": names}}
         return self.collection.update_one(as_seen, change, session=session).matched_count == 1
 
@@ -170,4 +195,5 @@ def _marker(document: Document) -> EpochMarker:
         frozenset(document.get("begun", ())),
         frozenset(document.get("given_up", ())),
         {ended["handle"]: GivenUp(ended["end"]) for ended in document.get("ended", ())},
+        progress_of(document),
     )

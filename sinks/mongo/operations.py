@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tpc.handles import DELIMITER, Handle
 from tpc.merge import MergeHow, MergePlan
 from tpc.sink import describe_row
 from tpc.sinks.mongo.connection import Document, DocumentCollection
@@ -31,6 +32,16 @@ SECTIONS: Mapping[MergeHow, str] = {
     MergeHow.REPLACE: "set",
     MergeHow.KEEP: "keep",
 }
+
+
+def operation_name(handle: Handle | str, run: str, number: int) -> str:
+    """The name of a branch's operation, and the `_id` of a row that brings none."""
+    return f"{names_of(handle, run)}{number:06d}"
+
+
+def names_of(handle: Handle | str, run: str) -> str:
+    """What the names of a branch's operations begin with. Runs before runs had numbers have ''."""
+    return DELIMITER.join((str(handle), run, "") if run else (str(handle), ""))
 
 
 def insert_operation(document: Document, name: str) -> Document:

@@ -1,11 +1,14 @@
 """The owner entries of the MongoDB sink: one document per pipeline, incarnation and sink in `tpc_owners`.
 
-`{_id: tpc~pipeline~incarnation~sink, generation, nonce, since}`, compared and set by the filter of one write, which
-the majority has in its journal when it is acknowledged.
+`{_id: tpc~pipeline~incarnation~sink, generation, nonce, since, run}`, compared and set by the filter of one write,
+which the majority has in its journal when it is acknowledged. `run` is drawn when the entry is made, and every later
+owner keeps it. It distinguishes a pipeline from an earlier one of the same name whose bookkeeping was dropped and
+whose documents are still in the target. Entries of older versions have none.
 """
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 from tpc.errors import CorruptionError
@@ -17,6 +20,7 @@ from tpc.sinks.mongo.outbox import beginning_with
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
 
 OWNERS = "tpc_owners"
+RUN_DIGITS = 12
 
 
 class Owners:
@@ -28,6 +32,11 @@ class Owners:
     def read(self, pipeline: PipelineId, sink: str) -> Owner | None:
         """The entry of a sink of this incarnation. Raises `CorruptionError` for a document that is none."""
         return owner_of(retried(self.collection.find_one, {"_id": marker_id(pipeline, sink)}))
+
+    def run(self, pipeline: PipelineId, sink: str) -> str | None:
+        """The run of a sink of this incarnation, '' for an entry of an older version; None without an entry."""
+        document = retried(self.collection.find_one, {"_id": marker_id(pipeline, sink)}, {"run": 1})
+        return None if document is None else str(document.get("run", ""))
 
     def read_all(self) -> dict[str, Document]:
         """The documents of every pipeline's sinks, by `marker_id`; for `owner_of`."""
@@ -44,7 +53,9 @@ class Owners:
         if before is not None:
             return False
         try:
-            retried(self.collection.insert_one, {"_id": identifier, **_fields(owner)})
+            retried(
+                self.collection.insert_one, {"_id": identifier, **_fields(owner), "run": uuid.uuid4().hex[:RUN_DIGITS]}
+            )
         except DuplicateKeyError:
             # Another's, or this one's own insert whose acknowledgement got lost: a write tells, a read might be older.
             return self._updated(identifier, owner, [owner])

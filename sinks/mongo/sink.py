@@ -7,13 +7,13 @@ collection (`tpc_outbox`), and committed by applying them to the target:
   the marker and empties the outbox. Readers see all of the epoch or nothing of it. *Not verified here against a
   real mongod*: the server that the tests can have runs no transactions.
 - guarded mode (any server): every target document carries a guard, `_tpc.<pipeline~incarnation~sink>`, that lets
-  an operation take effect once; then the marker is set and the outbox emptied. Readers see the epoch arrive
-  document by document: eventually all of it.
+  an operation take effect once, and the marker says how far the commit has come; then the marker is set and the
+  outbox emptied. Readers see the epoch arrive document by document: eventually all of it.
 
 What readers see: a merge writes the document whose `_id` is the key column's value, or for several key columns a
 document of them in the order of `key=`; key columns are not repeated outside `_id`. NULLs are left out of merged
-documents. An append inserts each row as a document; its `_id` is the name of the branch and the row's number, or
-the row's own if there is a column `_id`: one that exists already is then refused.
+documents. An append inserts each row as a document; its `_id` is the name of the branch, the run and the row's
+number, or the row's own if there is a column `_id`: one that exists already is then refused.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class MongoSink(Sink):
     limits: Mapping[Limit, str] = MappingProxyType(
         {
             Limit.APPEARS_GRADUALLY: "On a standalone server, with mode='guarded', and in mode 'auto' for an epoch of"
-            " more than 10,000 operations, readers see an epoch arrive document by document."
+            " more than 10,000 operations, readers see an epoch arrive document by document. Who removes documents"
+            " from the target must wait until `tpc_markers` shows their epoch: of documents that are removed before"
+            " that, at most 500 for each commit that is cut short may come again, and where it can be seen that"
+            " documents are removed so early, those that may have been among them park the epoch instead."
         }
     )
 

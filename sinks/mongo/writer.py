@@ -18,8 +18,8 @@ from tpc.json import JSONObject
 from tpc.sink import Committable, Writer, describe_row
 from tpc.sinks.mongo.connection import Document, shared, transient
 from tpc.sinks.mongo.exact import in_utc, require_exact
-from tpc.sinks.mongo.operations import described, insert_operation, merge_operation
-from tpc.sinks.mongo.outbox import MAX_OPERATION_BYTES, OUTBOX, Outbox, PartBuffer, part_id
+from tpc.sinks.mongo.operations import described, insert_operation, merge_operation, operation_name
+from tpc.sinks.mongo.outbox import MAX_OPERATION_BYTES, OUTBOX, Outbox, PartBuffer
 from tpc.sinks.mongo.refused_operations import refuse_impossible
 from tpc.sinks.mongo.values import converter, fault_of_key, fault_of_name, fault_of_type, hashable
 from tpc.sinks.shared.exact import REFUSALS, refused_value
@@ -36,13 +36,15 @@ class MongoWriter(Writer):
     """One branch: rows into operations, operations into outbox parts.
 
     `hint["after"]` is the epoch of the newest marker before this one (-1: none), which later tells a lost branch
-    from one that was applied; `hint["mode"]` is the mode the driver found, for reports.
+    from one that was applied; `hint["mode"]` is the mode the driver found, for reports; `hint["run"]` goes into
+    the names of operations (see `owners`).
     """
 
     def __init__(self, sink: MongoSink, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> None:
         self.sink = sink
         self.handle = handle
         self.hint = hint
+        self.run = str(hint.get("run", ""))
         self.plan = sink.plan_for(schema.names)
         for field in schema:
             if fault := fault_of_name(field.name) or fault_of_type(field.type):
@@ -82,7 +84,7 @@ class MongoWriter(Writer):
         if self.key_columns:
             self._check_key(values, row)
         if self.plan is None:
-            return insert_operation(values, part_id(self.handle, self.rows))
+            return insert_operation(values, operation_name(self.handle, self.run, self.rows))
         parts = {column: values[column] for column in self.plan.key}
         return merge_operation(parts if len(parts) > 1 else next(iter(parts.values())), values, self.plan)
 
@@ -136,7 +138,7 @@ class MongoWriter(Writer):
                 logger.warning("%s: its outbox documents remain for the next sweep", self.handle, exc_info=True)
             raise
         data = {"parts": self.parts, "sha256": self._digest.hexdigest()}
-        data.update({name: self.hint[name] for name in ("after", "mode") if name in self.hint})
+        data.update({name: self.hint[name] for name in ("after", "mode", "run") if name in self.hint})
         return Committable(self.handle, str(self.handle), self.rows, self.size_bytes, data)
 
     def _flush(self, *, is_last: bool = False) -> None:

@@ -20,8 +20,8 @@ from tpc.coordinator.log.sql import SqlLog
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.running_plan import RunningPlan
-from tpc.errors import FencedError, HistoryMismatchError
-from tpc.records import Record, RecordKind, digest
+from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError
+from tpc.records import Record, RecordKind, decode, digest
 from tpc.sink import Marker, Owner
 from tpc.sinks.effects.sink import EffectSink
 from tpc.sinks.files.sink import FileSink
@@ -206,6 +206,46 @@ def test_a_damaged_generation_record_whose_term_a_sink_has_met_is_not_voided(job
     coordinator = job.coordinator()
     coordinator.finish()
     assert coordinator.engine.state.generation == 3
+
+
+def damaged_intent_that_a_sink_may_have_committed_and_forgotten(job: Job) -> None:
+    """Epoch 0 was decided by the damaged record for all a reader of the log knows; sink b shows nothing at all."""
+    job.coordinator().finish()
+    job.log.content[2] = b"half an intent of epoch 0"
+    for sink in job.sinks:
+        sink.plant(0)
+    job.sinks[1].owner = None
+
+
+def test_a_damaged_intent_that_a_sink_may_have_forgotten_stops_the_start_untouched(job: Job) -> None:
+    damaged_intent_that_a_sink_may_have_committed_and_forgotten(job)
+    with pytest.raises(HistoryMismatchError, match="nothing in the sink proves") as refused:
+        job.coordinator().finish()
+    assert refused.value.sink == "b"
+    assert [sink.aborted() for sink in job.sinks] == [[], []]
+    assert job.log.slots() == [1, 2]
+
+
+def test_an_operator_may_void_it_on_the_record(job: Job) -> None:
+    damaged_intent_that_a_sink_may_have_committed_and_forgotten(job)
+    job.coordinator().finish({"reason": "looked", "operator": "anna"})
+    assert [len(sink.aborted()) for sink in job.sinks] == [1, 1]
+    assert decode(job.log.content[3], 3).body["voided_by"] == {"reason": "looked", "operator": "anna"}
+    job.coordinator().finish()
+
+
+def test_an_operator_cannot_void_what_a_sink_shows(job: Job) -> None:
+    job.with_epoch()
+    job.log.content = {1: job.log.content[1], 2: b"half an intent of epoch 0"}
+    with pytest.raises(HistoryMismatchError, match="shows epoch 0, which it may have decided"):
+        job.coordinator().finish({"reason": "looked", "operator": "anna"})
+
+
+def test_nothing_is_voided_where_nothing_is_damaged(job: Job) -> None:
+    job.with_epoch()
+    with pytest.raises(ConfigurationError, match="not damaged, so there is nothing to void"):
+        job.coordinator().finish({"reason": "looked", "operator": "anna"})
+    assert job.log.slots() == [1, 2, 3]
 
 
 def test_a_start_that_is_taken_over_before_its_claim_is_fenced_and_claims_nothing(

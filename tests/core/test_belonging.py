@@ -10,7 +10,6 @@ import pytest
 from tests.core.builders import JOB, begun, branch, complete, intent, manifest
 from tpc.belonging import (
     check_bound_sinks,
-    check_damage,
     check_moved_sinks,
     check_pipeline,
     check_removed_sinks,
@@ -21,7 +20,7 @@ from tpc.belonging import (
 )
 from tpc.errors import ConfigurationError, HistoryMismatchError
 from tpc.handles import PipelineId
-from tpc.history import Action, DamagedSlot, History, Resolution
+from tpc.history import Action, History, Resolution
 from tpc.records import RecordKind
 from tpc.shown_epochs import check_markers, check_swept
 from tpc.sink import GivenUp, InDoubt, Marker, Owner
@@ -166,43 +165,6 @@ def test_a_removed_sink_that_is_there_once_more_joins_again_until_a_term_names_i
     assert joins_again(REMOVED, IDENTITIES | {"new": "id-new"}) == ["b"]
     assert joins_again(REMOVED, {"a": "id-a"}) == []
     assert joins_again(replace(REMOVED, sinks=IDENTITIES), IDENTITIES) == []
-
-
-# Damage at the end of the log --------------------------------------------------------------------------------------
-
-
-NO_OWNERS: dict[str, Owner | None] = {"a": None, "b": None}
-
-
-def damaged(history: History) -> History:
-    return replace(history, damaged=(DamagedSlot(history.last_slot + 1, "d1", "no whole record"),))
-
-
-def test_damage_that_no_sink_shows_anything_of_may_be_voided() -> None:
-    check_damage(damaged(FINISHED), sinks(a=1, b=1), NO_OWNERS, "/x/6")
-    check_damage(damaged(PENDING), sinks(a=1, b=0), NO_OWNERS, "/x/5")
-
-
-def test_damage_stops_the_start_when_a_sink_shows_an_epoch_it_may_have_decided() -> None:
-    said = r"damaged \(/x/6: no whole record\), and the sink shows epoch 2"
-    with pytest.raises(HistoryMismatchError, match=said) as caught:
-        check_damage(damaged(FINISHED), sinks(a=2, b=1), NO_OWNERS, "/x/6")
-    assert (caught.value.sink, caught.value.epoch) == ("a", 2)
-
-
-def test_damage_stops_the_start_when_a_sink_shows_a_repair_it_may_have_decided() -> None:
-    with pytest.raises(HistoryMismatchError, match="the sink shows epoch 1, which it may have decided"):
-        check_damage(damaged(PENDING), {"a": shown("a", 1), "b": shown("b", 1, generation=2)}, NO_OWNERS, "/x/5")
-
-
-def test_damage_stops_the_start_when_a_sink_was_owned_by_a_term_that_may_have_begun_there() -> None:
-    owners = {"a": Owner(1, "n1", 0.0), "b": Owner(2, "n5", 0.0)}
-    with pytest.raises(HistoryMismatchError, match="the sink was owned by generation 2, which it may have begun"):
-        check_damage(damaged(FINISHED), sinks(a=1, b=1), owners, "/x/6")
-
-
-def test_a_log_without_damage_asks_nothing_of_the_markers() -> None:
-    check_damage(FINISHED, sinks(a=9, b=9), NO_OWNERS, "")
 
 
 # Owners ------------------------------------------------------------------------------------------------------------

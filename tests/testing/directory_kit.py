@@ -60,6 +60,13 @@ class DirectoryKit(SinkConformance):
         assert isinstance(sink, DirectorySink)
         sink.forget_markers()
 
+    def consume(self, sink: Sink) -> None:
+        """Files stay, since they are the markers; their rows go."""
+        assert isinstance(sink, DirectorySink)
+        for path in (sink.root / "visible").glob("*"):
+            with pyarrow.ipc.new_stream(str(path), self.schema):
+                pass
+
     @contextmanager
     def outage(self, sink: Sink) -> Iterator[None]:
         """The directory is away, and a file is in its place, as with a mount that failed."""

@@ -428,3 +428,21 @@ class GoesOnRegardless(DirectoryCommitter):
         if held and outcome.verdict is Verdict.ALREADY:
             (self.sink.root / "visible" / f"again-{committable.resource}").write_bytes(held)
         return outcome
+
+
+# Consumers ----------------------------------------------------------------------------------------------------
+
+
+@rejected_by("test_committed_rows_that_a_consumer_removed_do_not_come_again")
+class LooksForItsRows(DirectoryCommitter):
+    """Takes a branch whose rows are not in the target for one that is not wholly applied."""
+
+    def _commit(self, committable: Committable) -> Outcome:
+        prepared, visible = (self.sink.root / place / committable.resource for place in ("prepared", "visible"))
+        kept = self.sink.root / f"kept-{committable.resource}"
+        if prepared.exists():
+            shutil.copy(prepared, kept)
+        outcome = super()._commit(committable)
+        if outcome.verdict is Verdict.ALREADY and kept.exists() and not rows_of(visible):
+            shutil.copy(kept, visible)
+        return outcome

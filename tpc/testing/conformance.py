@@ -6,6 +6,7 @@ from typing import Any
 
 from tpc.testing.abort import AbortTests
 from tpc.testing.commit import CommitTests
+from tpc.testing.consumers import ConsumerTests
 from tpc.testing.data import DataTests
 from tpc.testing.deaths import DeathTests
 from tpc.testing.disasters import DisasterTests
@@ -31,6 +32,7 @@ class SinkConformance(
     TypeTests,
     CommitTests,
     StepTests,
+    ConsumerTests,
     AbortTests,
     GiveUpTests,
     OvertakenTests,
@@ -78,7 +80,7 @@ class SinkConformance(
 
     What else can be told is in `tpc.testing.hooks`: `schema` and `row` (other columns), `keyed` and `merged` (merges),
     `settle_s` (answers run ahead of readers), `one_act` (an epoch is published at once), `large_branch_rows`,
-    `forget_markers`, `restore_backup`.
+    `forget_markers`, `restore_backup`, `consume`.
 
     No test can be replaced or left out. What the system cannot do is declared in `Sink.limits`, with the reason for
     users; the kit then holds the sink to the weaker promise. A hook that cannot be written is declared with a reason,

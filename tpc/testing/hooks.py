@@ -86,6 +86,9 @@ class SinkHooks:
     cannot_forget: ClassVar[str] = "nobody has told the kit how to take this system's markers away"
     """A reason, if `forget_markers` cannot be provided; a sink that declares that markers expire needs it."""
 
+    cannot_consume: ClassVar[str] = "nobody has told the kit how rows are removed from this target"
+    """A reason, if `consume` cannot be provided."""
+
     takes_every_row: ClassVar[str] = ""
     """A reason, if there is no row that the sink must refuse, so that `bad_batch` cannot be provided."""
 
@@ -135,6 +138,10 @@ class SinkHooks:
     def forget_markers(self, sink: Sink) -> None:
         """Take away all by which the sink tells committed branches, but not their rows, as a clean-up job may."""
         raise NotImplementedError("write forget_markers(self, sink), or give the reason in `cannot_forget`")
+
+    def consume(self, sink: Sink) -> None:
+        """A consumer removes every row that readers see, and nothing else, as from a work queue."""
+        raise NotImplementedError("write consume(self, sink), or give the reason in `cannot_consume`")
 
     def at_step(self, sink: Sink, step: str, action: Callable[[], None]) -> AbstractContextManager[None]:
         """While the context is open, `action` is called whenever a commit of this process comes to a step.

@@ -91,6 +91,9 @@ class MongoKit(SinkConformance):
     def forget_markers(self, sink: Sink) -> None:
         self.mongo.db.tpc_markers.delete_many({"_id": {"$ne": "installation"}})
 
+    def consume(self, sink: Sink) -> None:
+        self.mongo.db.t.delete_many({})
+
     def outage(self, sink: Sink) -> AbstractContextManager[None]:
         return self.proxy.cut()
 

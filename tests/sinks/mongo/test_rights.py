@@ -55,6 +55,8 @@ def actions(command: Mapping[str, Any]) -> set[str]:
     name = next(iter(command))
     if name == "update":
         return {"update"} | ({"insert"} if any(one.get("upsert") for one in command["updates"]) else set())
+    if name == "findAndModify":
+        return {"find", "update"} | ({"insert"} if command.get("upsert") else set())
     return {{"delete": "remove", "create": "createCollection"}.get(name, name)}
 
 

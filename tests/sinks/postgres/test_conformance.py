@@ -65,6 +65,9 @@ class PostgresKit(SinkConformance):
     def forget_markers(self, sink: Sink) -> None:
         self.postgres.execute("DELETE FROM tpc_markers")
 
+    def consume(self, sink: Sink) -> None:
+        self.postgres.execute("DELETE FROM t")
+
     def outage(self, sink: Sink) -> AbstractContextManager[None]:
         return self.proxy.cut()
 
