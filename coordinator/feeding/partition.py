@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.coordinator.feeding.branch import BranchFeed, BranchReport, SinkTask
-from tpc.coordinator.feeding.unreadable import readable_row
 from tpc.errors import DataError, TpcError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import describe_row
+from tpc.support.arrow_rows import value_at
 
 if TYPE_CHECKING:
     import pyarrow
@@ -113,9 +113,7 @@ def any_valid(batch: pyarrow.RecordBatch, names: Sequence[str]) -> int:
 
 def _first_unrouted(batch: pyarrow.RecordBatch, work: EpochWork) -> str:
     digests = [batch.column(name) for names in work.digests_by_writing for name in names]
-    for number in range(batch.num_rows):
-        if not any(digest[number].is_valid for digest in digests):
-            row = readable_row(batch, number)
-            names = {wide: out for sink in work.sinks for route in sink.routes for wide, out in route.columns}
-            return describe_row({out: row[wide] for wide, out in names.items()}, list(names.values())[:6])
-    return "?"
+    row = next(row for row in range(batch.num_rows) if not any(column[row].is_valid for column in digests))
+    names = {wide: out for sink in work.sinks for route in sink.routes for wide, out in route.columns}
+    shown = list(names.items())[:6]
+    return describe_row({out: value_at(batch, wide, row) for wide, out in shown}, [out for _, out in shown])

@@ -6,10 +6,11 @@ is some sinks' to take (Parquet holds every one), so it is looked for only where
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpc.errors import DataError
 from tpc.sink import Sink, Writer, describe_row
+from tpc.support.arrow_rows import value_at
 
 if TYPE_CHECKING:
     import pyarrow
@@ -58,30 +59,8 @@ def refusal_of(rows: pyarrow.RecordBatch, sink: Sink, *, of: pyarrow.RecordBatch
     return None
 
 
-def readable_row(rows: pyarrow.RecordBatch, row: int) -> dict[str, Any]:
-    """One row for people: each value, or what can be said of one that Python has no object for."""
-    return {name: readable_value(column, row) for name, column in zip(rows.schema.names, rows.columns, strict=True)}
-
-
-def readable_value(column: pyarrow.Array, row: int) -> Any:
-    """One value for people. Never raises because of the value."""
-    import pyarrow as pa
-
-    try:
-        return column[row].as_py()
-    except UNREADABLE:
-        kind, one = column.type, column.slice(row, 1)
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return one.cast(pa.large_binary() if pa.types.is_large_string(kind) else pa.binary())[0].as_py()
-    if pa.types.is_date(kind):
-        return one.cast(pa.string())[0].as_py()
-    if pa.types.is_timestamp(kind):
-        return one.cast(pa.timestamp(kind.unit)).cast(pa.string())[0].as_py()  # without a zone that may be unknown
-    return f"a value of {kind} with a part that Python cannot read"
-
-
 def _refusal(rows: pyarrow.RecordBatch, row: int, column: str, sink: Sink, error: Exception) -> DataError:
-    described = readable_row(rows, row)
+    described = {name: value_at(rows, name, row) for name in rows.schema.names}
     keys = () if sink.merge is None else tuple(name for name in sink.merge.key if name in described)
     names = keys or tuple(described)[:_DESCRIBED_COLUMNS]
     why = "text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else "beyond the years 1 to 9999"
@@ -101,4 +80,4 @@ def _holds_text(kind: pyarrow.DataType) -> bool:
 
     if pa.types.is_nested(kind):
         return any(_holds_text(kind.field(number).type) for number in range(kind.num_fields))
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

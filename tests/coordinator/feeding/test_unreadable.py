@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpc.coordinator.feeding.unreadable import readable_row, refusal_of, refuse_broken_text
+from tpc.coordinator.feeding.unreadable import refusal_of, refuse_broken_text
 from tpc.errors import DataError
 from tpc.merge import MergeHow, MergePlan
+from tpc.support.arrow_rows import described
 from tpc.testing.directory_sink import DirectorySink
 
 SINK = DirectorySink("rows", Path("/nowhere"))
@@ -71,4 +72,4 @@ def test_any_row_can_be_described(seed: int, kind: str, form: str) -> None:
     else:
         column = pa.array([some.randrange(-(2**63), 2**63) for _ in range(3)]).view(pa.timestamp("us", "UTC"))
     rows = pa.RecordBatch.from_arrays([nested(column)[form]], names=["x"])
-    assert [list(readable_row(rows, row)) for row in range(3)] == [["x"]] * 3
+    assert all(described(rows, row, ["x"]).startswith("x=") for row in range(3))
