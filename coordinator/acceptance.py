@@ -10,7 +10,7 @@ from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.operations import operator_name, undamaged
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
-from tpc.coordinator.wanted_inputs import WantedInputs, replayed
+from tpc.coordinator.wanted_inputs import WantedInputs
 from tpc.errors import ConfigurationError
 from tpc.records import RecordKind
 from tpc.safety import holds_for_record, stated
@@ -71,7 +71,7 @@ def accept_sources(job: Job, reason: str, continues: Mapping[str, str]) -> Input
                 raise error
         if not changed and not continues:
             raise ConfigurationError("the sources are those on record already", remedy="start the pipeline.")
-        again = history.pending.epoch if history.pending is not None else replayed(history, spark)
+        again = wanted.replayed(history, spark)
         if again is not None:
             raise ConfigurationError(
                 f"epoch {again} is decided and may be read again",

@@ -38,8 +38,16 @@ class WantedInputs:
             return iter(())
         if self.by_name:
             return named_changes(history.inputs, self.inputs, str(history.pipeline))
-        replays = replayed(history, spark)
+        replays = self.replayed(history, spark)
         return planned_changes(history.inputs, self.inputs, str(history.pipeline), replays=replays)
+
+    def replayed(self, history: History, spark: SparkLog) -> int | None:
+        """The decided epoch that a start reads again: one that Spark has not committed, or that is not complete."""
+        last = history.last_intent
+        if history.pending is not None:
+            return history.pending.epoch
+        is_behind = not self.by_name and last is not None and max(spark.batches("commits"), default=-1) < last
+        return last if is_behind else None
 
     def recorded(self, history: History, spark: SparkLog) -> Inputs:
         """What goes on record with the next term: these, with the ids that are known of them."""
@@ -65,12 +73,6 @@ def ids_of(inputs: Inputs) -> dict[int, Mapping[str, str]]:
 def has_begun(history: History, spark: SparkLog) -> bool:
     """Whether a position of any source is kept: of what has read nothing, everything may change."""
     return history.last_intent is not None or bool(spark.batches("offsets")) or bool(spark.files.entries("sources"))
-
-
-def replayed(history: History, spark: SparkLog) -> int | None:
-    """The decided epoch that Spark reads again, if it has not committed it."""
-    last = history.last_intent
-    return last if last is not None and max(spark.batches("commits"), default=-1) < last else None
 
 
 def named_inputs(sources: Iterable[Source]) -> Inputs:
