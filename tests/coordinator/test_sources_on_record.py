@@ -105,14 +105,7 @@ def one_folder(job: Job, number: int) -> list[Line]:
     return [("", job.files("in", pathGlobFilter=f"{k}*.json"), sink) for k, sink in kinds.items()]
 
 
-def named(job: Job, number: int) -> list[Line]:
-    """Both into one sink, from one place: nothing but their names distinguishes them."""
-    job.file(f"in/{number}.json", number)
-    frame = [job.files("in/*.json", maxFilesPerTrigger=n).selectExpr(f"id + {100 * (n - 1)} AS id") for n in (1, 2)]
-    return [("plain", frame[0], "orders"), ("more", frame[1], "orders")]
-
-
-@pytest.mark.parametrize("lines", [orders_and_payments, one_folder, named])
+@pytest.mark.parametrize("lines", [orders_and_payments, one_folder])
 def test_lines_that_change_places_change_nothing(job: Job, lines: Callable[[Job, int], list[Line]]) -> None:
     lines(job, 1)
     job.run(*lines(job, 2))
@@ -135,7 +128,8 @@ def test_after_a_death_before_the_decision_each_row_goes_to_its_own_sink(
 
 
 def test_two_reads_of_one_place_into_one_sink_are_refused_until_they_have_names(job: Job) -> None:
-    lines = [("", frame, sink) for _, frame, sink in named(job, 1)]
+    job.file("in/1.json", 1)
+    lines = [("", job.files("in/*.json", maxFilesPerTrigger=n), "orders") for n in (1, 2)]
     with pytest.raises(ConfigurationError, match="two writes cannot be distinguished") as raised:
         job.run(*lines)
     assert "name=" in raised.value.remedy
@@ -253,16 +247,23 @@ def topics(tmp_path: Path, spark: SparkSession, kafka: KafkaTopics) -> Topics:
     return Topics(tmp_path, spark, kafka)
 
 
-def test_two_reads_of_one_topic_with_other_limits_lose_nothing_when_their_lines_change_places(topics: Topics) -> None:
+@pytest.mark.parametrize("names", [("", ""), ("fast", "slow")], ids=["two sinks", "two names"])
+def test_two_reads_of_one_topic_with_other_limits_lose_nothing_when_their_lines_change_places(
+    topics: Topics, names: tuple[str, str]
+) -> None:
+    """Without names their sinks distinguish them; with names they may write into one."""
     topic = topics.kafka.topic(partitions=1)
     topics.produce(topic, range(10))
-    lines = [("", topics.topic(subscribe=topic, maxOffsetsPerTrigger=n), f"by-{n}") for n in (4, 1)]
+    frames = [topics.topic(subscribe=topic, maxOffsetsPerTrigger=n).selectExpr(f"id + {n}00 AS id") for n in (4, 1)]
+    sinks = ("all", "all") if names[0] else ("fast", "slow")
+    lines = list(zip(names, frames, sinks, strict=True))
     query = topics.pipeline(*lines).start(trigger={"processingTime": "200 milliseconds"})
     while len(query.history()) < 2:
         assert not query.awaitTermination(0.05)
     query.stop()
     topics.run(*reversed(lines))
-    assert (topics.ids("by-4"), topics.ids("by-1")) == (list(range(10)), list(range(10)))
+    written = sorted(id for sink in set(sinks) for id in topics.ids(sink))
+    assert written == [*range(100, 110), *range(400, 410)]
 
 
 def test_a_topic_that_was_created_again_is_refused_at_the_start_until_it_is_said_to_be_a_copy(topics: Topics) -> None:

@@ -50,9 +50,9 @@ def programs(draw: st.DrawFn) -> list[InputRecord]:
             if known and draw(st.integers(0, 4)) == 0:
                 sources.append(draw(st.sampled_from(known)))
                 continue
-            sources.append(SourceRecord("files", draw(st.sampled_from("xyz")), reader=reader))
+            sources.append(SourceRecord("files", draw(st.sampled_from("xy")), reader=reader))
             reader += 1
-        sinks = draw(st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=2, unique=True))
+        sinks = draw(st.sampled_from([["a"], ["b"], ["a", "b"]]))
         made.append(InputRecord(draw(st.sampled_from(["", "", f"n{number}"])), tuple(sinks), tuple(sources)))
     return made
 
