@@ -76,7 +76,7 @@ class Coordinator:
         self._void_damage: JSONObject | None = None
         """An operator's decision that the damaged end of the log has decided nothing, as it goes on record."""
         self.inputs: WantedInputs | None = None
-        """The same of what it reads."""
+        """What this start reads; None as with the columns."""
 
     def observed_by(self, observing: Observing) -> None:
         """Have `observing` told of every step of the machine, and closed with this coordinator."""
