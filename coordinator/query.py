@@ -17,6 +17,7 @@ from tpc.coordinator.orderly_stop import OrderlyStop, tell_replay
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.query_facts import QueryFacts
+from tpc.coordinator.read_topics import ReadTopics
 from tpc.coordinator.source_lag import SourceWatch
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.java_errors import in_our_words, in_words, raise_alone
@@ -54,6 +55,7 @@ class PipelineQuery(QueryFacts):
         offsets_sink: Sink | None,
         unrouted_is_error: bool,
         options: Mapping[str, str],
+        topics: ReadTopics,
     ) -> None:
         self._coordinator = coordinator
         self._plan = plan
@@ -61,6 +63,7 @@ class PipelineQuery(QueryFacts):
         self._offsets_sink = None if offsets_sink is None else offsets_sink.name
         self._unrouted_is_error = unrouted_is_error
         self._options = dict(options)
+        self._topics = topics
         self._session = plan.frame.sparkSession
         self._failure: BaseException | None = None
         self._failed_epochs: list[dict[str, Any]] = []
@@ -89,8 +92,8 @@ class PipelineQuery(QueryFacts):
         threading.Thread(target=self._watch, name=f"tpc-{coordinator.pipeline.name}", daemon=True).start()
 
     def _start_spark(self, trigger: Mapping[str, Any]) -> StreamingQuery:
-        name, checkpoint = self._coordinator.pipeline.name, str(self._coordinator.checkpoint)
-        options = {"checkpointLocation": checkpoint, **self._options}
+        name = self._coordinator.pipeline.name
+        options = {"checkpointLocation": str(self._coordinator.checkpoint), **self._options}
         return start_query(self._plan.frame, self._batch, name, options, trigger, stateful=self._stateful)
 
     def _run_one_batch(self) -> None:
@@ -113,6 +116,7 @@ class PipelineQuery(QueryFacts):
             # Spark still begins is refused: nobody would tell of its end.
             self._stop.close(_BATCH_ENDS_WITHIN_S)
             try:
+                self._topics.close()
                 self._coordinator.close()
             except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
                 self._fail(error)
@@ -170,8 +174,7 @@ class PipelineQuery(QueryFacts):
 
     def _fail(self, error: BaseException) -> None:
         """The first failure is the one that users are told."""
-        told = in_words(error)
-        if isinstance(told, TpcError):
+        if isinstance(told := in_words(error), TpcError):
             told.located(pipeline=str(self._coordinator.pipeline))
         self._failure = self._failure or told
 
@@ -201,7 +204,7 @@ class PipelineQuery(QueryFacts):
     def _context(self, barrier: Barrier) -> PassContext:
         assert self._batch_metrics is not None
         engine, participants = self._coordinator.engine, self._coordinator.participants
-        return PassContext(
+        context = PassContext(
             pipeline=participants.pipeline,
             barrier=barrier,
             sinks=participants.sinks,
@@ -214,6 +217,7 @@ class PipelineQuery(QueryFacts):
             await_durable=self._coordinator.lineage.begin(),
             end_phase=engine.clock_phase,
         )
+        return self._topics.confirming(context, engine.journal.history)
 
     # What users of a StreamingQuery know -----------------------------------------------------------------------
 
@@ -244,7 +248,3 @@ class PipelineQuery(QueryFacts):
             return
         self._end_in_order()
         self._ended.wait()
-
-    def exception(self) -> BaseException | None:
-        """What ended the query; None while it runs or when it ended well."""
-        return self._failure if self._ended.is_set() else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.epochs import epoch_rows, spark_seconds
@@ -21,6 +22,8 @@ class QueryFacts:
     _coordinator: Coordinator
     _query: StreamingQuery | None = None
     _failed_epochs: list[dict[str, Any]]
+    _failure: BaseException | None
+    _ended: threading.Event
 
     @property
     def _running(self) -> StreamingQuery:
@@ -71,3 +74,7 @@ class QueryFacts:
         `spark_seconds` of an epoch are the durations that Spark tells of it (`commitOffsets`: its own commit).
         """
         return epoch_rows(self._coordinator.journal.history, spark_seconds(self._query)) + self._failed_epochs
+
+    def exception(self) -> BaseException | None:
+        """What ended the query; None while it runs or when it ended well."""
+        return self._failure if self._ended.is_set() else None

@@ -93,6 +93,15 @@ class SchemaChangedError(ConfigurationError):
     )
 
 
+class SourcesChangedError(ConfigurationError):
+    """A source is another one than the record says; `details` may say `acceptable=False`: no record can accept it."""
+
+    remedy_by_default = (
+        "read what it has read; if the change is meant, and positions of before count in what is read now, put it on "
+        "the record and start again: `tpc accept-sources MODULE:PIPELINE --reason ...`."
+    )
+
+
 class CheckpointInUseError(ConfigurationError):
     """Another process of this machine holds the checkpoint's lock."""
 

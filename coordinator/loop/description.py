@@ -22,12 +22,14 @@ from tpc.coordinator.loop.state.lost_stores import require_kept, require_there
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.wanted_inputs import named_inputs
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.schemas import Columns
 from tpc.shards import Shard, not_a_shard_s
 from tpc.sink import Sink
 from tpc.source import Source
+from tpc.source_records import Inputs
 
 if TYPE_CHECKING:
     from tpc.changelog import Changelog
@@ -181,6 +183,10 @@ class Description(Job):
     def columns(self) -> Mapping[str, Columns]:
         """See `Job.columns`."""
         return columns_of(self._all_writings())
+
+    def inputs(self) -> Inputs:
+        """See `Job.inputs`."""
+        return named_inputs(each.source for each in self._inputs)
 
     def _all_writings(self) -> list[LoopWriting]:
         return [*self._writings, *self._states.writings()]

@@ -19,6 +19,7 @@ class LinesSource(Source):
     `DataError` that names the line.
     """
 
+    kind = "lines"
     begins_anew = False
 
     def __init__(
@@ -30,6 +31,7 @@ class LinesSource(Source):
     ) -> None:
         super().__init__(Path(path).stem if name is None else name)
         self.path = Path(path)
+        self.place = str(self.path.absolute())
         self.decode = decode
 
     def reader(self) -> SourceReader:
