@@ -32,6 +32,9 @@ def fault_of_type(kind: pyarrow.DataType) -> str | None:
     if types.is_map(kind) and not (types.is_string(kind.key_type) or types.is_large_string(kind.key_type)):
         return f"a map with keys of type {kind.key_type}: keys of a document are strings"
     if types.is_struct(kind):
+        names = [field.name for field in kind]
+        if len(set(names)) < len(names):
+            return f"a struct with two fields of one name, {next(n for n in names if names.count(n) > 1)!r}"
         faults = (fault_of_name(field.name) or fault_of_type(field.type) for field in kind)
         return next((fault for fault in faults if fault), None)
     if types.is_nested(kind) or types.is_dictionary(kind):

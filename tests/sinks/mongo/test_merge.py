@@ -87,7 +87,7 @@ def test_microseconds_in_a_stored_order_are_refused(mongo: MongoDatabase) -> Non
     schema = pa.schema([("k", pa.int64()), ("o", pa.timestamp("us", "UTC")), ("v", pa.string())])
     branches = Branches(mongo, schema=schema, key="k", merge="replace", order_by="o")
     at = dt.datetime(2024, 1, 1, 0, 0, 0, 400, tzinfo=dt.timezone.utc)
-    with pytest.raises(DataError, match="microseconds") as caught:
+    with pytest.raises(DataError, match="milliseconds") as caught:
         branches.prepare([{"k": 1, "o": at, "v": "a"}], 0)
     assert caught.value.column == "o"
 
@@ -243,7 +243,7 @@ def test_rows_keep_their_types(mongo: MongoDatabase) -> None:
     utc = dt.timezone.utc
     values = {
         **{"i": 2**62, "f": 0.5, "s": "ä", "b": b"\x00", "t": True},
-        **{"at": dt.datetime(2013, 1, 1, 5, 0, 0, 123456, tzinfo=utc), "local": dt.datetime(2013, 1, 1)},
+        **{"at": dt.datetime(2013, 1, 1, 5, 0, 0, 123000, tzinfo=utc), "local": dt.datetime(2013, 1, 1)},
         **{"day": dt.date(2013, 1, 2), "money": decimal.Decimal("12345678901234567890.12")},
         **{"doc": {"x": 1, "y": ["a", None]}, "map": [("k", 1)]},
     }
