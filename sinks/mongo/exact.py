@@ -29,9 +29,14 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
         return pa.timestamp(kind.unit, "UTC")
     if types.is_struct(kind):
         return pa.struct([pa.field(child.name, _in_utc(child.type)) for child in kind])
+    if types.is_map(kind):
+        return pa.map_(kind.key_type, _in_utc(kind.item_type))
     if types.is_list(kind):
         return pa.list_(_in_utc(kind.value_type))
-    return kind
+    if types.is_large_list(kind):
+        return pa.large_list(_in_utc(kind.value_type))
+    # Of dictionaries of times Arrow makes no Python objects.
+    return _in_utc(kind.value_type) if types.is_dictionary(kind) else kind
 
 
 def _require(column: Any) -> None:
@@ -53,6 +58,7 @@ def _require(column: Any) -> None:
         for one in column:
             if one.is_valid and len(set(one.values.field(0).to_pylist())) < len(one):
                 raise ValueError("a map with one key twice")
-        _require(column.items)
+        begin, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        _require(column.items.slice(begin, end - begin))  # `items` has those of rows before and behind a slice too
     elif types.is_nested(kind):
         _require(column.flatten())
