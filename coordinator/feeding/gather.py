@@ -7,11 +7,12 @@ the partitioning. One key thus lies in one branch. What Arrow orders otherwise t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tpc.coordinator.feeding.arrow_order import codes_of_rows
-from tpc.coordinator.feeding.reduction import is_summed, prepared, reduce_rows
+from tpc.coordinator.feeding.reduction import is_summed, prepared, reduce_rows, refuse_infinite
 from tpc.errors import ConfigurationError, DataError
 from tpc.merge import MergeHow, MergePlan
 from tpc.support.arrow_rows import described
@@ -61,7 +62,8 @@ class KeyedRows:
                 prepared(pa.table(batch), self.plan, self.sink).replace_schema_metadata() for batch in self._batches
             ]
             tables = fresh if self._partial is None else [self._partial.replace_schema_metadata(), *fresh]
-            reduced = reduce_rows(pa.concat_tables(tables), self.plan)
+            with self._in_this_sink():
+                reduced = reduce_rows(pa.concat_tables(tables), self.plan)
             self._partial = reduced.replace_schema_metadata({_ROWS: self._schema.serialize().to_pybytes()})
             self._batches, self._rows = [], 0
         return self._partial
@@ -83,6 +85,8 @@ class KeyedRows:
         import pyarrow as pa
 
         target, kinds = self.plan.target, [kind]
+        if pa.types.is_floating(kind):
+            return sums if target is not None else self._narrowed(name, sums, kind)
         if target is not None and pa.types.is_integer(kind):
             kinds += [pa.int64(), *([sums.type] if target.wide_sums else [])]
         elif target is not None:
@@ -99,9 +103,29 @@ class KeyedRows:
                     ) from error
         raise AssertionError("unreachable: the last type raises")
 
+    def _narrowed(self, name: str, sums: pyarrow.ChunkedArray, kind: pyarrow.DataType) -> pyarrow.ChunkedArray:
+        import numpy as np
+
+        fitted = sums.cast(kind)
+        with self._in_this_sink():
+            refuse_infinite(fitted, sums, np.arange(len(sums)), name)
+        return fitted
+
+    @contextmanager
+    def _in_this_sink(self) -> Iterator[None]:
+        try:
+            yield
+        except DataError as error:
+            error.located(sink=self.sink)
+            raise
+
     def _refuse_null_keys(self, batch: pyarrow.RecordBatch) -> None:
+        import pyarrow as pa
+
         for column in self.plan.key:
             keys = batch.column(column)
+            if pa.types.is_dictionary(keys.type):
+                keys = keys.dictionary_decode()  # NULL may be one of its values
             if keys.null_count:
                 row = described(batch.filter(keys.is_null()), 0, batch.schema.names[:6])
                 raise DataError(

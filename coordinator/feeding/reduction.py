@@ -41,7 +41,7 @@ def wide(kind: pyarrow.DataType) -> pyarrow.DataType:
         return pa.decimal128(38, 0)
     if pa.types.is_decimal(kind):
         return pa.decimal256(76, kind.scale)
-    return kind
+    return pa.float64() if pa.types.is_floating(kind) else kind
 
 
 def is_summed(kind: pyarrow.DataType) -> bool:
@@ -60,6 +60,8 @@ def prepared(table: pyarrow.Table, plan: MergePlan, sink: str) -> pyarrow.Table:
         how, column = _word(plan, field.name), table.column(field.name)
         if pa.types.is_dictionary(field.type):
             column = column.cast(field.type.value_type)
+        if pa.types.is_float16(column.type):
+            column = column.cast(pa.float32())  # Arrow does not calculate with halves
         if how is MergeHow.ADD:
             column = column.cast(wide(column.type))
         elif how not in (MergeHow.REPLACE, MergeHow.KEEP) or field.name == plan.order_by:
@@ -123,6 +125,7 @@ def reduce_rows(table: pyarrow.Table, plan: MergePlan) -> pyarrow.Table:
         column = None
         if how is MergeHow.ADD and is_summed(table.schema.field(name).type):
             column = _aggregated(table.column(name), groups, "sum").cast(table.schema.field(name).type)
+            refuse_infinite(column, table.column(name), groups, name)
         elif name in bounds and name not in undecided:
             numbers, rows = ranked(table.column(name))
             places = _aggregated(numbers, groups, _BOUNDS[how])
@@ -172,6 +175,29 @@ def _taken(
         return pa.array(chosen), True
     of_order = codes(order)
     return pa.array(np.where(of_order == of_order[chosen], rows, chosen)), False
+
+
+def refuse_infinite(sums: pyarrow.ChunkedArray, added: pyarrow.ChunkedArray, groups: Numbers, name: str) -> None:
+    """Raise `DataError` for finite numbers whose sum has become infinite; of other types nothing does.
+
+    `groups` says for each number that was `added` which of the sums it is in.
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_floating(sums.type) or pc.all(pc.is_finite(sums)).as_py() is not False:
+        return
+    if not set(np.flatnonzero(_infinite(sums)).tolist()) <= set(groups[_infinite(added)].tolist()):
+        raise DataError(f"column {name!r}: a sum over one key is beyond the greatest {sums.type}", column=name)
+
+
+def _infinite(column: pyarrow.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which values are infinite or NaN; NULL is neither."""
+    import numpy as np
+
+    found: np.ndarray[Any, np.dtype[np.bool_]] = ~np.isfinite(column.fill_null(0.0).to_numpy())
+    return found
 
 
 def _aggregated(column: pyarrow.ChunkedArray, groups: Numbers, function: str) -> pyarrow.ChunkedArray:

@@ -44,9 +44,14 @@ _TABLE = """
     SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, row_security_active(c.oid)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)
 """
-_COLUMNS = """
-    SELECT a.attname, coalesce(b.typname, t.typname), coalesce(b.typcategory, t.typcategory),
+_NAME_AND_TYPE = """a.attname, coalesce(b.typname, t.typname), coalesce(b.typcategory, t.typcategory),
            CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod),
+           CASE WHEN a.attcollation <> t.typcollation THEN
+             (SELECT quote_ident(n.nspname) || '.' || quote_ident(l.collname) FROM pg_collation l
+              JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = a.attcollation) END"""
+"""The name of a column and what a `SqlType` is made of."""
+_COLUMNS = f"""
+    SELECT {_NAME_AND_TYPE},
            (a.attnotnull OR t.typnotnull) AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL,
            a.attgenerated <> '', a.attidentity = 'a',
            (coalesce(b.typname, t.typname) IN ('text', 'varchar') OR coalesce(b.typtype, t.typtype) = 'e')
@@ -55,9 +60,8 @@ _COLUMNS = """
     LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
     WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
-_TYPES = """
-    SELECT a.attname, coalesce(b.typname, t.typname), coalesce(b.typcategory, t.typcategory),
-           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod)
+_TYPES = f"""
+    SELECT {_NAME_AND_TYPE}
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
     WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s) AND NOT a.attisdropped
@@ -93,12 +97,13 @@ def read_table(connection: BoundedConnection, regclass: str) -> Table | None:
 def read_types(connection: BoundedConnection, regclass: str, columns: Sequence[str]) -> dict[str, SqlType]:
     """The types of those of `columns` that the table has, in one question; within a transaction as it sees them."""
     found = connection.execute(_TYPES, [regclass, list(columns)]).fetchall()
-    return {name: SqlType(base, category, modifier, text) for name, base, category, modifier, text in found}
+    return {name: SqlType(*of_type) for name, *of_type in found}
 
 
 def _column(row: tuple[Any, ...]) -> Column:
-    name, base, category, modifier, text, required, generated, identity_always, spelled_once = row
-    return Column(name, SqlType(base, category, modifier, text), required, generated, identity_always, spelled_once)
+    name, *of_type = row[:6]
+    required, generated, identity_always, spelled_once = row[6:]
+    return Column(name, SqlType(*of_type), required, generated, identity_always, spelled_once)
 
 
 def lacks_privilege(connection: BoundedConnection, table: Table, privileges: tuple[str, ...]) -> str | None:

@@ -24,12 +24,21 @@ _DIGITS = {"s": 0, "ms": 3, "us": 6}
 
 @dataclass(frozen=True)
 class SqlType:
-    """A column's type: pg_type's name and category of the base type (of a domain), the modifier, and its text."""
+    """A column's type: pg_type's name and category of the base type (of a domain), the modifier, and its text.
+
+    `collation` is SQL, None where the column has that of its type.
+    """
 
     name: str
     category: str
     modifier: int
     text: str
+    collation: str | None = None
+
+    @property
+    def declared(self) -> str:
+        """The type as a column is declared with it, in SQL."""
+        return self.text if self.collation is None else f"{self.text} COLLATE {self.collation}"
 
     @property
     def precision_and_scale(self) -> tuple[int, int] | None:
@@ -57,6 +66,14 @@ def remedy_for(arrow: pa.DataType, sql: SqlType) -> str | None:
         if belongs(arrow):
             return judge(arrow, sql)
     return _JSON_REMEDY
+
+
+def remedy_for_sum(arrow: pa.DataType, sql: SqlType) -> str | None:
+    """As `remedy_for`, of sums, which may have a wider type than their rows: a column of floats rounds sums anyway."""
+    is_whole = pa.types.is_integer(arrow) or (pa.types.is_decimal(arrow) and arrow.scale == 0)
+    if sql.name in ("float4", "float8") and (is_whole or pa.types.is_floating(arrow)):
+        return None
+    return remedy_for(arrow, sql)
 
 
 def _boolean(_arrow: pa.DataType, sql: SqlType) -> str | None:

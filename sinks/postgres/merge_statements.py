@@ -8,7 +8,7 @@ order wherever its operators are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from psycopg import sql
@@ -35,15 +35,16 @@ def merge(
     *,
     rows: int | None = None,
     reduces: bool = True,
-    in_pieces: bool = False,
+    in_pieces: Collection[str] = (),
 ) -> sql.Composed:
     """Merge a branch's staged rows into the target, the first `rows` keys in their order (None: all).
 
-    `reduces`: several rows of a key may be staged. `in_pieces`: numbers are added in parts, since a sum may not fit its
-    column though what it is added to makes it fit.
+    `reduces`: several rows of a key may be staged. `in_pieces`: the columns whose sums, numerics, are added in parts,
+    since a sum may not fit its column though what it is added to makes it fit.
     """
     pieces = range(PIECES) if in_pieces else (None,)
-    made = [_merge(sink, plan, written, handle, rows, reduces=reduces, piece=piece) for piece in pieces]
+    branch = (sink, plan, written, handle, rows)
+    made = [_merge(*branch, reduces=reduces, piece=piece, in_pieces=in_pieces) for piece in pieces]
     return sql.SQL("; ").join(made)
 
 
@@ -56,13 +57,17 @@ def _merge(
     *,
     reduces: bool,
     piece: int | None,
+    in_pieces: Collection[str],
 ) -> sql.Composed:
     names = names_of(sink, plan, written, handle)
     reduced = _reduced(plan, written) if reduces else None
     chosen = [sql.Identifier(name) if reduced is None else reduced.get(name, sql.Identifier(name)) for name in written]
     if piece is not None:
         added = {name for name, how in plan.columns.items() if how is MergeHow.ADD}
-        chosen = [_piece(one, piece) if name in added else one for name, one in zip(written, chosen, strict=True)]
+        chosen = [
+            one if name not in added else _piece(one, piece) if name in in_pieces else _at_once(one, piece)
+            for name, one in zip(written, chosen, strict=True)
+        ]
     source = sql.SQL("SELECT {chosen} FROM {rows}").format(
         chosen=sql.SQL(", ").join(chosen),
         rows=sql.SQL("{staging} WHERE {staged}").format(**names)
@@ -125,6 +130,11 @@ def _piece(value: sql.Composable, piece: int) -> sql.Composed:
     if piece < PIECES - 1:
         return share
     return sql.SQL("({}) - {} * {}").format(value, sql.Literal(PIECES - 1), share)
+
+
+def _at_once(value: sql.Composable, piece: int) -> sql.Composable:
+    """A sum that has no parts is added with the first ones of others; afterwards NULL, which changes no sum."""
+    return value if piece == 0 else sql.SQL("CASE WHEN false THEN {} END").format(value)
 
 
 # A row and the one that is stored -----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class OwnTable:
         """Whether `table`, that of the same name, is this one."""
         if table is None or set(table.columns) != set(self.columns):
             return False
-        return all(table.columns[name].type.text == text for name, text in (self.types or {}).items())
+        return all(table.columns[name].type.declared == text for name, text in (self.types or {}).items())
 
 
 def owners_table(sink: PostgresSink) -> OwnTable:

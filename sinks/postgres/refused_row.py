@@ -6,7 +6,7 @@ None of them may hide the error they explain: one that fails is answered with "n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +75,8 @@ class Refusal:
             column = column_with_nul(batch, row)
         return errors.row_refused(self.error, self.handle, column, self._key(batch, row))
 
-    def of_merge(self, plan: MergePlan, written: Sequence[str], rows: int, *, in_pieces: bool) -> TpcError:
-        """The merge of `rows` staged rows failed, its sums in pieces or not; there is a savepoint before it."""
+    def of_merge(self, plan: MergePlan, written: Sequence[str], rows: int, *, in_pieces: Collection[str]) -> TpcError:
+        """The merge of `rows` staged rows failed, sums of these columns in pieces; there is a savepoint before it."""
         if not errors.is_row_refused(self.error):
             self._ask("ROLLBACK")
             return self._other("while rows were merged", None)
@@ -131,7 +131,9 @@ class Refusal:
                 return row
         return None
 
-    def _first_unmergeable(self, plan: MergePlan, written: Sequence[str], rows: int, *, in_pieces: bool) -> str | None:
+    def _first_unmergeable(
+        self, plan: MergePlan, written: Sequence[str], rows: int, *, in_pieces: Collection[str]
+    ) -> str | None:
         """The key of the first row, in key order, without which the merge would not fail: by halving."""
         self._ask(UNDO_MERGE)
         low, high = 1, rows

@@ -34,13 +34,22 @@ def staging_name(sink: PostgresSink, written: Sequence[str]) -> str:
 
 
 def staging_types(plan: MergePlan, types: Mapping[str, SqlType]) -> dict[str, str]:
-    """The staging table's types: the target's, but of whole numbers and decimals a sum may be wider than its column."""
-    wide = {name for name, how in plan.columns.items() if how is MergeHow.ADD and types[name].name in _NUMBERS}
-    return {name: "numeric" if name in wide else type_.text for name, type_ in types.items()}
+    """The staging table's types: the target's, but of whole numbers and decimals a sum may be wider than its column.
+
+    With their collations, which decide what is equal and what is greater.
+    """
+    wide = wide_sums(plan, types)
+    return {name: "numeric" if name in wide else type_.declared for name, type_ in types.items()}
+
+
+def wide_sums(plan: MergePlan, types: Mapping[str, SqlType]) -> frozenset[str]:
+    """The columns whose sums are staged as numeric: whole numbers and decimals."""
+    added = {name for name, how in plan.columns.items() if how is MergeHow.ADD}
+    return frozenset(name for name in added & types.keys() if types[name].name in _NUMBERS)
 
 
 def create_staging(sink: PostgresSink, types: Mapping[str, str]) -> sql.Composed:
-    """A staging table with these columns and types (as `format_type` writes them: SQL, not a name)."""
+    """A staging table with these columns and types (as they are declared: SQL, not a name)."""
     name = table(sink, staging_name(sink, list(types)))
     made = [
         sql.SQL("{} {}{}").format(sql.Identifier(column), sql.SQL(text), _not_null(column in sink.key))

@@ -20,7 +20,7 @@ from tpc.sink import Committable, Writer
 from tpc.sinks.postgres import markers, merge_statements, staging, statements
 from tpc.sinks.postgres.arrow_csv import csv_of
 from tpc.sinks.postgres.catalog import read_types
-from tpc.sinks.postgres.column_types import SqlType, remedy_for
+from tpc.sinks.postgres.column_types import SqlType, remedy_for, remedy_for_sum
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
 from tpc.sinks.postgres.errors import MISSING_GID, column_altered, columns_changed_meanwhile, failed
 from tpc.sinks.postgres.kept_values import require_kept
@@ -46,8 +46,7 @@ class PostgresWriter(Writer):
         self._plan = sink.plan_for(schema.names)
         self._columns = sink.written(schema.names)
         self._into = sink.table if self._plan is None else staging.staging_name(sink, self._columns)
-        self._adds_numbers = self._plan is not None and adds_numbers(self._plan, schema)
-        self._in_pieces = False
+        self._in_pieces: frozenset[str] = frozenset()
         self._copy = statements.copy_into(sink, self._into, self._columns)
         self._connection: PooledConnection | None = None
         self._maybe_prepared: str | None = None
@@ -103,7 +102,9 @@ class PostgresWriter(Writer):
     def _refuse_unfit(self, types: Mapping[str, SqlType]) -> None:
         """A column may have been altered since `check`: what PostgreSQL would now round or cut is refused again."""
         for name in self._columns:
-            remedy = remedy_for(self._schema.field(name).type, types[name]) if name in types else None
+            is_sum = self._plan is not None and self._plan.columns.get(name) is MergeHow.ADD
+            judge = remedy_for_sum if is_sum else remedy_for
+            remedy = judge(self._schema.field(name).type, types[name]) if name in types else None
             if remedy is not None:
                 self._let_go()
                 raise column_altered(name, self._schema.field(name).type, types[name].text, remedy, self._handle)
@@ -120,7 +121,7 @@ class PostgresWriter(Writer):
         else:
             staged = self._present_types(connection, self._into)
             wanted = staging.staging_types(self._plan, present)
-            altered = [name for name, text in wanted.items() if name not in staged or staged[name].text != text]
+            altered = [name for name, text in wanted.items() if name not in staged or staged[name].declared != text]
         if altered:
             self._let_go()
             raise columns_changed_meanwhile(altered, self._handle)
@@ -167,12 +168,12 @@ class PostgresWriter(Writer):
         try:
             connection.execute(merge_statements.merge(*branch, reduces=reduces))
         except psycopg.errors.NumericValueOutOfRange:
-            if not self._adds_numbers:
+            self._in_pieces = staging.wide_sums(plan, self._types)
+            if not self._in_pieces:
                 raise
             # The epoch's sum may not fit the column, and fit once it is added to what is stored.
-            self._in_pieces = True
             connection.execute(UNDO_MERGE)
-            connection.execute(merge_statements.merge(*branch, reduces=reduces, in_pieces=True))
+            connection.execute(merge_statements.merge(*branch, reduces=reduces, in_pieces=self._in_pieces))
 
     def abort(self) -> None:
         """Undo the branch, prepared or not. Raises `TransientError` when the server cannot be told."""
@@ -198,11 +199,3 @@ class PostgresWriter(Writer):
         if self._connection is not None:
             give_back(self._connection)
             self._connection = None
-
-
-def adds_numbers(plan: MergePlan, schema: pyarrow.Schema) -> bool:
-    """Whether all that is added are whole numbers and decimals, which can be added in pieces."""
-    import pyarrow as pa
-
-    added = [schema.field(name).type for name, how in plan.columns.items() if how is MergeHow.ADD]
-    return bool(added) and all(pa.types.is_integer(kind) or pa.types.is_decimal(kind) for kind in added)

@@ -80,6 +80,9 @@ POSTGRES = {
     "uint64": Kind(pa.uint64(), "numeric", (2**63, 2**64 - 1, 1), adds=True),
     "decimal": Kind(pa.decimal128(5, 2), "numeric", DECIMALS, adds=True),
     "float": Kind(pa.float64(), "float8", FLOATS),
+    "int into float8": Kind(pa.int32(), "float8", (2**31 - 1, 2**30, 1), adds=True),
+    "tinyint into real": Kind(pa.int8(), "real", (100, 101, -90), adds=True),
+    "real into float8": Kind(pa.float32(), "float8", (2.0**127, 2.0**126, 0.5), adds=True),
     "real": Kind(pa.float32(), "real", FLOATS),
     "text": Kind(pa.string(), "text", ("a", "B", "ä", "", "a ")),
     "text by ICU": Kind(pa.string(), 'text COLLATE "und-x-icu"', ("a", "B", "ä", "A", "b")),
@@ -251,6 +254,9 @@ SEEN = (
     example("replace", "bigint", (1, 3, 1, 5), (1, -2, 2, 5)),
     example("add", "tinyint", (1, 127), (1, 127), (1, -127)),
     example("add", "uint64", (1, 2**63), (1, 2**63 - 1)),
+    example("add", "int into float8", (1, 2**31 - 1), (1, 2**31 - 1)),
+    example("add", "tinyint into real", (1, 127), (1, 127)),
+    example("add", "real into float8", (1, 2.0**127), (1, 2.0**127)),
 )
 
 

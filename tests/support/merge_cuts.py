@@ -65,9 +65,10 @@ def written(sink: Sink, schema: pa.Schema, rows: Sequence[Row], cut: Cut) -> Non
             committer.check(CheckContext(JOB, schema, 1, ()))
         partition = DRIVER_PARTITION if cut.gathered else 0
         handle = Handle(JOB, generation, sink.name, number, partition, 0 if cut.gathered else 1)
-        writer = sink.writer(handle, schema, committer.hint())
+        batches = _reduced(sink, schema, tasks, gathered=cut.gathered)
+        writer = sink.writer(handle, batches[0].schema, committer.hint())  # as the runtimes do: sums may be wider
         try:
-            for batch in _reduced(sink, schema, tasks, gathered=cut.gathered):
+            for batch in batches:
                 writer.write(batch)
             made = writer.prepare()
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -158,6 +159,33 @@ def test_a_sum_that_does_not_fit_its_column_is_refused(kind: pa.DataType, value:
     assert caught.value.sink == "s"
 
 
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_finite_numbers_have_no_infinite_sum(kind: pa.DataType, tasks: int) -> None:
+    greatest = 1.7e308 if kind == pa.float64() else 3e38
+    rows: list[Row] = [{"k": "a", "v": 1.0}, {"k": "b", "v": greatest}]
+    with pytest.raises(DataError, match=r"column 'v'.* sum") as caught:
+        reduced(plan(v=ADD), *([rows * 2] if tasks == 1 else [rows, rows]), schema=_schema_of(kind))
+    assert caught.value.sink == "s"
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+def test_infinity_and_null_are_added_as_they_are(kind: pa.DataType) -> None:
+    rows: list[Row] = [{"k": "a", "v": math.inf}, {"k": "a", "v": 1.0}, {"k": "b", "v": None}, {"k": "c", "v": 2.0}]
+    made = [{"k": "a", "v": math.inf}, {"k": "b", "v": None}, {"k": "c", "v": 4.0}]
+    assert reduced(plan(v=ADD), rows, rows[3:], schema=_schema_of(kind)) == made
+
+
+@pytest.mark.parametrize(("word", "value"), [(ADD, 1.0), (MIN, -0.5), (MAX, 1.5)])
+def test_floats_of_half_the_size_of_a_float_are_merged(word: MergeHow, value: float) -> None:
+    rows = [{"k": "a", "v": -0.5}, {"k": "a", "v": 1.5}]
+    assert reduced(plan(v=word), rows, schema=_schema_of(pa.float16())) == [{"k": "a", "v": value}]
+
+
+def _schema_of(kind: pa.DataType) -> pa.Schema:
+    return pa.schema([("k", pa.string()), ("v", kind)])
+
+
 def test_a_sum_may_come_back_into_its_type_within_one_reduction() -> None:
     rows = [{"k": "a", "v": v} for v in (2**63 - 1, 1, -5)]
     assert reduced(plan(v=ADD), rows) == [{"k": "a", "v": 2**63 - 5}]
@@ -167,6 +195,12 @@ def test_a_null_key_is_refused_with_its_column_and_row() -> None:
     with pytest.raises(DataError, match=r"key column 'k' is NULL in the row k=None, v=2") as caught:
         reduced(plan(v=ADD), [{"k": "a", "v": 1}, {"k": None, "v": 2}])
     assert (caught.value.sink, caught.value.column) == ("s", "k")
+
+
+def test_a_null_in_the_dictionary_of_a_key_is_refused() -> None:
+    key = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
+    with pytest.raises(DataError, match="NULL"):
+        KeyedRows(plan(v=ADD), "s").add(pa.RecordBatch.from_arrays([key, pa.array([1, 2])], names=["k", "v"]))
 
 
 def test_more_keys_than_the_driver_gathers_are_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,6 +158,41 @@ def test_a_sum_of_an_epoch_may_leave_its_column_when_what_is_stored_brings_it_ba
     assert caught.value.key == "k=1"
 
 
+def test_what_has_no_pieces_is_added_once_beside_sums_in_pieces(postgres: PostgresDatabase) -> None:
+    postgres.execute("CREATE TABLE t (k int PRIMARY KEY, n int, f float8, i float8, t interval)")
+    least, most = -(2**31), 2**31 - 1
+    batch = rows(k=[1, 2], n=[least, 1], f=[0.5, 0.5], i=pa.array([1, None], pa.int32()), t=["1 day", "1 day"])
+    sink, _ = checked(postgres, batch.schema, key="k", merge="add")
+    committed(sink, branch(1), batch)
+    wide = rows(k=[1, 3], n=[most - least, 1], f=[0.5, 0.5], i=pa.array([2, 3], pa.int32()), t=["1 hour", "1 day"])
+    committed(sink, branch(2), wide)
+    found = postgres.execute("SELECT k, n, f, i, t::text FROM t ORDER BY k")
+    assert found == [(1, most, 1.0, 3.0, "1 day 01:00:00"), (2, 1, 0.5, None, "1 day"), (3, 1, 0.5, 3.0, "1 day")]
+
+
+def test_rows_meet_in_the_staging_table_by_the_collations_of_the_target(postgres: PostgresDatabase) -> None:
+    postgres.execute('CREATE SCHEMA "of ours"; CREATE COLLATION "of ours"."a b" FROM "C"')
+    postgres.execute('CREATE TABLE t (k text PRIMARY KEY, v text COLLATE "of ours"."a b", w varchar(5))')
+    batch = rows(k=["a", "a"], v=["x", "y"], w=["x", "y"])
+    checked(postgres, batch.schema, key="k", merge="max")
+    assert _staged_collations(postgres) == {"k": "default", "v": "a b", "w": "default"}
+    postgres.execute('ALTER TABLE t ALTER k TYPE text COLLATE "POSIX"')
+    sink, _ = checked(postgres, batch.schema, key="k", merge="max")
+    assert _staged_collations(postgres) == {"k": "POSIX", "v": "a b", "w": "default"}
+    committed(sink, branch(), batch)
+    assert stored(postgres) == [("a", "y", "y")]
+
+
+def _staged_collations(postgres: PostgresDatabase) -> dict[str, str]:
+    return dict(
+        postgres.execute(
+            "SELECT a.attname, l.collname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid"
+            " JOIN pg_collation l ON l.oid = a.attcollation"
+            " WHERE c.relname LIKE 'tpc_staging%' AND c.relkind = 'r' AND a.attname IN ('k', 'v', 'w')"
+        )
+    )
+
+
 def test_keep_with_a_stored_order_takes_the_first_row_whole_in_whatever_epoch_it_comes(
     postgres: PostgresDatabase,
 ) -> None:
