@@ -109,7 +109,7 @@ POSTGRES = {
 MONGO = {
     "int64": Kind(pa.int64(), "", (1, -2, 3), adds=True),
     "int8": Kind(pa.int8(), "", (100, 100, -90), adds=True),
-    "uint64": Kind(pa.uint64(), "", (2**62, 1, 2**40), adds=True),
+    "uint64": Kind(pa.uint64(), "", (2**59, 1, 2**40), adds=True),
     "decimal": Kind(pa.decimal128(5, 2), "", DECIMALS, adds=True),
     "float": Kind(pa.float64(), "", (0.0, -0.0, 1.5, -1.5, INF, -INF)),
     "text": Kind(pa.string(), "", ("a", "B", "ä", "", "a ")),
