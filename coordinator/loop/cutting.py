@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import compress
+from dataclasses import dataclass, field
 from typing import Any
 
-from tpc.coordinator.loop.barriers import NO_TIME, SourceCut, watermark_ms
+from tpc.coordinator.loop.barriers import SourceCut
+from tpc.coordinator.loop.event_clocks import EventClocks, Times, times_of
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
 from tpc.errors import StateMachineError
+from tpc.event_time import NO_EPOCH_TIME, EpochTime
 from tpc.identities import Identities, require_same
 from tpc.source import Part, SourceReader
 
@@ -33,11 +34,12 @@ An epoch without events writes nothing that its own sources could read: one does
 
 @dataclass(frozen=True)
 class Cut:
-    """The events of one epoch by the name of their source, where they stand, and the event time it begins with."""
+    """The events of one epoch by the name of their source, where they stand, the epoch's event time, and theirs."""
 
     events: dict[str, Sequence[Any]]
     sources: tuple[SourceCut, ...]
-    watermark_ms: int | None = None
+    time: EpochTime = NO_EPOCH_TIME
+    times: Times = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -59,12 +61,18 @@ class Cut:
 class Cutter:
     """Reads the sources `inputs`, which stand where `seek` has put them."""
 
-    def __init__(self, inputs: Sequence[Input], every: Every, layout: Layout | None = None) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        every: Every,
+        layout: Layout | None = None,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
         self._inputs = inputs
         self._readers: list[SourceReader] = [each.source.reader() for each in inputs]
         self._every = every
         self._layout = layout
-        self._clocks = [NO_TIME] * len(inputs)
+        self._clocks = EventClocks(inputs, wall_s)
         self._identities: list[Identities] = [{} for _ in inputs]
         """Which topics, say, the positions count in, as epochs note it."""
         self._noted: list[str | None] = [None for _ in inputs]
@@ -79,13 +87,14 @@ class Cutter:
         self._is_to_record = False
         self._retired: list[SourceCut] = []
 
-    def seek(self, cuts: Sequence[SourceCut]) -> None:
+    def seek(self, cuts: Sequence[SourceCut], last: EpochTime = NO_EPOCH_TIME) -> None:
         """Stand where the last decided epoch ended; a source that it did not know begins, one that is not read rests.
 
         Where one begins that would begin elsewhere at the next start, or is retired, the next epoch records it, without
-        events.
+        events. `last` is the event time of that epoch.
         """
         self._rows = 0
+        self._clocks.seek(cuts, last)
         ends = {cut.name: cut for cut in cuts}
         unread = [cut for cut in cuts if cut.name not in self._names]
         self._retired = [cut.retired() for cut in unread]
@@ -95,25 +104,26 @@ class Cutter:
             reader.seek(None if known is None else known.end)
             self._identify(number, known)
             self._noted[number] = None if known is None else known.end
-            self._clocks[number] = NO_TIME if known is None else known.clock
-            if known is not None and known.is_retired and each.time is not None:
-                self._clocks[number] = known.clock.at_least(self._time_of(cuts))
             is_new = known is None or reader.position() != known.end  # the same source with another topic, say
             self._is_to_record |= is_new and each.source.begins_anew
         if self._layout is not None:
             self._layout.look(self.partitions())
 
-    def again(self, cuts: Sequence[SourceCut], watermark_ms: int | None) -> Cut:
-        """The events of a decided epoch, read again from its start to its end."""
+    def again(self, cuts: Sequence[SourceCut], time: EpochTime) -> Cut:
+        """The events of a decided epoch, read again from its start to its end; no clock is read."""
         known = {cut.name: cut for cut in cuts}
         self._moved = self._readers
         events: dict[str, Sequence[Any]] = {each.name: [] for each in self._inputs}
+        times: dict[str, Sequence[int]] = {}
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             if each.name in known:
                 reader.seek(known[each.name].start)
                 self._identify(number, known[each.name])
-                events[each.name] = _joined(reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S))
-        return Cut(events, tuple(cuts), watermark_ms)
+                parts = reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S)
+                events[each.name] = _joined(parts)
+                if each.time is not None:
+                    times[each.name] = [at for part in times_of(each, parts) for at in part.times]
+        return Cut(events, tuple(cuts), time, times)
 
     def _identify(self, number: int, known: SourceCut | None) -> None:
         """Before anything is read of it. Raises `StateLostError` where it is not what was read before."""
@@ -176,12 +186,6 @@ class Cutter:
     def _in_turn(self) -> list[SourceReader]:
         return [*self._readers[self._first :], *self._readers[: self._first]]
 
-    def _time_of(self, cuts: Sequence[SourceCut]) -> int | None:
-        """The event time to which the sources have come that were read last, also one that is retired now."""
-        timed = {each.name for each in self._inputs if each.time is not None}
-        timed |= {cut.name for cut in cuts if cut.clock.time_ms is not None}
-        return watermark_ms([cut.clock.time_ms for cut in cuts if cut.name in timed and not cut.is_retired])
-
     @property
     def _names(self) -> set[str]:
         return {each.name for each in self._inputs}
@@ -205,27 +209,23 @@ class Cutter:
     def _cut(self) -> Cut:
         if self._layout is not None:
             self._layout.check(self.partitions())
-        events: dict[str, Sequence[Any]] = {}
+        starts = [reader.position() for reader in self._readers]
+        parts = [reader.cut() for reader in self._readers]
+        clocks = self._clocks.cut(parts)
         cuts: list[SourceCut] = []
-        moved: list[SourceReader] = []
-        timed = [each.time is not None for each in self._inputs]
-        began_ms = watermark_ms([clock.time_ms for clock in compress(self._clocks, timed)])
+        self._moved = []
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
-            start, parts = reader.position(), reader.cut()
-            events[each.name] = _joined(parts)
-            if each.time is not None:
-                self._clocks[number] = self._clocks[number].after(parts, each.time)
-            end, clock, identities = reader.position(), self._clocks[number], self._identities[number]
-            cuts.append(SourceCut(each.name, start, end, clock, identities))
+            end = reader.position()
+            cuts.append(SourceCut(each.name, starts[number], end, clocks.sources[number], self._identities[number]))
             if end != self._noted[number]:
-                moved.append(reader)
+                self._moved.append(reader)
             self._noted[number] = end
         self._cut_at = time.monotonic()
         self._first = (self._first + 1) % len(self._readers)
         self._is_to_record = False
         self._rows = 0
-        self._moved = moved
-        return Cut(events, (*cuts, *self._retired), began_ms)
+        events = {each.name: _joined(came) for each, came in zip(self._inputs, parts, strict=True)}
+        return Cut(events, (*cuts, *self._retired), clocks.epoch, clocks.times)
 
     def close(self) -> None:
         """Let go of the sources."""

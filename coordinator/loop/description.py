@@ -11,7 +11,7 @@ from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.job import Job
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.loop.every import Seconds
-from tpc.coordinator.loop.functions import EventTime, Function, Input
+from tpc.coordinator.loop.functions import EventTime, Function, Input, input_of
 from tpc.coordinator.loop.kept_states import KeptStates
 from tpc.coordinator.loop.layout import Layout
 from tpc.coordinator.loop.neighbours import STATES_FOLDER, Neighbours
@@ -23,6 +23,7 @@ from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.errors import ConfigurationError
+from tpc.event_time import AHEAD_MAX_S
 from tpc.handles import PipelineId
 from tpc.schemas import Columns
 from tpc.shards import Shard, not_a_shard_s
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tpc.history import History
     from tpc.transactional import Transactional
 
+AHEAD_MAX = Seconds(AHEAD_MAX_S)
 Kept = TypeVar("Kept")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -67,8 +69,20 @@ class Description(Job):
         self._states = KeptStates()
         self._writings: list[LoopWriting] = []
 
-    def read(self, source: Source, *, time: EventTime | None = None) -> Input:
-        """Read from `source`; any number of them, one cut. `time` gives the time of an event in ms since 1970."""
+    def read(
+        self,
+        source: Source,
+        *,
+        time: EventTime | None = None,
+        idle_after: Seconds | None = None,
+        ahead_max: Seconds = AHEAD_MAX,
+    ) -> Input:
+        """Read from `source`; any number of them, one cut.
+
+        `time` gives the time of an event in ms since 1970, an `int`. A source that has had no event for `idle_after`
+        and holds none does not hold the watermark back; without it, it does. An event whose time is more than
+        `ahead_max` after the clock of this machine does not move the watermark.
+        """
         if any(each.name == source.name for each in self._inputs):
             raise ConfigurationError(
                 f"two sources have the name {source.name!r}",
@@ -76,7 +90,7 @@ class Description(Job):
                 remedy="give one of them another name (name=...); a name is what its position is found by.",
             )
         part = source if self._shard is None else source.sharded(self._shard)
-        self._inputs.append(Input(part, time))
+        self._inputs.append(input_of(part, time, idle_after, ahead_max))
         return self._inputs[-1]
 
     def retire(self, source: str) -> None:

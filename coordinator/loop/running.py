@@ -19,7 +19,16 @@ from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.lost_offsets import OffsetsRepair, only_offsets_are_lost
-from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, last_cuts, watermark_of
+from tpc.coordinator.loop.barriers import (
+    Lives,
+    barrier_of,
+    check_sources,
+    cuts_of,
+    last_cuts,
+    last_time,
+    lives_of,
+    time_of,
+)
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.emitted import Emitted
 from tpc.coordinator.loop.functions import run_functions
@@ -32,6 +41,7 @@ from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.resolve_commands import resolve_command
 from tpc.coordinator.stop_word import StopWord
 from tpc.errors import ConfigurationError, TransientError
+from tpc.event_time import EpochTime, Life, life_of
 from tpc.history import Action
 from tpc.json import JSONObject
 from tpc.manifest import Barrier, Manifest
@@ -55,6 +65,9 @@ class Running:
         self._stop_word = stop_word
         self._stop_asked = False
         self._kept_at = time.monotonic()
+        self._ttls_ms = {state.name: state.ttl_ms for state in program.states}
+        self._lives: Lives = {}
+        """Of the last decided epoch."""
 
     def stop(self) -> None:
         """Stop after the current epoch. A decided one that cannot be committed now is finished by the next start."""
@@ -78,7 +91,8 @@ class Running:
         with engine.stating():
             for state in self._program.states:
                 state.restore()
-            self._cutter.seek(cuts)
+            self._cutter.seek(cuts, last_time(last))
+            self._lives = {} if last is None else lives_of(last)
         failpoints.hit("recovery.reconciled", generation=engine.state.generation)
 
     def _repair(self, manifest: Manifest) -> None:
@@ -90,9 +104,9 @@ class Running:
             logger.warning("epoch %d has lost branches: it is run again to write them", manifest.epoch)
             for state in self._program.states:
                 state.restore(before=manifest.epoch)
-            cut = self._cutter.again(cuts, watermark_of(manifest))
+            cut = self._cutter.again(cuts, time_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
-        self._run(manifest.epoch, cut, manifest.barrier, stood, written=lambda: None)
+        self._run(manifest.epoch, cut, manifest.barrier, stood, lives_of(manifest), written=lambda: None)
 
     def _write_offsets_again(self, manifest: Manifest) -> None:
         """No event is needed for them: their sources may be retired, and no function runs."""
@@ -125,21 +139,35 @@ class Running:
                 if cut is None:
                     return
                 epoch, history = self._coordinator.engine.state.last_decided, self._coordinator.journal.history
-                barrier = barrier_of(cut.sources, cut.watermark_ms, stateful=bool(self._program.states))
+                lives = self._lives_in(cut.time)
+                barrier = barrier_of(cut.sources, cut.time, stateful=bool(self._program.states), lives=lives)
                 positions = {logged.log_name: logged.position(history) for _, logged in self._program.logged}
                 with ReadingAhead(self._cutter.read_ahead, self._is_stopped) as ahead:
-                    self._run(0 if epoch is None else epoch + 1, cut, barrier, positions, written=ahead.begin)
+                    self._run(0 if epoch is None else epoch + 1, cut, barrier, positions, lives, written=ahead.begin)
+                self._lives = lives
                 garbage.between_epochs()
         finally:
             garbage.end()
 
+    def _lives_in(self, time: EpochTime) -> Lives:
+        """By which times to live states live in an epoch: those of the program, and of states that it has no more."""
+        gone = {name: Life(life.ttl_ms, life.ttl_ms) for name, life in self._lives.items()}
+        return {**gone, **{name: life_of(ttl, self._lives.get(name), time) for name, ttl in self._ttls_ms.items()}}
+
     def _run(
-        self, epoch: int, cut: Cut, barrier: Barrier, positions: Positions, *, written: Callable[[], None]
+        self,
+        epoch: int,
+        cut: Cut,
+        barrier: Barrier,
+        positions: Positions,
+        lives: Lives,
+        *,
+        written: Callable[[], None],
     ) -> None:
         """One epoch. `written` is called once every row has been handed to its sinks."""
         failpoints.hit("epoch.planned", epoch=epoch)
         context = self._context(barrier, rows=cut.rows, positions=positions)
-        compute, confirm = self._computation(epoch, cut, positions), self._cutter.confirmation()
+        compute, confirm = self._computation(epoch, cut, positions, lives), self._cutter.confirmation()
         runner = LoopPass(context, self._batches, compute, written=written, confirm=confirm)
         try:
             self._coordinator.engine.run_batch(epoch, runner)
@@ -148,15 +176,17 @@ class Running:
                 state.abandon()
             raise
 
-    def _computation(self, epoch: int, cut: Cut, positions: Positions) -> Callable[[], list[tuple[int, object]]]:
-        program = self._program
+    def _computation(
+        self, epoch: int, cut: Cut, positions: Positions, lives: Lives
+    ) -> Callable[[], list[tuple[int, object]]]:
+        program, time = self._program, cut.time
 
         def compute() -> list[tuple[int, object]]:
             for state in program.states:
-                state.begin(epoch, cut.watermark_ms)
+                state.begin(epoch, time.watermark_ms, time.reached_ms, lives.get(state.name))
             users = len(program.writings) - len(program.states) - len(program.logged)
-            out = Emitted(program.writings[:users], epoch, cut.watermark_ms)
-            run_functions(program.functions, program.inputs, cut.take(), program.states, out)
+            out = Emitted(program.writings[:users], epoch, time.watermark_ms)
+            run_functions(program.functions, program.inputs, cut.take(), program.states, out, time, cut.times)
             changed = [(users + number, state.changes()) for number, state in enumerate(program.states)]
             for number, (state, logged) in enumerate(program.logged, users + len(program.states)):
                 changed += [(number, batch) for batch in state.logged(positions.get(logged.log_name))]

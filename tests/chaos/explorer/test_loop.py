@@ -18,6 +18,7 @@ from tpc.coordinator.loop.barriers import SourceCut
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.functions import KeyedState
 from tpc.coordinator.loop.state.state import State
+from tpc.event_time import EpochTime
 from tpc.manifest import Barrier
 from tpc.transactional import Transactional
 
@@ -124,8 +125,8 @@ def test_other_rows_of_a_source_that_was_compacted_are_refused() -> None:
 def test_a_process_that_reads_from_where_the_last_epoch_began_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     seek = Cutter.seek
 
-    def from_the_start(cutter: Cutter, cuts: Sequence[SourceCut]) -> None:
-        seek(cutter, [replace(each, end=each.start) for each in cuts])
+    def from_the_start(cutter: Cutter, cuts: Sequence[SourceCut], last: EpochTime) -> None:
+        seek(cutter, [replace(each, end=each.start) for each in cuts], last)
 
     monkeypatch.setattr(Cutter, "seek", from_the_start)
     assert LoopScope(loop_faults=1).run().violated == "cut"
@@ -134,9 +135,10 @@ def test_a_process_that_reads_from_where_the_last_epoch_began_is_seen(monkeypatc
 def test_a_replay_up_to_another_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     again = Cutter.again
 
-    def less(cutter: Cutter, cuts: Sequence[SourceCut], watermark_ms: int | None) -> Cut:
-        made = again(cutter, cuts, watermark_ms)
-        return replace(made, events={name: events[:1] for name, events in made.events.items()})
+    def less(cutter: Cutter, cuts: Sequence[SourceCut], time: EpochTime) -> Cut:
+        made = again(cutter, cuts, time)
+        fewer = {name: events[:1] for name, events in made.events.items()}
+        return replace(made, events=fewer, times={name: times[:1] for name, times in made.times.items()})
 
     monkeypatch.setattr(Cutter, "again", less)
     exploration = LoopScope(loop_faults=1).run()
