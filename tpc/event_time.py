@@ -179,6 +179,13 @@ class EpochTime:
 NO_EPOCH_TIME = EpochTime()
 
 
+def time_in(cut: Mapping[str, Any]) -> EpochTime:
+    """The event time that stands in the cut of an epoch; of one of an earlier version the watermark alone is known."""
+    time: Mapping[str, Any] = cut.get("time", {})
+    sources = tuple(SourceTime(**each) for each in time.get("sources", ()))
+    return EpochTime(cut["watermark_ms"], time.get("now_ms"), sources)
+
+
 def epoch_time(last: EpochTime, now: int | None, sources: Iterable[SourceTime]) -> EpochTime:
     """Of the epoch after `last`: it begins where all sources that are not idle had come, and never before that one."""
     told = tuple(sources)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tpc.errors import ConfigurationError, HistoryMismatchError
-from tpc.event_time import NO_EPOCH_TIME, NO_TIME, EpochTime, Life, SourceClock, SourceTime
+from tpc.event_time import NO_EPOCH_TIME, NO_TIME, EpochTime, Life, SourceClock, time_in
 from tpc.history import History
 from tpc.json import JSONObject, canonical, parse
 from tpc.manifest import Barrier, Manifest
@@ -86,10 +86,7 @@ def time_of(manifest: Manifest) -> EpochTime:
 
     Of an epoch of an earlier version the watermark alone is known: with it all its events are handled.
     """
-    told = _told(manifest)
-    time: JSONObject = told.get("time", {})
-    sources = tuple(SourceTime(**each) for each in time.get("sources", ()))
-    return EpochTime(told["watermark_ms"], time.get("now_ms"), sources)
+    return time_in(_told(manifest))
 
 
 def lives_of(manifest: Manifest) -> Lives:

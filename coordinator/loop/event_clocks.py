@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from tpc.coordinator.loop.barriers import SourceCut
@@ -124,4 +124,4 @@ def _source_time(source: Input, before: SourceClock, parts: Sequence[PartTimes],
 
 
 def _instant(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{datetime(1970, 1, 1) + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S} UTC"

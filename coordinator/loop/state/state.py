@@ -19,7 +19,6 @@ from tpc.coordinator.loop.state.epoch_state import EpochState
 from tpc.coordinator.loop.state.keys import EXACT, canonical
 from tpc.coordinator.loop.state.refusals import refuse_access
 from tpc.coordinator.loop.state.touched import GONE, Touched, end_of
-from tpc.event_time import later
 
 _SURROGATE = rb"\ud"
 
@@ -60,8 +59,10 @@ class State(EpochState, MutableMapping[Any, Any]):
     def __setitem__(self, key: Any, value: Any) -> None:
         if get_ident() != self._thread or self._is_due:
             self._enter()
-        touched = self._named.get(key) if type(key) is str and self.ttl_ms is None else None
-        if touched is not None and touched.value is not GONE:  # no time of it matters, and no order of keys changes
+        touched = self._named.get(key) if type(key) is str else None
+        if touched is not None and touched.value is not GONE:  # no order of keys changes
+            if self.ttl_ms is not None and touched.live_on(self._now_ms(), self.ttl_ms):
+                self._ends.add(touched.ends_ms, self._code(key))
             touched.value, touched.is_written = value, True
             return
         encoded = self._code(key)
@@ -132,15 +133,14 @@ class State(EpochState, MutableMapping[Any, Any]):
     def _written(self, key: bytes, value: Any) -> Touched:
         """A key that has a time to live is written: it lives at least as long as it would have."""
         now_ms, prior = self._now_ms(), self._touched.get(key)
-        touched = Touched(value, True, end_of(now_ms, self.ttl_ms))
-        if prior is not None:
-            touched.held, touched.is_new = prior.held, prior.is_new or prior.value is GONE
-            if prior.value is not GONE:
-                if prior.seen is not None and prior.handed_ms != now_ms:
-                    prior.settle(encode(prior.value), self.ttl_ms)
-                touched.ends_ms = later(touched.ends_ms, prior.ends_ms)
-        self._ends.add(touched.ends_ms, key)
-        return touched
+        if prior is None or prior.value is GONE:
+            touched = Touched(value, True, end_of(now_ms, self.ttl_ms), is_new=prior is not None)
+            self._ends.add(touched.ends_ms, key)
+            return touched
+        if self.ttl_ms is not None and prior.live_on(now_ms, self.ttl_ms):
+            self._ends.add(prior.ends_ms, key)
+        prior.value, prior.is_written = value, True
+        return prior
 
     def _found(self, key: Any) -> Touched | None:
         """What the epoch has of a key that it has not named yet; None where there is none."""

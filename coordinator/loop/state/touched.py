@@ -46,6 +46,17 @@ class Touched:
             self.seen, self.handed_ms = encoded, now_ms
         return self.value
 
+    def live_on(self, now_ms: int | None, ttl_ms: int) -> bool:
+        """It is written at this time: it lives at least as long as it would have. Whether it had no end before."""
+        if self.seen is not None:
+            if now_ms != self.handed_ms:
+                self.settle(encode(self.value), ttl_ms)
+            self.seen = None
+        had_none = self.ends_ms is None
+        if now_ms is not None and (self.ends_ms is None or now_ms + ttl_ms > self.ends_ms):
+            self.ends_ms = now_ms + ttl_ms
+        return had_none
+
     def settle(self, value: bytes, ttl_ms: int | None) -> None:
         """Its value is these bytes now: where they are others than were handed out, it lives on from that event."""
         if self.seen is not None and value != self.seen:

@@ -42,6 +42,11 @@ def add(state: Any, event: Happened) -> Any:
     return state[event.key][0]
 
 
+def put(state: Any, event: Happened) -> Any:
+    """Without a look at what is there."""
+    state[event.key] = [7]
+
+
 def add_in_place(state: Any, event: Happened) -> Any:
     value = state.setdefault(event.key, [0])
     value[0] += 1
@@ -73,7 +78,7 @@ def write_the_same(state: Any, event: Happened) -> Any:
 
 
 WORK: dict[str, Callable[[Any, Happened], Any]] = {
-    each.__name__: each for each in (add, add_in_place, look, look_at_all, delete, forget_and_add, write_the_same)
+    each.__name__: each for each in (add, put, add_in_place, look, look_at_all, delete, forget_and_add, write_the_same)
 }
 events = st.lists(
     st.builds(Happened, st.sampled_from(KEYS), st.sampled_from([*WORK, "nothing"]), st.integers(0, 1_000)),
@@ -166,6 +171,18 @@ SEEN: list[tuple[list[Happened], Any]] = [
     ([Happened("a", "add", 0), Happened("b", "add", 400), Happened("a", "add", 401)], [1, 1, 1]),
     # What a late event writes is there for itself, and ends by its own time.
     ([Happened("a", "add", 900), Happened("b", "add_in_place", 10), Happened("b", "look", 910)], [1, 1, None]),
+    # Also where it is written without a look, a late event does not shorten what an earlier epoch gave it.
+    (
+        [
+            Happened("a", "put", 600),
+            Happened("a", "put", 200),
+            Happened("b", "put", 610),
+            Happened("a", "look", 899),
+            Happened("b", "look", 900),
+            Happened("a", "look", 901),
+        ],
+        [None, None, None, 7, 7, None],
+    ),
     # A change in place counts from the event that made it, not from a later look.
     (
         [

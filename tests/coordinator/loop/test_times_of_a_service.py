@@ -10,14 +10,20 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client import CollectorRegistry
 
 import tpc
 from tests.coordinator.loop.program import Die
 from tests.coordinator.loop.test_cut_and_time import Tally
 from tpc import failpoints
+from tpc.coordinator import operations
+from tpc.coordinator.clock import SystemClock
+from tpc.coordinator.event_report import event_time_of
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.loop.barriers import lives_of, time_of
+from tpc.coordinator.metrics import Metrics
+from tpc.coordinator.status_lines import status_lines
 from tpc.errors import ConfigurationError, DataError
 from tpc.event_time import TIME_MAX_MS, Life
 from tpc.manifest import Manifest
@@ -238,3 +244,31 @@ def test_lengths_of_time_that_mean_nothing_are_refused(tmp_path: Path) -> None:
             service.read(IterableSource([1], name=f"v{number}"), time=int, **said)
     with pytest.raises(ConfigurationError, match="its events have no time"):
         service.read(IterableSource([1]), idle_after=tpc.seconds(1))
+
+
+def test_status_says_how_far_event_time_has_come(tmp_path: Path) -> None:
+    two = Two(tmp_path, 0.001)
+    two.busy = [*two.busy[:20], ("far", YEAR_2100_MS)]
+    two.run(every=7)
+    told = operations.status(LocalLog(tmp_path / "service" / "tpc" / "log"), None)
+    assert told["event_time"]["watermark_ms"] == 20_000
+    assert (told["event_time"]["idle"], told["event_time"]["too_far"]) == (["quiet"], {"busy": 1})
+    lines = status_lines(told)
+    assert "watermark 1970-01-01 00:00:20 UTC" in lines
+    assert "idle sources, which do not hold it back: quiet" in lines
+    assert any(line.startswith("source busy: 1 events of the last epoch are too far ahead") for line in lines)
+
+
+def test_metrics_say_it_too(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    two = Two(tmp_path, 0.001)
+    two.busy = [*two.busy[:20], ("far", YEAR_2100_MS)]
+    two.run(every=7)
+    metrics = Metrics(registry, "two", ["out"], SystemClock())
+    history = Journal(LocalLog(tmp_path / "service" / "tpc" / "log")).open()
+    assert history.last_complete is not None
+    metrics._count_event_time(event_time_of(history.manifests[history.last_complete]))
+    assert registry.get_sample_value("tpc_watermark_timestamp_seconds", {"pipeline": "two"}) == 20.0
+    assert registry.get_sample_value("tpc_idle_sources", {"pipeline": "two"}) == 1
+    labels = {"pipeline": "two", "source": "busy"}
+    assert registry.get_sample_value("tpc_too_far_events_total", labels) == 1
