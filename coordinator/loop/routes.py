@@ -6,12 +6,14 @@ Nothing is computed here: that is `row_batches.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tpc.errors import ConfigurationError
 from tpc.sink import Sink
+from tpc.user_code import require_plain
 
 if TYPE_CHECKING:
     import pyarrow
@@ -34,11 +36,15 @@ class LoopRoute:
 
 
 class LoopWriting:
-    """Rows of one kind, and the routes that they take. `schema` says their columns."""
+    """Rows of one kind, and the routes that they take. `schema` says their columns.
 
-    def __init__(self, name: str, schema: Schema) -> None:
+    The columns `undigested` may differ when an epoch is run again.
+    """
+
+    def __init__(self, name: str, schema: Schema, undigested: AbstractSet[str] = frozenset()) -> None:
         self.name = name
         self.schema = arrow_schema(schema)
+        self.undigested = undigested
         self.routes: list[LoopRoute] = []
 
     def to(
@@ -51,6 +57,8 @@ class LoopWriting:
         names the columns that the sink gets, as a mapping under other names: `{"key": "time", "total": "total"}`.
         `exact_floats` says that float columns come out the same, bit by bit, when an epoch is run again.
         """
+        if callable(where):
+            require_plain(where, f"where= of the route of rows {self.name!r} to sink {sink.name!r}")
         return self._add(LoopRoute(sink, where, self._selected(sink, select), exact_floats))
 
     def otherwise(self, sink: Sink, *, select: Select | None = None) -> LoopWriting:

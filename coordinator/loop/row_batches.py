@@ -11,6 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.feeding.route_plan import RoutePlan
+from tpc.coordinator.loop.conditions import answers
 from tpc.coordinator.loop.routes import LoopWriting
 from tpc.coordinator.loop.row_digests import has_floats, row_digests
 from tpc.errors import DataError
@@ -39,8 +40,9 @@ class RowBatches:
 
         writing, rows = self._writings[index], batch.num_rows
         columns: dict[str, pyarrow.Array] = {f"column_{n}": batch.column(n) for n in range(batch.num_columns)}
+        undigested = {f"column_{n}" for n, name in enumerate(writing.schema.names) if name in writing.undigested}
         for plan, flags, route in zip(self._plans[index], _flags(writing, batch), writing.routes, strict=True):
-            values = [columns[name] for name, _ in plan.columns]
+            values = [columns[name] for name, _ in plan.columns if name not in undigested]
             digests = row_digests(values, rows, exact_floats=route.exact_floats).view("int64")
             columns[plan.digest] = pa.array(digests, mask=None if flags is None else ~flags)
         nobody = pa.nulls(rows, pa.int64())
@@ -83,7 +85,7 @@ def _flags(writing: LoopWriting, batch: pyarrow.RecordBatch) -> list[Flags | Non
         if id(where) not in computed:
             if callable(where):
                 rows = batch.to_pylist() if rows is None else rows
-                computed[id(where)] = np.fromiter((bool(where(row)) for row in rows), dtype=bool, count=len(rows))
+                computed[id(where)] = np.fromiter(answers(writing.name, where, rows), dtype=bool, count=len(rows))
             else:
                 computed[id(where)] = _evaluated(where, batch)
         flags.append(computed[id(where)])
