@@ -11,8 +11,7 @@ One root, `TpcError`. The first level says who has to act:
 - `CorruptionError`: an operator. What is stored contradicts itself; nothing was changed.
 - `StateMachineError`: us. The protocol was asked for something impossible.
 
-What holds for the rows is not in the class but in the phase: `tpc.safety` says it when an error leaves.
-All errors are picklable with all their fields, since Spark carries them from executors to the driver.
+What holds for the rows depends on the phase: `tpc.safety` says it. Errors are picklable, for Spark, with all fields.
 """
 
 from __future__ import annotations
@@ -91,6 +90,15 @@ class SchemaChangedError(ConfigurationError):
     )
 
 
+class SourcesChangedError(ConfigurationError):
+    """A source is another one than the record says; `details` may say `acceptable=False`: no record can accept it."""
+
+    remedy_by_default = (
+        "read what it has read; if the change is meant, and positions of before count in what is read now, put it on "
+        "the record and start again: `tpc accept-sources MODULE:PIPELINE --reason ...`."
+    )
+
+
 class CheckpointInUseError(ConfigurationError):
     """Another process of this machine holds the checkpoint's lock."""
 
@@ -108,6 +116,7 @@ class DataError(TpcError):
     """
 
     remedy_by_default = "mend the row or route it elsewhere (where=), then restart: the epoch is repeated whole."
+    row_index: int | None = None  # from 0, in a batch or among the rows that a service made columns of together
 
     def __init__(self, what: str, *, column: str | None = None, key: Any = None, **where: Any) -> None:
         self.source, self.position, self.function = map(where.pop, ("source", "position", "function"), [None] * 3)

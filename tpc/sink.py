@@ -35,6 +35,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from tpc.describing import described, printable
 from tpc.handles import Handle, PipelineId, checked_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan
@@ -395,11 +396,22 @@ class OffsetsCommitter(Protocol):
         """
 
 
+ROW_MAX = 1000
+"""How many characters of a row an error shows."""
+_VALUE_MAX = 80
+
+
 def describe_row(values: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """The key of an offending row in words, e.g. `id='UA-1545', hour=5`; long values are cut."""
-    return ", ".join(f"{column}={_shortened(values.get(column))}" for column in columns)
+    """The key of an offending row in words, e.g. `id='UA-1545', hour=5`; what is long is cut.
 
-
-def _shortened(value: Any, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    Never raises, whatever the values are: it runs while another error is being told.
+    """
+    words, length = [], 0
+    for column in columns:
+        word = f"{printable(str(column), _VALUE_MAX)}={described(values.get(column), _VALUE_MAX)}"
+        length += len(word) + 2
+        if length > ROW_MAX:
+            words.append("…")
+            break
+        words.append(word)
+    return ", ".join(words)

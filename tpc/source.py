@@ -108,6 +108,12 @@ class Source(ABC):
     identity that it has now. For whoever has moved to a copy in which the same positions name the same events. A start
     looks at it."""
 
+    kind: str = ""
+    """Which system it reads. A start refuses another one under the same name; empty: nothing is compared."""
+    place: str = ""
+    """Where it reads there: of a file its whole path. A start refuses another one under the same name. Empty: nothing
+    is compared, since positions tell it themselves, as those of topics do. It goes on record: no secret is in it."""
+
     def __init__(self, name: str) -> None:
         self.name = checked_name(name, "source")
 

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from tpc.describing import described
 from tpc.errors import ConfigurationError, DataError, TpcError
 
 TEXT_MAX = 500
@@ -79,14 +80,6 @@ def name_of(function: object) -> str:
         return clean(str(named), 200).replace("<locals>.", "")
     except Exception:  # noqa: BLE001  a description never raises
         return "a function"
-
-
-def described(value: object, characters: int = TEXT_MAX) -> str:
-    """A value for people, bounded. It never raises, whatever the value's own `repr` does."""
-    try:
-        return clean(repr(value), characters)
-    except Exception:  # noqa: BLE001  a description never raises
-        return f"<a {type(value).__qualname__} that cannot be shown>"
 
 
 def said(error: BaseException) -> str:

@@ -47,6 +47,7 @@ PRELOADED = (
     "sqlite3",
     "tpc.chaos.matrix.lives",
     "tpc.chaos.matrix.service_pipeline",
+    "tpc.coordinator.loop.exact_columns",
     "tpc.coordinator.loop.row_batches",
     "tpc.coordinator.loop.service",
     "tpc.coordinator.loop.state.committer",

@@ -58,7 +58,7 @@ _EXPLORED_STATE = ("changelog_rows", "changes", "codec", "contents", "kept", "re
 _EXPLORED_LOOP = (
     *(
         f"coordinator/loop/{name}.py"
-        for name in ("barriers", "cutting", "emitted", "functions", "row_batches", "running")
+        for name in ("barriers", "cutting", "emitted", "functions", "row_batches", "row_buffer", "running")
     ),
     *(f"coordinator/loop/state/{name}.py" for name in _EXPLORED_STATE),
 )
@@ -93,10 +93,11 @@ _KAFKA_PENDING = (*_KAFKA_SHOWN, "sinks/kafka/cluster/markers.py", "sinks/kafka/
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
 _CUTS = tuple(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "layout"))
 """The sources of the explorer's service stay."""
-_READING_AHEAD = ("coordinator/loop/reading_ahead.py", "coordinator/loop/beside.py")
+_READING_AHEAD = ("coordinator/loop/reading_ahead.py", "coordinator/feeding/beside.py")
 """Sources of the explorer's service are not read ahead."""
 _MADE_ANEW = (
-    *(f"coordinator/loop/{name}.py" for name in ("barriers", "beside", "confirming", "cutting", "loop_pass")),
+    *(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "loop_pass")),
+    *(f"coordinator/feeding/{name}.py" for name in ("beside", "confirming")),
     "tpc/identities.py",
 )
 """They stay what they are while a process of it runs."""

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tpc.describing import described
 from tpc.source import Origin, Part
-from tpc.user_code import described, is_refusal, name_of, require_done
+from tpc.user_code import is_refusal, name_of, require_done
 
 EventTime = Callable[[Any], int]
 """The time of an event, in milliseconds since 1970."""

@@ -24,17 +24,20 @@ from tpc.coordinator.loop.state.lost_stores import require_kept, require_there
 from tpc.coordinator.loop.state.sink import StateSink
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.wanted_inputs import named_inputs
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.schemas import Columns
 from tpc.shards import Shard, not_a_shard_s
 from tpc.sink import Sink
 from tpc.source import Source
+from tpc.source_records import Inputs
 from tpc.user_code import require_plain
 
 if TYPE_CHECKING:
     from tpc.changelog import Changelog
-    from tpc.coordinator.loop.routes import Schema, Select
+    from tpc.coordinator.loop.declared_columns import Schema
+    from tpc.coordinator.loop.routes import Select
     from tpc.coordinator.loop.state.state import State
     from tpc.history import History
     from tpc.transactional import Transactional
@@ -120,8 +123,9 @@ class Description(Job):
     def write(self, name: str, schema: Schema) -> LoopWriting:
         """Begin the routes of the rows that functions make with `out.row(name, {...})`.
 
-        `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (in UTC)
-        and date, or to types of pyarrow.
+        `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (an
+        instant) and date, or to types of pyarrow. A value that its column does not hold exactly is refused. Raises
+        `ConfigurationError` for a type that no column can have.
         """
         if any(writing.name == name for writing in self._writings) or name == KIND:
             raise ConfigurationError(f"rows {name!r} are written twice", remedy="add to() to the first write().")
@@ -203,6 +207,10 @@ class Description(Job):
     def columns(self) -> Mapping[str, Columns]:
         """See `Job.columns`."""
         return columns_of(self._all_writings())
+
+    def inputs(self) -> Inputs:
+        """See `Job.inputs`."""
+        return named_inputs(each.source for each in self._inputs)
 
     def _all_writings(self) -> list[LoopWriting]:
         letters = [] if self._dead_letters is None else [self._dead_letters.writing]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from tpc.coordinator.loop.batch_columns import declared_batch
 from tpc.coordinator.loop.routes import LoopWriting
-from tpc.coordinator.loop.row_batches import batch_of
+from tpc.coordinator.loop.row_buffer import RowBuffer
 from tpc.errors import ConfigurationError, DataError
 from tpc.user_code import is_refusal, said
 
 if TYPE_CHECKING:
     import pyarrow
+
+T = TypeVar("T")
 
 AT_ONCE = 16_384
 """Rows that become columns together, and go to the sinks together.
@@ -48,30 +51,45 @@ class Emitted:
         self._mark: dict[str, tuple[int, int]] | None = None
         """How many rows and batches of each kind there were when the event at hand began; None: it does not matter."""
         self._writings = {writing.name: writing for writing in writings}
-        self._rows: dict[str, list[Mapping[str, Any]]] = {writing.name: [] for writing in writings}
+        self._rows: dict[str, RowBuffer] = {writing.name: RowBuffer(writing) for writing in writings}
+        self._open = {kind: buffer.takes for kind, buffer in self._rows.items() if buffer.takes is not None}
         self._batches: dict[str, list[pyarrow.RecordBatch]] = {writing.name: [] for writing in writings}
 
     def row(self, kind: str, row: Mapping[str, Any]) -> None:
-        """One row for `service.write(kind, ...)`; a column that it leaves out is NULL. Do not change it later."""
+        """One row for `service.write(kind, ...)`, with the values that it has now; what it leaves out is NULL.
+
+        Raises `DataError` for a column that the kind has not, and, at the end of the epoch at the latest, for a value
+        that its column does not take.
+        """
         if get_ident() != self._thread:
             raise self._misuse()
         try:
-            self._rows[kind].append(row)
+            cells, values, width = self._open[kind]
+            if type(row) is dict and len(row) == width:
+                cells += values(row)  # in place; here, since a call for each row would take as long again
+                return
         except KeyError:
-            raise self._unknown(kind) from None
+            pass  # no such kind, a kind whose values are copied, or a row with gaps
+        self._of(self._rows, kind).append(row)
 
     def rows(self, kind: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Several of them."""
-        self._of(self._rows, kind).extend(rows)
+        take = self._of(self._rows, kind).append
+        for row in rows:
+            take(row)
 
     def batch(self, kind: str, batch: pyarrow.RecordBatch) -> None:
-        """Rows as an Arrow batch, whose columns are those of the kind or can be cast to them."""
+        """Rows as an Arrow batch, with exactly the kind's columns, in any order.
+
+        Its values arrive as they are: another type of a column is taken where that changes no value. Its memory must
+        not be changed later. Raises `DataError` for the first column or value that is not taken.
+        """
         kept = self._of(self._batches, kind)
+        fitting = declared_batch(self._writings[kind], batch)
         if self._mark is not None and self._mark[kind][0]:  # rows of before the event stay, whatever comes of it
             self._flush(kind, self._mark[kind][0])
             self._mark[kind] = (0, len(kept))
         self._flush(kind)
-        fitting = batch.select(self._writings[kind].schema.names).cast(self._writings[kind].schema)
         kept += [fitting.slice(first, AT_ONCE) for first in range(0, fitting.num_rows, AT_ONCE)]
 
     # For the runtime ------------------------------------------------------------------------------------------
@@ -83,21 +101,21 @@ class Emitted:
     def check_event(self) -> None:
         """Raise `DataError` for a row of the event that cannot become columns."""
         for kind, (before, _) in (self._mark or {}).items():
-            if rows := self._rows[kind][before:]:
-                self._columns(kind, rows)
+            if len(self._rows[kind]) > before:
+                self._columns(kind, before, None)
 
     def end_event(self, *, is_kept: bool) -> None:
         """Keep what was made since `begin_event`, or drop it."""
         if not is_kept:
             for kind, (rows, batches) in (self._mark or {}).items():
-                del self._rows[kind][rows:]
+                self._rows[kind].drop(rows, None)
                 del self._batches[kind][batches:]
         self._mark = None
 
     def end(self) -> None:
         """The epoch's rows are made: whoever uses it from here on is refused."""
         self._is_over = True
-        self._rows, self._batches = {}, {}
+        self._rows, self._open, self._batches = {}, {}, {}
 
     def settle(self) -> None:
         """Make columns of the rows of which there are many: objects that die young are cheaper than old ones."""
@@ -115,14 +133,14 @@ class Emitted:
 
     def _flush(self, kind: str, count: int | None = None) -> None:
         """The first so many rows, or all, become columns."""
-        rows = self._rows[kind] if count is None else self._rows[kind][:count]
-        if rows:
-            self._batches[kind].append(self._columns(kind, rows))
-            self._rows[kind] = [] if count is None else self._rows[kind][count:]
+        buffer = self._rows[kind]
+        if len(buffer):
+            self._batches[kind].append(self._columns(kind, 0, count))
+            buffer.drop(0, count)
 
-    def _columns(self, kind: str, rows: Sequence[Mapping[str, Any]]) -> pyarrow.RecordBatch:
+    def _columns(self, kind: str, first: int, last: int | None) -> pyarrow.RecordBatch:
         try:
-            return batch_of(self._writings[kind], rows)
+            return self._rows[kind].batch(first, last)
         except DataError as error:
             self.unfit = error
             raise
@@ -132,7 +150,7 @@ class Emitted:
             self.unfit = DataError(f"rows {kind!r} cannot become columns: {said(error)}")
             raise self.unfit from error
 
-    def _of(self, kept: dict[str, list[Any]], kind: str) -> list[Any]:
+    def _of(self, kept: Mapping[str, T], kind: str) -> T:
         if get_ident() != self._thread:
             raise self._misuse()
         try:

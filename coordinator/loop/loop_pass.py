@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from tpc import failpoints
 from tpc.coordinator.feeding.branch import Mode
+from tpc.coordinator.feeding.confirming import Confirming
 from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.epoch_pass import EpochPass
 from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed, PartitionReport
 from tpc.coordinator.feeding.parts import slowest
-from tpc.coordinator.loop.confirming import Confirming
 from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.loop.row_digests import KIND
 from tpc.errors import DataError, TransientError

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tpc.coordinator.loop.conditions import checked_condition
+from tpc.coordinator.loop.declared_columns import Schema, arrow_schema, column_rules
 from tpc.errors import ConfigurationError
 from tpc.sink import Sink
-from tpc.user_code import require_plain
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyarrow.compute import Expression
 
+    from tpc.coordinator.loop.nested_values import Rule
+
     Condition: TypeAlias = Callable[[Mapping[str, Any]], Any] | Expression
-    Schema: TypeAlias = Mapping[str, type | pyarrow.DataType] | pyarrow.Schema
     Select: TypeAlias = Sequence[str] | Mapping[str, str]
 
 
@@ -43,7 +43,9 @@ class LoopWriting:
 
     def __init__(self, name: str, schema: Schema, undigested: AbstractSet[str] = frozenset()) -> None:
         self.name = name
-        self.schema = arrow_schema(schema)
+        self.schema = arrow_schema(name, schema)
+        self.rules: tuple[Rule, ...] = column_rules(name, self.schema)
+        """Which values each column takes."""
         self.undigested = undigested
         self.routes: list[LoopRoute] = []
 
@@ -52,13 +54,14 @@ class LoopWriting:
     ) -> LoopWriting:
         """Send rows to `sink`.
 
-        `where` is a function of one row, or an expression of `pyarrow.compute`; what is not true (None, NULL) stays
-        away. It is computed once per row, whoever else asks: the same object in two routes is one condition. `select`
+        `where` is a function of one row that answers True, False or None, or such an expression of `pyarrow.compute`;
+        None and NULL mean no, and another answer is refused. It gets the row as the sinks do, and must not change it.
+        It is computed once per row, whoever else asks: the same object in two routes is one condition. `select`
         names the columns that the sink gets, as a mapping under other names: `{"key": "time", "total": "total"}`.
         `exact_floats` says that float columns come out the same, bit by bit, when an epoch is run again.
         """
-        if callable(where):
-            require_plain(where, f"where= of the route of rows {self.name!r} to sink {sink.name!r}")
+        if where is not None:
+            checked_condition(where, self.schema, sink.name)
         return self._add(LoopRoute(sink, where, self._selected(sink, select), exact_floats))
 
     def otherwise(self, sink: Sink, *, select: Select | None = None) -> LoopWriting:
@@ -88,27 +91,3 @@ class LoopWriting:
             raise ConfigurationError("otherwise() takes what is left and must come last", sink=route.sink.name)
         self.routes.append(route)
         return self
-
-
-def arrow_schema(schema: Schema) -> pyarrow.Schema:
-    """Columns as users name them. Raises `ConfigurationError` for a type that has no column."""
-    import pyarrow as pa
-
-    if isinstance(schema, pa.Schema):
-        return schema
-    of_python: dict[Any, pyarrow.DataType] = {
-        int: pa.int64(),
-        float: pa.float64(),
-        str: pa.string(),
-        bytes: pa.binary(),
-        bool: pa.bool_(),
-        datetime: pa.timestamp("us", "UTC"),
-        date: pa.date32(),
-    }
-    for name, kind in schema.items():
-        if kind not in of_python and not isinstance(kind, pa.DataType):
-            known = ", ".join(each.__name__ for each in of_python)
-            raise ConfigurationError(
-                f"column {name!r} cannot be of {kind!r}", remedy=f"use one of {known}, or a type of pyarrow."
-            )
-    return pa.schema([(name, of_python.get(kind, kind)) for name, kind in schema.items()])

@@ -17,6 +17,7 @@ class IterableSource(Source):
     Each time they must be the same values in the same order; more may have come at the end.
     """
 
+    kind = "values"
     begins_anew = False
 
     def __init__(self, values: Iterable[Any] | Callable[[], Iterable[Any]], *, name: str = "values") -> None:

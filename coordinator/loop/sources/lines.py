@@ -20,6 +20,7 @@ class LinesSource(Source):
     a `DataError` that names file and byte, or a dead letter.
     """
 
+    kind = "lines"
     begins_anew = False
 
     def __init__(
@@ -31,6 +32,7 @@ class LinesSource(Source):
     ) -> None:
         super().__init__(Path(path).stem if name is None else name)
         self.path = Path(path)
+        self.place = str(self.path.absolute())
         require_plain(decode, "decode= of a LinesSource")
         self.decode = decode
 

@@ -38,6 +38,8 @@ class KafkaSource(Source):
     follow each other in the order of their numbers, and each is in its order.
     """
 
+    kind = "kafka"
+
     def __init__(
         self,
         *topics: str,

@@ -128,7 +128,7 @@ def test_decode_time_and_conditions_are_looked_at_in_the_same_way(what: str, tmp
         KafkaSource("orders", servers="nowhere:9092", decode=function)
     with pytest.raises(ConfigurationError, match=r"time= of source 'values' .*would run nothing"):
         service.read(IterableSource([]), time=function)
-    with pytest.raises(ConfigurationError, match=r"where= of the route of rows 'rows' to sink 'even'.*run nothing"):
+    with pytest.raises(ConfigurationError, match=r"where= of the route to sink 'even'.*run nothing"):
         service.write("rows", {"n": int}).to(Numbers(tmp_path).sink("even"), where=function)
 
 
@@ -142,7 +142,7 @@ def test_their_answers_too(where: str, tmp_path: Path) -> None:
     service.each(lines)(lambda event, out: out.row("rows", {"n": event}))
     service.write("rows", {"n": int}).to(Numbers(tmp_path).sink("even"), where=lazy if where == "where" else None)
     service.dead_letters_to(Numbers(tmp_path).sink("dead"))
-    with pytest.raises(ConfigurationError, match=rf"{where}=.*of which nothing has run yet"):
+    with pytest.raises(ConfigurationError, match=rf"{where}=.*(of which nothing has run yet|neither yes nor no)"):
         service.run(until_end=True)
     assert Numbers(tmp_path).history() == []
 
