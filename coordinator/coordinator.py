@@ -29,12 +29,13 @@ from tpc.coordinator.spark.late_plans import check_batch
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_identity, reconcile
 from tpc.coordinator.spark.running_plan import RunningPlan
+from tpc.coordinator.wanted_inputs import WantedInputs, check_rows, rows_claimed
 from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError, TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.json import JSONObject
 from tpc.manifest import Barrier
-from tpc.schemas import Columns, check_schemas
+from tpc.schemas import Columns
 from tpc.sink import CheckContext, Sink
 from tpc.support.deposed import end_deposed
 
@@ -74,6 +75,8 @@ class Coordinator:
         """The columns that this start wants; None: it writes no rows, and what is on record stays there."""
         self._void_damage: JSONObject | None = None
         """An operator's decision that the damaged end of the log has decided nothing, as it goes on record."""
+        self.inputs: WantedInputs | None = None
+        """What this start reads; None as with the columns."""
 
     def observed_by(self, observing: Observing) -> None:
         """Have `observing` told of every step of the machine, and closed with this coordinator."""
@@ -125,7 +128,7 @@ class Coordinator:
         self._schemas = schemas
         history = self._read_with_targets()
         check_identity(history, self.spark_log)
-        check_schemas(history.schemas, schemas, str(self.pipeline))
+        check_rows(history, self.spark_log, self.inputs, schemas)
         self.participants.check(contexts)
 
     def finish(self, void_damage: JSONObject | None = None) -> int:
@@ -187,7 +190,7 @@ class Coordinator:
             try:
                 check_bound_sinks(history, identities)
                 check_removed_sinks(history, identities)
-                check_schemas(history.schemas, self._schemas or {}, str(self.pipeline))
+                check_rows(history, self.spark_log, self.inputs, self._schemas or {})
                 self._check_sinks(history, identities)
                 break
             except (HistoryMismatchError, ConfigurationError):
@@ -200,10 +203,9 @@ class Coordinator:
             **this_process(),
         }
         self._lock.require_not_taken_over()  # who took over while the sinks were asked must not be fenced by this claim
-        if self._schemas is not None:
-            self.engine.claim["schemas"] = self._schemas
         if self._void_damage is not None:
             self.engine.claim["voided_by"] = self._void_damage
+        self.engine.claim |= rows_claimed(history, self.spark_log, self.inputs, self._schemas)
         return joins_again(history, identities)
 
     def _check_sinks(self, history: History, identities: Mapping[str, str]) -> None:

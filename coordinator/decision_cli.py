@@ -1,4 +1,4 @@
-"""The commands by which an operator decides: `tpc resolve`, `tpc remove`, `tpc accept-schema`.
+"""The commands by which an operator decides: `tpc resolve`, `remove`, `accept-schema`, `accept-sources`.
 
 Each puts one record into the log, with its reason and who gave it; the next start acts on it.
 """
@@ -20,6 +20,7 @@ def mount(app: typer.Typer) -> None:
     app.command()(resolve)
     app.command()(remove)
     app.command("accept-schema")(accept_schema)
+    app.command("accept-sources")(accept_sources)
 
 
 def resolve(
@@ -137,3 +138,36 @@ def accept_schema(
     else:
         told = ", ".join(f"{name} {kind}" for name, kind in columns)
         typer.echo(f"recorded: the rows for sink {sink} have the columns {told}.")
+
+
+def accept_sources(
+    target: Target,
+    *,
+    reason: Reason,
+    continues: Annotated[
+        list[str] | None,
+        typer.Option(help="TOPIC=ID: this topic is a copy in which the same positions name the same messages"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put on the record that a pipeline or service may read what it reads now, in the place of what it has read.
+
+    Changes the log, and nothing else. Refuses what no record can make right: another number of sources, another kind,
+    two that have changed places.
+    """
+    from tpc.coordinator.acceptance import accept_sources as accept
+    from tpc.source_records import inputs_to_json, sources_of
+
+    named = dict[str, str]()
+    for each in continues or ():
+        topic, _, identity = each.rpartition("=")
+        if not topic or not identity:
+            raise typer.BadParameter(f"{each!r} is not TOPIC=ID", param_hint="--continues")
+        named[topic] = identity
+    job = load_job(target)
+    before = accept(job, reason, named)
+    after = job.inputs()
+    if as_json:
+        print_json({"before": inputs_to_json(before), "after": inputs_to_json(after)})
+        return
+    typer.echo(f"recorded: it reads {'; '.join(map(str, sources_of(after)))}.")

@@ -21,6 +21,7 @@ from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.schemas import Columns
 from tpc.sink import Sink
+from tpc.source_records import Inputs
 
 AnyJob = TypeVar("AnyJob", bound="Job")
 
@@ -105,6 +106,10 @@ class Job(ABC):
     @abstractmethod
     def columns(self) -> Mapping[str, Columns]:
         """Name and type of the columns that each sink's rows have. Starts nothing."""
+
+    @abstractmethod
+    def inputs(self) -> Inputs:
+        """What it reads, in the order on record. Starts nothing, and asks no source."""
 
     needs_spark: ClassVar[bool]
     """Whether nothing of it can run where Spark and Java are missing."""

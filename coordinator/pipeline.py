@@ -1,37 +1,35 @@
 """The user's entry: a pipeline is one streaming query whose sinks commit together.
 
-Collects what the user says, checks it, and starts the query: `tpc.pipeline(...)`, `.write(df).to(...)`, `.start()`.
+Checks what the user says (`pipeline_description`), and starts the query: `tpc.pipeline(...)`, `.start()`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.health_server import HealthPlace
-from tpc.coordinator.job import Job, refuse_foreign
+from tpc.coordinator.job import refuse_foreign
 from tpc.coordinator.listeners import observing
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.log.local import LOG_FOLDER
 from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.observing import Observing
 from tpc.coordinator.passes.plan import compile_plan
-from tpc.coordinator.passes.routes import Writing, names_of
+from tpc.coordinator.pipeline_description import PipelineDescription
 from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.query import PipelineQuery
+from tpc.coordinator.read_topics import ReadTopics, planned, sources_asked
 from tpc.coordinator.sink_contexts import check_contexts, check_partitioning, written_by_tasks
-from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.executors import ask_executors
 from tpc.coordinator.spark.plan_checks import check_plan
 from tpc.coordinator.spark.secrets import warn_of_logged_secrets
 from tpc.coordinator.spark.settings import (
-    refuse_connect,
     refuse_named_sources,
     refuse_options,
     refuse_speculation,
@@ -39,16 +37,14 @@ from tpc.coordinator.spark.settings import (
     retained_batches,
 )
 from tpc.coordinator.ui_server import PagePlace
+from tpc.coordinator.wanted_inputs import WantedInputs
 from tpc.errors import ConfigurationError
 from tpc.safety import holds, stated
-from tpc.schemas import Columns
-from tpc.shards import not_a_shard_s
-from tpc.sink import Sink
+from tpc.source_records import Inputs
 from tpc.states import State
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
-    from pyspark.sql import DataFrame
 
 __all__ = ["LOG_FOLDER", "Pipeline", "pipeline"]
 
@@ -60,78 +56,19 @@ class PreparedQuery(Preparation):
     query: PipelineQuery
 
 
-class Pipeline(Job):
+class Pipeline(PipelineDescription):
     """One streaming query with its sinks. See `pipeline()`."""
 
     needs_spark = True
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        checkpoint: str | Path | None,
-        incarnation: int,
-        log: Log | None,
-        unrouted: str,
-        settings: EngineSettings,
-    ) -> None:
-        super().__init__(not_a_shard_s(name), incarnation, unrouted, settings)
-        self._checkpoint = None if checkpoint is None else str(checkpoint)
-        self._log = log
-        self._writings: list[Writing] = []
-        self._options: dict[str, str] = {}
-
-    # What the user says ----------------------------------------------------------------------------------------
-
-    def write(
-        self, frame: DataFrame, *, partition_by: str | Sequence[str] = (), order_by: str | Sequence[str] = ()
-    ) -> Writing:
-        """Begin the routes of a streaming DataFrame; a second one joins the same unit (a union in one query).
-
-        `partition_by` repartitions the epoch by columns, so that keyed merges with that key are written by the
-        executors instead of being gathered on the driver (for more than 200,000 keys per epoch). With `order_by` the
-        rows that are equal in those columns reach every sink in the order of these, smallest first.
-        """
-        refuse_connect(frame.sparkSession)
-        if not frame.isStreaming:
-            raise ConfigurationError("the DataFrame is not a streaming one", remedy="read it with spark.readStream.")
-        self._writings.append(Writing(frame, names_of(partition_by), names_of(order_by)))
-        return self._writings[-1]
-
-    def option(self, name: str, value: Any) -> Pipeline:
-        """An option of Spark's stream writer; `checkpointLocation` means the same as `checkpoint=`."""
-        if name.lower() == "checkpointlocation":
-            self._checkpoint = str(value)
-        else:
-            self._options[name] = str(value)
-        return self
-
-    # What follows from it --------------------------------------------------------------------------------------
-
-    @property
-    def checkpoint(self) -> CheckpointFiles:
-        """Spark's checkpoint. Raises `ConfigurationError` when it is missing or cannot be used."""
-        if self._checkpoint is None:
-            raise ConfigurationError("the pipeline has no checkpoint", pipeline=str(self.id), remedy="checkpoint=...")
-        session = self._writings[0].frame.sparkSession if self._writings else None
-        return files_at(self._checkpoint, explicit_log=self._log is not None, session=session)
-
-    @property
-    def log(self) -> Log:
-        """See `Job.log`."""
-        return self._log or log_beside(self.checkpoint)
-
-    def _routed(self) -> list[Sink]:
-        return [route.sink for writing in self._writings for route in writing.routes]
 
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
         """The driver's half without Spark: for recovery and inspection as much as for a start."""
         settings = replace(self.settings, keep_epochs=max(keep_epochs, self.settings.keep_epochs))
         return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings)
 
-    def columns(self) -> Mapping[str, Columns]:
-        """Name and type of the columns that each sink's rows have. Starts nothing."""
-        return compile_plan(self._writings).columns
+    def inputs(self) -> Inputs:
+        """See `Job.inputs`."""
+        return planned(self._writings, self.coordinator())[1]
 
     # Start -----------------------------------------------------------------------------------------------------
 
@@ -167,7 +104,8 @@ class Pipeline(Job):
             ready.coordinator.observed_by(self._observing(metrics, health, page))
         try:
             ready.coordinator.lock(takeover=takeover)
-            ready.coordinator.take_over(ready.contexts, ready.columns)
+            with sources_asked(ready):
+                ready.coordinator.take_over(ready.contexts, ready.columns)
             with ready.coordinator.engine.stating():
                 ready.ask_others(False)
             ready.query.start(trigger)
@@ -199,7 +137,10 @@ class Pipeline(Job):
         session = self._writings[0].frame.sparkSession
         refuse_named_sources(session)
         coordinator = self.coordinator(keep_epochs=retained_batches(session))
-        plan = compile_plan(self._writings)
+        writings, inputs = planned(self._writings, coordinator)
+        plan = compile_plan(writings)
+        coordinator.inputs = wanted = WantedInputs(inputs)
+        topics = ReadTopics(wanted, plan.frame)
         check_partitioning(plan, self._writings, self.sinks, self.id)
         stateful = check_plan(plan.frame, plan.unguarded, trigger)
         refuse_speculation(session, coordinator.participants.sinks)
@@ -211,11 +152,18 @@ class Pipeline(Job):
             offsets_sink=self._offsets_sink,
             unrouted_is_error=self.unrouted_is_error,
             options=self._options,
+            topics=topics,
         )
         contexts = check_contexts(plan, self.sinks, self._offsets_sink, self.id, session, stateful=stateful)
         by_tasks = written_by_tasks(plan, self.sinks, self._offsets_sink)
         asking = partial(ask_executors, session, by_tasks, self.id)
-        return PreparedQuery(coordinator, contexts, plan.columns, asking, query=query)
+
+        def ask_sources() -> None:
+            history = coordinator.read()
+            wanted.check(history, coordinator.spark_log)
+            topics.look(history)
+
+        return PreparedQuery(coordinator, contexts, plan.columns, asking, ask_sources, query=query)
 
 
 def pipeline(

@@ -10,10 +10,6 @@ from tpc.schemas import Columns
 from tpc.sink import CheckContext
 
 
-def _ask_nobody() -> None:
-    """Of a pipeline Spark asks the sources, once the query runs."""
-
-
 @dataclass(frozen=True)
 class Preparation:
     """`contexts` are for the sinks' checks, `columns` go on record. Nothing is open yet; close `coordinator`."""
@@ -24,5 +20,5 @@ class Preparation:
     ask_others: Callable[[bool], None]
     """Asks the other processes of the job, with whether an answer is required: executors for what the sinks' writers
     need there, after what was decided is finished, since that needs none of them; or the shards of a service."""
-    ask_sources: Callable[[], None] = _ask_nobody
-    """Asks the sources whether they still have what comes next."""
+    ask_sources: Callable[[], None]
+    """Asks the sources whether they are what was read, and still have what comes next."""

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.feeding.context import PassContext
+from tpc.coordinator.orderly_stop import OrderlyStop, tell_replay
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.query_facts import QueryFacts
+from tpc.coordinator.read_topics import ReadTopics
 from tpc.coordinator.source_lag import SourceWatch
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.java_errors import in_our_words, in_words, raise_alone
@@ -41,10 +43,6 @@ _BATCH_ENDS_WITHIN_S = 60.0
 """After its query: it may be undoing an epoch, in systems that are away."""
 
 
-class _StopAskedError(Exception):
-    """The user has called `stop` and Spark begins another batch: nothing of it is done."""
-
-
 class PipelineQuery(QueryFacts):
     """What `pipeline.start()` returns. The names are those of PySpark's StreamingQuery, plus `history`."""
 
@@ -57,6 +55,7 @@ class PipelineQuery(QueryFacts):
         offsets_sink: Sink | None,
         unrouted_is_error: bool,
         options: Mapping[str, str],
+        topics: ReadTopics,
     ) -> None:
         self._coordinator = coordinator
         self._plan = plan
@@ -64,13 +63,14 @@ class PipelineQuery(QueryFacts):
         self._offsets_sink = None if offsets_sink is None else offsets_sink.name
         self._unrouted_is_error = unrouted_is_error
         self._options = dict(options)
+        self._topics = topics
         self._session = plan.frame.sparkSession
         self._failure: BaseException | None = None
         self._failed_epochs: list[dict[str, Any]] = []
         self._stop_word = StopWord(coordinator.checkpoint.notes)
-        self._ended, self._stop_asked = threading.Event(), threading.Event()
-        self._batch_lock = threading.RLock()
-        """Held from the question whether a stop is asked for until the batch is done; a stop may come from a batch."""
+        timeout_s = coordinator.engine.settings.stop_timeout_s
+        self._stop = OrderlyStop(coordinator.spark_log, lambda: coordinator.journal.history, timeout_s)
+        self._ended, self._ending = threading.Event(), threading.Lock()
         self._sources = SourceWatch()
         self._batch_metrics: BatchMetrics | None = None
 
@@ -92,8 +92,8 @@ class PipelineQuery(QueryFacts):
         threading.Thread(target=self._watch, name=f"tpc-{coordinator.pipeline.name}", daemon=True).start()
 
     def _start_spark(self, trigger: Mapping[str, Any]) -> StreamingQuery:
-        name, checkpoint = self._coordinator.pipeline.name, str(self._coordinator.checkpoint)
-        options = {"checkpointLocation": checkpoint, **self._options}
+        name = self._coordinator.pipeline.name
+        options = {"checkpointLocation": str(self._coordinator.checkpoint), **self._options}
         return start_query(self._plan.frame, self._batch, name, options, trigger, stateful=self._stateful)
 
     def _run_one_batch(self) -> None:
@@ -111,17 +111,16 @@ class PipelineQuery(QueryFacts):
             while not self._has_ended():
                 self._upkeep()
         finally:
-            self._stop_asked.set()  # a batch that Spark still begins is refused: nobody would tell of its end
             self._coordinator.engine.stopping.set()
-            # Where the JVM has died the batch learns of it at the same moment, and still has an epoch to undo.
-            is_done = self._batch_lock.acquire(timeout=_BATCH_ENDS_WITHIN_S)
+            # Where the JVM has died the batch learns of it at the same moment, and still has an epoch to undo. One that
+            # Spark still begins is refused: nobody would tell of its end.
+            self._stop.close(_BATCH_ENDS_WITHIN_S)
             try:
+                self._topics.close()
                 self._coordinator.close()
             except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
                 self._fail(error)
             finally:
-                if is_done:
-                    self._batch_lock.release()
                 self._ended.set()
 
     def _upkeep(self) -> None:
@@ -135,15 +134,20 @@ class PipelineQuery(QueryFacts):
             self._stop_if_it_runs()
 
     def _stop_if_asked(self) -> None:
-        """Stop between two epochs when another process asks: after the epoch, and once Spark has committed it too.
-
-        Spark either waits for rows, or begins another batch, which is refused and ends the query.
-        """
-        if not self._stop_asked.is_set() and self._stop_word.is_left():
+        """Stop when another process asks, or a batch has."""
+        if self._stop_word.is_left() and not self._stop.is_asked.is_set():
             logger.info("the pipeline is asked to stop after its current epoch")
-            self._stop_asked.set()
-            self._coordinator.engine.stop()
-        if self._stop_asked.is_set() and not self._running.status["isTriggerActive"]:
+            self._stop.is_asked.set()
+        if self._stop.is_asked.is_set():
+            self._end_in_order()
+
+    def _end_in_order(self) -> None:
+        """End the query once Spark has committed the last decided epoch too, and say so where it has not."""
+        with self._ending:  # by who calls `stop`, and by the watch
+            left = self._stop.await_commit(self._is_running, self._coordinator.engine.stopping.set)
+            if left is not None:
+                self._fail(self._coordinator.engine.fenced() or self._stop.not_committed(left))
+                tell_replay(self._failure, left)
             self._stop_if_it_runs()
 
     def _has_ended(self) -> bool:
@@ -152,7 +156,7 @@ class PipelineQuery(QueryFacts):
             with in_our_words():
                 return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
         except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
-            if not self._stop_asked.is_set():
+            if not self._stop.is_asked.is_set():
                 # Of the files of another coordinator's query Spark tells in words of its own.
                 self._fail(self._coordinator.engine.fenced() or error)
             self._stop_if_it_runs()
@@ -163,24 +167,21 @@ class PipelineQuery(QueryFacts):
     def _stop_if_it_runs(self) -> None:
         """The wait may have failed and not the query: out of file descriptors, say, on the way to the JVM."""
         try:
-            if self._running.isActive:
+            if self._is_running():
                 self._running.stop()
         except Exception as error:  # noqa: BLE001  the JVM is gone, and the query with it
-            logger.debug("the query cannot be asked whether it runs: %s", error)
+            logger.debug("the query cannot be stopped: %s", error)
 
     def _fail(self, error: BaseException) -> None:
         """The first failure is the one that users are told."""
-        told = in_words(error)
-        if isinstance(told, TpcError):
+        if isinstance(told := in_words(error), TpcError):
             told.located(pipeline=str(self._coordinator.pipeline))
         self._failure = self._failure or told
 
     # One epoch -------------------------------------------------------------------------------------------------
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
-        with self._batch_lock:
-            if self._stop_asked.is_set():
-                raise _StopAskedError
+        with self._stop.batch(int(batch)):
             try:
                 self._run_epoch(frame, int(batch))
             except BaseException as error:
@@ -203,7 +204,7 @@ class PipelineQuery(QueryFacts):
     def _context(self, barrier: Barrier) -> PassContext:
         assert self._batch_metrics is not None
         engine, participants = self._coordinator.engine, self._coordinator.participants
-        return PassContext(
+        context = PassContext(
             pipeline=participants.pipeline,
             barrier=barrier,
             sinks=participants.sinks,
@@ -216,6 +217,7 @@ class PipelineQuery(QueryFacts):
             await_durable=self._coordinator.lineage.begin(),
             end_phase=engine.clock_phase,
         )
+        return self._topics.confirming(context, engine.journal.history)
 
     # What users of a StreamingQuery know -----------------------------------------------------------------------
 
@@ -236,15 +238,13 @@ class PipelineQuery(QueryFacts):
             raise_alone(self._failure or error)
 
     def stop(self) -> None:
-        """Stop after the current epoch. A decided epoch that cannot be committed now is finished by the next start."""
-        self._stop_asked.set()
-        self._coordinator.engine.stop()
-        with self._batch_lock:
-            logger.debug("no batch has begun")  # Spark would end its tasks, and what they have prepared would stay
-        with in_our_words():
-            self._running.stop()
-        self._ended.wait()
+        """Stop after the current epoch, and after Spark's own commit of it: the next start has nothing to replay.
 
-    def exception(self) -> BaseException | None:
-        """What ended the query; None while it runs or when it ended well."""
-        return self._failure if self._ended.is_set() else None
+        A decided epoch that a system does not take is tried for `EngineSettings.stop_timeout_s`; then the next start
+        finishes and replays it, and `exception` says so. Called from within a batch it asks, and does not wait.
+        """
+        self._stop.is_asked.set()
+        if self._stop.is_within_batch():
+            return
+        self._end_in_order()
+        self._ended.wait()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.epochs import epoch_rows, spark_seconds
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
     from tpc.coordinator.coordinator import Coordinator
 
+logger = logging.getLogger(__name__)
+
 
 class QueryFacts:
     """The part of `PipelineQuery` that only reads."""
@@ -18,6 +22,8 @@ class QueryFacts:
     _coordinator: Coordinator
     _query: StreamingQuery | None = None
     _failed_epochs: list[dict[str, Any]]
+    _failure: BaseException | None
+    _ended: threading.Event
 
     @property
     def _running(self) -> StreamingQuery:
@@ -44,6 +50,14 @@ class QueryFacts:
         """Whether the query runs."""
         return bool(self._running.isActive)
 
+    def _is_running(self) -> bool:
+        """As `isActive`, False too where the JVM does not answer."""
+        try:
+            return self.isActive
+        except Exception as error:  # noqa: BLE001  the JVM is gone, and the query with it
+            logger.debug("the query cannot be asked whether it runs: %s", error)
+            return False
+
     @property
     def lastProgress(self) -> Any:  # noqa: N802  PySpark's name
         """Spark's progress of the last batch."""
@@ -60,3 +74,7 @@ class QueryFacts:
         `spark_seconds` of an epoch are the durations that Spark tells of it (`commitOffsets`: its own commit).
         """
         return epoch_rows(self._coordinator.journal.history, spark_seconds(self._query)) + self._failed_epochs
+
+    def exception(self) -> BaseException | None:
+        """What ended the query; None while it runs or when it ended well."""
+        return self._failure if self._ended.is_set() else None

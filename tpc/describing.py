@@ -37,7 +37,12 @@ def described(value: Any, limit: int = LIMIT) -> str:
     """The value in at most `limit` characters. One whose `__repr__` fails is described by its type."""
     try:
         text = _SHORT.repr(value)
-        text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[:limit])
+        return printable(text, limit)
     except Exception:  # noqa: BLE001 - the code of somebody else's class: describing a row may not hide the error
-        text = f"<{type(value).__name__}, which cannot be shown>"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+        return printable(f"<{type(value).__name__}, which cannot be shown>", limit)
+
+
+def printable(text: str, limit: int) -> str:
+    """The text on one line of at most `limit` characters, with escapes for what a terminal or a file cannot show."""
+    shown = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"

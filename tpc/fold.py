@@ -18,6 +18,7 @@ from tpc.manifest import Branch, Manifest
 from tpc.records import Record, RecordKind
 from tpc.schemas import columns_from_json
 from tpc.sink import GivenUp
+from tpc.source_records import inputs_from_json, with_ids
 
 
 def fold(records: Iterable[Record], damaged: Sequence[DamagedSlot] = ()) -> History:
@@ -108,6 +109,7 @@ def _generation(history: History, record: Record) -> History:
         owning_generation=max(history.owning_generation, body["owning_generation"]),
         removed={sink: Removal.from_json(removal) for sink, removal in body["removed"].items()},
         schemas={sink: columns_from_json(columns) for sink, columns in body["schemas"].items()},
+        inputs=inputs_from_json(body.get("sources")),
         ancestors=tuple(Ancestor.from_json(ancestor) for ancestor in body.get("ancestors", ())),
     )
 
@@ -141,7 +143,9 @@ def _owning(history: History, generation: int) -> History:
 
 
 def _decided(history: History, manifest: Manifest) -> History:
-    return replace(history, last_intent=manifest.epoch, manifests={**history.manifests, manifest.epoch: manifest})
+    inputs = None if history.inputs is None else with_ids(history.inputs, manifest.source_ids)
+    manifests = {**history.manifests, manifest.epoch: manifest}
+    return replace(history, last_intent=manifest.epoch, manifests=manifests, inputs=inputs)
 
 
 def _repair(history: History, record: Record) -> History:
@@ -179,6 +183,8 @@ def _removal(history: History, record: Record) -> History:
 
 
 def _acceptance(history: History, record: Record) -> History:
+    if "sources" in record.body:
+        return replace(history, inputs=inputs_from_json(record.body["sources"]))
     name, columns = record.body["sink"], record.body["columns"]
     others = {sink: known for sink, known in history.schemas.items() if sink != name}
     return replace(history, schemas=others if columns is None else {**others, name: columns_from_json(columns)})

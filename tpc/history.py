@@ -17,6 +17,7 @@ from tpc.json import JSONObject
 from tpc.manifest import Manifest
 from tpc.schemas import Columns
 from tpc.sink import GivenUp
+from tpc.source_records import Inputs, inputs_to_json
 
 OWNERS_KEPT = 8
 """How many terms before the last one that is known to own every sink are remembered as owners.
@@ -152,6 +153,8 @@ class History:
     """Damaged slots that a generation record has voided, with the digest of their bytes: they never were."""
     schemas: Mapping[str, Columns] = field(default_factory=dict)
     """Sink -> the columns that its rows must have: those of the last start, or what an operator has accepted."""
+    inputs: Inputs | None = None
+    """What the last start has read, or what an operator has accepted; None where a log of before does not tell."""
     removed: Mapping[str, Removal] = field(default_factory=dict)
     """Sinks taken out of the pipeline on the record."""
     moved_to: str | None = None
@@ -220,6 +223,7 @@ class History:
             "voids": {str(slot): digest for slot, digest in voids.items() if slot >= floor},
             "removed": {sink: removal.to_json() for sink, removal in self.removed.items()},
             "schemas": dict(self.schemas),
+            "sources": inputs_to_json(self.inputs),
             "ancestors": [ancestor.to_json() for ancestor in self.ancestors],
         }
 

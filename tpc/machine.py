@@ -391,7 +391,8 @@ def _other_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
         pipeline=str(state.pipeline),
         epoch=manifest.epoch,
         sink=sink,
-        remedy="make the query deterministic; to go on with the state as it is now: "
+        remedy="start once with the code and the tables of before, and change them after a stop (`stop()`, SIGTERM) "
+        "that has ended well. If they are the same, make the query deterministic; to go on with the state as it is: "
         f"`tpc resolve CHECKPOINT --epoch {manifest.epoch} --accept-state --reason ...`.",
     )
 

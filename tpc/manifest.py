@@ -111,7 +111,8 @@ class Barrier:
 class Manifest:
     """Everything that is decided when epoch `epoch` is decided. `counts` are rows read, unrouted, late and so on.
 
-    `digest_kind` says what has computed the digests; None where it is not known (`tpc.digests`).
+    `digest_kind` says what has computed the digests; None where it is not known (`tpc.digests`). `source_ids` are the
+    ids, by the number of the source, of what the epoch is the first to read (`tpc.source_records`).
     """
 
     pipeline: PipelineId
@@ -121,6 +122,7 @@ class Manifest:
     sinks: Mapping[str, SinkPart]
     counts: Mapping[str, int] = field(default_factory=dict)
     digest_kind: str | None = None
+    source_ids: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def branches(self) -> Iterator[tuple[str, Branch]]:
         """Every branch with the name of its sink."""
@@ -151,6 +153,7 @@ class Manifest:
     def to_json(self) -> JSONObject:
         """The body of the intent."""
         kind = {} if self.digest_kind is None else {"digest_kind": self.digest_kind}
+        ids = {str(number): dict(found) for number, found in self.source_ids.items()}
         return {
             "pipeline": self.pipeline.name,
             "incarnation": self.pipeline.incarnation,
@@ -160,6 +163,7 @@ class Manifest:
             "sinks": {name: part.to_json() for name, part in self.sinks.items()},
             "counts": dict(self.counts),
             **kind,
+            **({"source_ids": ids} if ids else {}),
         }
 
     @classmethod
@@ -173,4 +177,5 @@ class Manifest:
             {name: SinkPart.from_json(part) for name, part in value["sinks"].items()},
             value["counts"],
             value.get("digest_kind"),
+            {int(number): ids for number, ids in value.get("source_ids", {}).items()},
         )

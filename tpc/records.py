@@ -35,7 +35,8 @@ class RecordKind(str, Enum):
     REMOVAL = "removal"
     """A sink leaves the pipeline, swept: {sink, marker, swept, reason, operator}."""
     ACCEPTANCE = "acceptance"
-    """A sink's rows may have other columns: {sink, columns, reason, operator}; columns null: any at the next start."""
+    """A sink's rows may have other columns: {sink, columns, reason, operator}; columns null: any at the next start. Or
+    the pipeline may read other sources: {sources, reason, operator} (`tpc.source_records`)."""
     MOVED = "moved"
     """The log goes on at another place, this is its last record here: {to}; with `savepoint`, that one's id."""
 

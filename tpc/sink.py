@@ -35,7 +35,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from tpc.describing import described
+from tpc.describing import described, printable
 from tpc.handles import Handle, PipelineId, checked_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan
@@ -396,6 +396,22 @@ class OffsetsCommitter(Protocol):
         """
 
 
+ROW_MAX = 1000
+"""How many characters of a row an error shows."""
+_VALUE_MAX = 80
+
+
 def describe_row(values: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """The key of an offending row in words, e.g. `id='UA-1545', hour=5`; long values are cut."""
-    return ", ".join(f"{column}={described(values.get(column), 80)}" for column in columns)
+    """The key of an offending row in words, e.g. `id='UA-1545', hour=5`; what is long is cut.
+
+    Never raises, whatever the values are: it runs while another error is being told.
+    """
+    words, length = [], 0
+    for column in columns:
+        word = f"{printable(str(column), _VALUE_MAX)}={described(values.get(column), _VALUE_MAX)}"
+        length += len(word) + 2
+        if length > ROW_MAX:
+            words.append("…")
+            break
+        words.append(word)
+    return ", ".join(words)

@@ -56,14 +56,14 @@ _LOST_STATES = ("coordinator/loop/state/lost_stores.py", "coordinator/loop/leadi
 """What a start does before it asks anything else: the explorer's begin with a store as it is."""
 _EXPLORED_STATE = (
     *("changelog_rows", "changes", "codec", "contents", "ends", "epoch_state"),
-    *("kept", "rebuilding", "rules", "state", "touched"),
+    *("kept", "one_event", "rebuilding", "rules", "state", "touched"),
 )
 _EXPLORED_LOOP = (
     *(
         f"coordinator/loop/{name}.py"
         for name in (
-            *("barriers", "cutting", "emitted", "event_clocks", "functions"),
-            *("row_batches", "row_buffer", "running"),
+            *("barriers", "computing", "cut_events", "cutting", "emitted", "event_clocks"),
+            *("function_runs", "functions", "row_batches", "row_buffer", "running"),
         )
     ),
     *(f"coordinator/loop/state/{name}.py" for name in _EXPLORED_STATE),
@@ -102,10 +102,11 @@ _CUTS = (
     "tpc/event_time.py",
 )
 """The sources of the explorer's service stay."""
-_READING_AHEAD = ("coordinator/loop/reading_ahead.py", "coordinator/loop/beside.py")
+_READING_AHEAD = ("coordinator/loop/reading_ahead.py", "coordinator/feeding/beside.py")
 """Sources of the explorer's service are not read ahead."""
 _MADE_ANEW = (
-    *(f"coordinator/loop/{name}.py" for name in ("barriers", "beside", "confirming", "cutting", "loop_pass")),
+    *(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "loop_pass")),
+    *(f"coordinator/feeding/{name}.py" for name in ("beside", "confirming")),
     "tpc/identities.py",
 )
 """They stay what they are while a process of it runs."""
@@ -114,7 +115,7 @@ _KAFKA_SOURCE = ("sinks/kafka/source/", "sinks/kafka/cluster/topic_ids.py")
 _STATES = ("coordinator/loop/state/",)
 _EVENT_TIME = (
     *(f"tpc/{name}.py" for name in ("event_time", "watermark")),
-    *(f"coordinator/loop/{name}.py" for name in ("event_clocks", "functions")),
+    *(f"coordinator/loop/{name}.py" for name in ("cut_events", "event_clocks", "function_runs", "functions")),
     *(f"coordinator/loop/state/{name}.py" for name in ("ends", "epoch_state", "state", "touched")),
 )
 """In the explorer's service events come in the order of their times, and no clock goes on."""

@@ -43,6 +43,7 @@ class Engine:
     ) -> None:
         self.journal = journal
         self.participants = participants
+        self.settings = settings
         self.state = State(participants.pipeline)
         self._acted_in = self.state
         """The state in which the last event came; where the machine has stopped, that in which it failed."""

@@ -52,7 +52,7 @@ class Puts:
         self.phases = phases
         self.stopping = stopping
         self.claim: dict[str, Any] = {}
-        """What the shell adds to every generation record: the sinks' identities and columns, Spark's query id."""
+        """What the shell adds to every generation record: the sinks' identities, columns, what is read, the query."""
         self.has_led = False
         """Whether a term of this coordinator stands in the log."""
         self._last_complete: dict[str, Any] | None = None
@@ -62,8 +62,10 @@ class Puts:
         """One record. `Superseded` when another coordinator has its slot, `Failed` when nobody knows or it cannot."""
         body = dict(effect.body)
         if effect.kind is RecordKind.GENERATION:
-            body |= self.journal.history.carried(self.participants.sinks, self.settings.keep_epochs)
-            body |= self.claim | {"started_at": self.clock.wall()}
+            carried = self.journal.history.carried(self.participants.sinks, self.settings.keep_epochs)
+            body |= {**carried, **self.claim, "started_at": self.clock.wall()}
+            if self.has_led:  # epochs may have read what was not there when it was claimed
+                body["sources"] = carried["sources"]
             failpoints.hit("recovery.claim", generation=body["generation"])
         elif effect.kind is RecordKind.INTENT:
             self.phases.end("verify")

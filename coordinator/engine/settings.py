@@ -13,6 +13,9 @@ class EngineSettings:
     retry_delay_max_s: float = 30.0
     finish_timeout_s: float | None = None
     """Give up (without losing anything) when a decided epoch cannot be committed for so long; None: never."""
+    stop_timeout_s: float = 20.0
+    """Of a query of Spark: how long a stop goes on trying to commit a decided epoch, and again how long it waits for
+    Spark's own commit of it. Below the 30 s after which Kubernetes kills by default."""
     sweep_interval_s: float = 30.0
     keep_epochs: int = 200
     renew_after_epochs: int = 200

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tpc import failpoints
 from tpc.coordinator.feeding.gather import KeyedRows, refuse_too_many, serialize
 from tpc.coordinator.feeding.route_plan import RoutePlan
+from tpc.coordinator.feeding.unreadable import refuse_broken_text, write_or_refuse
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Sink, Writer
@@ -114,20 +115,25 @@ class BranchFeed:
                 continue
             self.report.rows += taken
             self.report.digest = (self.report.digest + sum_of(digests)) % DIGEST_MODULUS
-            if self._keyed is not None:
-                self._keyed.add(routed(batch, route))
-            elif self._writes and self.task.only_digests is None:
-                self._write(routed(batch, route))
-            elif self._writes:
-                self._held.append(routed(batch, route))
+            if self._keyed is not None or self._writes:
+                self._take(routed(batch, route))
         self.report.write_seconds += time.perf_counter() - started
+
+    def _take(self, rows: pyarrow.RecordBatch) -> None:
+        refuse_broken_text(rows, self.task.sink)
+        if self._keyed is not None:
+            self._keyed.add(rows)
+        elif self.task.only_digests is None:
+            self._write(rows)
+        else:
+            self._held.append(rows)
 
     def _write(self, rows: pyarrow.RecordBatch) -> None:
         if self._writer is None:
             failpoints.hit_branch("pass.open", self.handle)
             self._writer = self.task.sink.writer(self.handle, rows.schema, self.task.hint)
             failpoints.hit_branch("pass.write", self.handle)
-        self._writer.write(rows)
+        write_or_refuse(self._writer, rows, self.task.sink)
 
     def prepare(self) -> None:
         """Prepare the branch, if it has rows."""

@@ -27,6 +27,11 @@ def _nothing_counted() -> Mapping[str, int]:
     return {}
 
 
+def _no_new_ids() -> Mapping[int, Mapping[str, str]]:
+    """The sources have none, or all are on record."""
+    return {}
+
+
 @dataclass(frozen=True)
 class PassContext:
     """One epoch of one pipeline, as its pass sees it."""
@@ -49,6 +54,10 @@ class PassContext:
     """Asked after the pass: how many rows the watermark dropped, how large the state is; as far as that is known."""
     await_durable: Callable[[], None] = _nothing_to_wait_for
     """Returns when what the epoch rests on is durable; it is made so while the pass runs."""
+    confirm: Callable[[], None] | None = None
+    """Called beside the pass: raises where what is read is not what positions count in (`confirming`)."""
+    new_ids: Callable[[], Mapping[int, Mapping[str, str]]] = _no_new_ids
+    """Asked after the pass: the ids of what it is the first to read (`Manifest.source_ids`)."""
     end_phase: Callable[[str], None] = _not_told
     """Told the name of each phase of the pass when it ends."""
 

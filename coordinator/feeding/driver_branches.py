@@ -13,6 +13,7 @@ from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.gather import combine
 from tpc.coordinator.feeding.partition import PartitionReport
 from tpc.coordinator.feeding.source_offsets import kafka_offsets
+from tpc.coordinator.feeding.unreadable import write_or_refuse
 from tpc.handles import DRIVER_PARTITION, Handle
 from tpc.sink import Committable, OffsetsCommitter
 
@@ -90,7 +91,7 @@ def _write(task: SinkTask, handle: Handle, table: pyarrow.Table) -> Committable 
     try:
         failpoints.hit_branch("pass.write", handle)
         for batch in table.combine_chunks().to_batches():
-            writer.write(batch)
+            write_or_refuse(writer, batch, task.sink)
         failpoints.hit_branch("pass.prepare", handle)
         made = writer.prepare()
         failpoints.hit_branch("pass.prepared", handle)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError, DataError
 from tpc.merge import MergeHow, MergePlan
-from tpc.sink import describe_row
+from tpc.support.arrow_rows import described
 
 if TYPE_CHECKING:
     import pyarrow
@@ -64,12 +64,9 @@ class KeyedRows:
         for column in self.plan.key:
             keys = batch.column(column)
             if keys.null_count:
-                row = batch.filter(keys.is_null()).slice(0, 1).to_pylist()[0]
+                row = described(batch.filter(keys.is_null()), 0, batch.schema.names[:6])
                 raise DataError(
-                    f"the key column {column!r} is NULL in the row {describe_row(row, batch.schema.names[:6])}",
-                    sink=self.sink,
-                    column=column,
-                    key=row.get(column),
+                    f"the key column {column!r} is NULL in the row {row}", sink=self.sink, column=column, key=None
                 )
 
 

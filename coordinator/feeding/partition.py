@@ -13,6 +13,7 @@ from tpc.coordinator.feeding.branch import BranchFeed, BranchReport, SinkTask
 from tpc.errors import DataError, TpcError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import describe_row
+from tpc.support.arrow_rows import value_at
 
 if TYPE_CHECKING:
     import pyarrow
@@ -111,8 +112,8 @@ def any_valid(batch: pyarrow.RecordBatch, names: Sequence[str]) -> int:
 
 
 def _first_unrouted(batch: pyarrow.RecordBatch, work: EpochWork) -> str:
-    for row in batch.to_pylist():
-        if all(row[name] is None for names in work.digests_by_writing for name in names):
-            names = {wide: out for sink in work.sinks for route in sink.routes for wide, out in route.columns}
-            return describe_row({out: row[wide] for wide, out in names.items()}, list(names.values())[:6])
-    return "?"
+    digests = [batch.column(name) for names in work.digests_by_writing for name in names]
+    row = next(row for row in range(batch.num_rows) if not any(column[row].is_valid for column in digests))
+    names = {wide: out for sink in work.sinks for route in sink.routes for wide, out in route.columns}
+    shown = list(names.items())[:6]
+    return describe_row({out: value_at(batch, wide, row) for wide, out in shown}, [out for _, out in shown])

@@ -36,7 +36,7 @@ def manifest_of(
     }
     counts.update(context.batch_counts())
     parts = parts_of(context, reports, of_driver)
-    return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts, digest_kind)
+    return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts, digest_kind, context.new_ids())
 
 
 def parts_of(

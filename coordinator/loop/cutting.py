@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from tpc.coordinator.loop.barriers import SourceCut
-from tpc.coordinator.loop.event_clocks import EventClocks, Times, times_of
+from tpc.coordinator.loop.cut_events import CutEvents
+from tpc.coordinator.loop.event_clocks import EventClocks
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
@@ -34,19 +34,18 @@ An epoch without events writes nothing that its own sources could read: one does
 
 @dataclass(frozen=True)
 class Cut:
-    """The events of one epoch by the name of their source, where they stand, the epoch's event time, and theirs."""
+    """The events of one epoch by the name of their source, where they stand, and the epoch's event time."""
 
-    events: dict[str, Sequence[Any]]
+    events: dict[str, CutEvents]
     sources: tuple[SourceCut, ...]
     time: EpochTime = NO_EPOCH_TIME
-    times: Times = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
-        return sum(map(len, self.events.values()))
+        """How many events there are, refused ones among them."""
+        return sum(each.came for each in self.events.values())
 
-    def take(self) -> dict[str, Sequence[Any]]:
+    def take(self) -> dict[str, CutEvents]:
         """Its events, which nobody else holds then: the next epoch's come into memory before this one has ended.
 
         Raises `StateMachineError` for a second time: an epoch without its events would be decided.
@@ -113,17 +112,14 @@ class Cutter:
         """The events of a decided epoch, read again from its start to its end; no clock is read."""
         known = {cut.name: cut for cut in cuts}
         self._moved = self._readers
-        events: dict[str, Sequence[Any]] = {each.name: [] for each in self._inputs}
-        times: dict[str, Sequence[int]] = {}
+        events = {each.name: CutEvents(each.name) for each in self._inputs}
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             if each.name in known:
                 reader.seek(known[each.name].start)
                 self._identify(number, known[each.name])
                 parts = reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S)
-                events[each.name] = _joined(parts)
-                if each.time is not None:
-                    times[each.name] = [at for part in times_of(each, parts) for at in part.times]
-        return Cut(events, tuple(cuts), time, times)
+                events[each.name] = _events(each, parts, known[each.name].start, known[each.name].end)
+        return Cut(events, tuple(cuts), time)
 
     def _identify(self, number: int, known: SourceCut | None) -> None:
         """Before anything is read of it. Raises `StateLostError` where it is not what was read before."""
@@ -211,11 +207,13 @@ class Cutter:
             self._layout.check(self.partitions())
         starts = [reader.position() for reader in self._readers]
         parts = [reader.cut() for reader in self._readers]
-        clocks = self._clocks.cut(parts)
+        ends = [reader.position() for reader in self._readers]
+        came = list(map(_events, self._inputs, parts, starts, ends))
+        clocks = self._clocks.cut(came)
         cuts: list[SourceCut] = []
         self._moved = []
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
-            end = reader.position()
+            end = ends[number]
             cuts.append(SourceCut(each.name, starts[number], end, clocks.sources[number], self._identities[number]))
             if end != self._noted[number]:
                 self._moved.append(reader)
@@ -224,8 +222,7 @@ class Cutter:
         self._first = (self._first + 1) % len(self._readers)
         self._is_to_record = False
         self._rows = 0
-        events = {each.name: _joined(came) for each, came in zip(self._inputs, parts, strict=True)}
-        return Cut(events, (*cuts, *self._retired), clocks.epoch, clocks.times)
+        return Cut({each.source: each for each in came}, (*cuts, *self._retired), clocks.epoch)
 
     def close(self) -> None:
         """Let go of the sources."""
@@ -233,6 +230,5 @@ class Cutter:
             reader.close()
 
 
-def _joined(parts: Sequence[Part]) -> Sequence[Any]:
-    """Their events, one partition after the other."""
-    return parts[0].events if len(parts) == 1 else [event for part in parts for event in part.events]
+def _events(of: Input, parts: Sequence[Part], start: str, end: str) -> CutEvents:
+    return CutEvents(of.name, parts, of.time, start=start, end=end)

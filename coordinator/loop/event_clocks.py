@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from tpc.coordinator.loop.barriers import SourceCut
+from tpc.coordinator.loop.cut_events import CutEvents
 from tpc.coordinator.loop.functions import Input
 from tpc.event_time import (
     NO_EPOCH_TIME,
@@ -20,17 +21,12 @@ from tpc.event_time import (
     PartTimes,
     SourceClock,
     SourceTime,
-    checked_times,
     epoch_time,
     is_idle,
     now_ms,
 )
-from tpc.source import Part
 
 logger = logging.getLogger(__name__)
-
-Times = Mapping[str, Sequence[int]]
-"""The time of each event, by the name of its source; of sources whose events have one."""
 
 
 class Clocks(NamedTuple):
@@ -38,7 +34,6 @@ class Clocks(NamedTuple):
 
     sources: Sequence[SourceClock]
     epoch: EpochTime
-    times: Times
 
 
 class EventClocks:
@@ -68,30 +63,31 @@ class EventClocks:
             cut = known.get(each.name)
             self._clocks[number] = NO_TIME if cut is None else cut.clock
 
-    def cut(self, parts: Sequence[Sequence[Part]]) -> Clocks:
-        """An epoch has these events of each source. Raises `DataError` for a time that is none."""
+    def cut(self, events: Sequence[CutEvents]) -> Clocks:
+        """An epoch has these events of each source.
+
+        One whose time is refused, or that could not be decoded, moves nothing; but the source is not silent.
+        """
         read_s = self._elapsed_s()
         now = now_ms(self._wall_s(), self._last.now_ms)
-        told, clocks, times = [], list(self._clocks), dict[str, Sequence[int]]()
-        for number, (each, came) in enumerate(zip(self._inputs, parts, strict=True)):
-            if any(part.events for part in came):
+        told, clocks = [], list(self._clocks)
+        for number, (each, came) in enumerate(zip(self._inputs, events, strict=True)):
+            if came.came:
                 self._active_at[number] = read_s
-            if each.time is not None:
-                timed = times_of(each, came)
-                times[each.name] = [time for part in timed for time in part.times]
-                source = _source_time(each, clocks[number], timed, now, self._is_idle(number, came, read_s))
-                clocks[number] = clocks[number].after(timed, source.limit_ms)
+            if came.times is not None:
+                source = _source_time(each, clocks[number], came.timed, now, self._is_idle(number, came, read_s))
+                clocks[number] = clocks[number].after(came.timed, source.limit_ms)
                 told.append(source)
-                self._warn(source, times[each.name], now)
+                self._warn(source, came.times, now)
         self._clocks = clocks
         self._last = epoch_time(self._last, now if told else None, told)
-        return Clocks(clocks, self._last, times)
+        return Clocks(clocks, self._last)
 
-    def _is_idle(self, number: int, parts: Sequence[Part], read_s: float) -> bool:
+    def _is_idle(self, number: int, came: CutEvents, read_s: float) -> bool:
         each = self._inputs[number]
         return is_idle(
-            has_events=any(part.events for part in parts),
-            is_ended=all(part.is_ended for part in parts),
+            has_events=came.came > 0,
+            is_ended=all(part.is_ended for part in came.timed),
             was_idle=each.name in self._last.idle,
             quiet_s=read_s - self._active_at[number],
             idle_after_s=each.idle_after_s,
@@ -107,12 +103,6 @@ class EventClocks:
                 _instant(max(times)),
                 _instant(now),
             )
-
-
-def times_of(source: Input, parts: Sequence[Part]) -> list[PartTimes]:
-    """The times of the events of a source that tells them."""
-    assert source.time is not None
-    return [PartTimes(p.name, checked_times(list(map(source.time, p.events)), source.name), p.is_ended) for p in parts]
 
 
 def _source_time(source: Input, before: SourceClock, parts: Sequence[PartTimes], now: int, idle: bool) -> SourceTime:

@@ -1,27 +1,39 @@
-"""The user's functions, and how they are run over the events of an epoch: each after the other, in their order."""
+"""What a service runs in an epoch: its inputs, the user's functions, and what these change, event by event.
+
+How the functions are run is the affair of `function_runs.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Protocol
 
+from tpc.coordinator.loop.cut_events import EventTime
 from tpc.coordinator.loop.emitted import Emitted
 from tpc.errors import ConfigurationError
-from tpc.event_time import AHEAD_MAX_S, NO_EPOCH_TIME, EpochTime, Life
+from tpc.event_time import AHEAD_MAX_S, Life
 from tpc.json import JSONObject
 from tpc.source import Source
-from tpc.watermark import Watermark
+from tpc.user_code import name_of, require_done, require_plain
 
-EventTime = Callable[[Any], int]
-"""The time of an event, in milliseconds since 1970."""
 _LENGTH_MAX_S = 1000 * 366 * 86_400.0
-AT_ONCE = 1024
-"""Events that a function gets one by one until it is looked whether their rows are many."""
 
 
-class KeyedState(Protocol):
+class Undoable(Protocol):
+    """What changes with each event, and of which what one event has changed can be undone."""
+
+    def begin_event(self) -> None:
+        """What changes from here on is of one event, until `end_event`."""
+
+    def check_event(self) -> None:
+        """Raise `DataError` for what the event has left that cannot be kept."""
+
+    def end_event(self, *, is_kept: bool) -> None:
+        """Keep what has changed since `begin_event`, or undo it."""
+
+
+class KeyedState(Undoable, Protocol):
     """What the loop asks of a state (`tpc.coordinator.loop.state.State`); what functions ask is a mapping's."""
 
     name: str
@@ -67,7 +79,9 @@ class Input:
 
 
 def input_of(source: Source, time: EventTime | None, idle_after_s: float | None, ahead_max_s: float) -> Input:
-    """What the user says of a source. Raises `ConfigurationError` for lengths of time that mean nothing."""
+    """What the user says of a source. Raises `ConfigurationError` for what means nothing."""
+    if time is not None:
+        require_plain(time, f"time= of source {source.name!r}")
     for name, length_s in (("idle_after", idle_after_s), ("ahead_max", ahead_max_s)):
         if length_s is not None and not 0 < length_s <= _LENGTH_MAX_S:
             raise ConfigurationError(
@@ -90,77 +104,12 @@ class Function:
     inputs: tuple[Input, ...] = ()
     is_batch: bool = False
 
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return f"function {name_of(self.call)}"
 
-def run_functions(
-    functions: Sequence[Function],
-    inputs: Sequence[Input],
-    events: Mapping[str, Sequence[Any]],
-    states: Sequence[KeyedState],
-    out: Emitted,
-    time: EpochTime = NO_EPOCH_TIME,
-    times: Mapping[str, Sequence[int]] = MappingProxyType({}),
-) -> None:
-    """Run all of them over an epoch's `events`, by the name of their source; where there are none, nothing is run.
-
-    States with a time to live are told the time of the event at hand, or the newest of those at hand, and the watermark
-    to which the events before it have come: within one function, so that what a function sees does not depend on which
-    others there are. `times` has the times of the events of each source that tells them.
-    """
-    if not any(events.values()):
-        return
-    expiring = [state for state in states if state.ttl_ms is not None]
-    lives_from = _bounded(time, times) if expiring else {}
-    newest = {name: max(at) for name, at in lives_from.items() if at}
-    for function in functions:
-        watermark = Watermark(time)
-        if not function.inputs:
-            _tell(expiring, max(newest.values(), default=None), watermark.time_ms)
-            function.call(out)
-        for source in function.inputs:
-            came = events[source.name]
-            if function.is_batch:
-                if came:
-                    _tell(expiring, newest.get(source.name), watermark.time_ms)
-                    function.call(came, out)
-                watermark.after(source.name)
-            elif expiring:
-                at = lives_from.get(source.name)
-                before = watermark.before_each(source.name, len(came), times.get(source.name))
-                _run_timed(function.call, came, at or [None] * len(came), before, expiring, out)
-            else:
-                call = function.call
-                for first in range(0, len(came), AT_ONCE):
-                    for event in came[first : first + AT_ONCE]:
-                        call(event, out)
-                    out.settle()
-    _tell(expiring, None, None)
-
-
-def _bounded(time: EpochTime, times: Mapping[str, Sequence[int]]) -> Mapping[str, Sequence[int]]:
-    """The times from which on what the events write lives: no later than the bound of their source."""
-    told = {each.name: each for each in time.sources}
-    too_far = {name for name, each in told.items() if each.too_far and name in times}
-    return {**times, **{name: [told[name].bounded(at) for at in times[name]] for name in too_far}}
-
-
-def _tell(states: Sequence[KeyedState], event_ms: int | None, watermark_ms: int | None) -> None:
-    for state in states:
-        state.at(event_ms, watermark_ms)
-
-
-def _run_timed(
-    call: Callable[..., Any],
-    came: Sequence[Any],
-    times: Sequence[int | None],
-    watermarks: Sequence[int | None],
-    states: Sequence[KeyedState],
-    out: Emitted,
-) -> None:
-    """One by one, the states being told the time of each, and the watermark."""
-    for first in range(0, len(came), AT_ONCE):
-        some = slice(first, first + AT_ONCE)
-        for event, event_ms, watermark_ms in zip(came[some], times[some], watermarks[some], strict=True):
-            for state in states:
-                state.at(event_ms, watermark_ms)
-            call(event, out)
-        out.settle()
+    def run(self, out: Emitted, *arguments: Any) -> None:
+        """Call it. Raises `ConfigurationError` where its answer stands for work that is not done."""
+        if (answer := self.call(*arguments, out)) is not None:
+            require_done(answer, self.name)

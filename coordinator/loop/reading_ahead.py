@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from types import TracebackType
 
-from tpc.coordinator.loop.beside import Beside
+from tpc.coordinator.feeding.beside import Beside
 from tpc.errors import TransientError
 
 logger = logging.getLogger(__name__)

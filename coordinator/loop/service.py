@@ -29,6 +29,7 @@ from tpc.coordinator.loop.state.lost_stores import look_for_lost, require_kept
 from tpc.coordinator.metrics_server import MetricsPlace
 from tpc.coordinator.preparation import Preparation
 from tpc.coordinator.ui_server import PagePlace
+from tpc.coordinator.wanted_inputs import WantedInputs
 from tpc.errors import ConfigurationError
 from tpc.safety import holds, stated
 from tpc.shards import Shard
@@ -46,10 +47,16 @@ class Service(Description):
         no_query = NoQueryLog(self.checkpoint)
         return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings, spark_log=no_query)
 
+    def _leading(self) -> Coordinator:
+        """That of a start, which reads."""
+        coordinator = self.coordinator()
+        coordinator.inputs = WantedInputs(self.inputs(), by_name=True)
+        return coordinator
+
     def prepared(self) -> Preparation:
         """See `Job.prepared`."""
         self.log.require_lasting()
-        program, columns, coordinator = self._program(), self.columns(), self.coordinator()
+        program, columns, coordinator = self._program(), self.columns(), self._leading()
         contexts = contexts_of(self.id, program.writings, list(coordinator.participants.sinks.values()))
 
         def ask_others(_: bool) -> None:
@@ -108,7 +115,7 @@ class Service(Description):
                 program, columns = self._program(), self.columns()
                 if standby is not None and not takeover and not line.wait():
                     return
-                coordinator = self.coordinator()
+                coordinator = self._leading()
                 callbacks = self._on_complete, self._on_decision_needed
                 coordinator.observed_by(observing(self.id.name, names, directory, *callbacks, metrics, health, page))
             takeover = takeover or standby is not None

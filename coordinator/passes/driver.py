@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tpc import failpoints
 from tpc.coordinator.feeding.branch import Mode
+from tpc.coordinator.feeding.confirming import Confirming
 from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.epoch_pass import EpochPass
 from tpc.coordinator.feeding.partition import EpochWork, PartitionReport
@@ -66,7 +67,8 @@ class SparkPass(EpochPass):
         with in_our_words():
             partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
             context.end_phase("plan")
-            rows = self._collected(result)
+            with Confirming(context.confirm):
+                rows = self._collected(result)
         reports = decode([(row["sink"], bytes(row["payload"])) for row in rows])
         stages = {report.attempt.stage for report in reports}
         with in_our_words():

@@ -38,8 +38,11 @@ def names_of(columns: str | Sequence[str]) -> tuple[str, ...]:
 class Writing:
     """One DataFrame of a pipeline and the routes of its rows."""
 
-    def __init__(self, frame: DataFrame, partition_by: tuple[str, ...], order_by: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, frame: DataFrame, partition_by: tuple[str, ...], order_by: tuple[str, ...] = (), name: str = ""
+    ) -> None:
         self.frame = frame
+        self.name = name
         self.partition_by = partition_by
         self.order_by = order_by
         self.routes: list[Route] = []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tpc import failpoints
 from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed
+from tpc.coordinator.passes.arrow_schema import in_utc
 from tpc.coordinator.passes.reports import TaskAttempt, TaskReport, encode
 from tpc.coordinator.passes.worker_needs import DriverHas, require_needs
 from tpc.coordinator.passes.worker_process import spare_repetitions
@@ -44,7 +45,7 @@ class PassTask:
         try:
             require_needs(self.work, self.driver)
             feed = PartitionFeed(self.work, attempt.partition, attempt.task_id)
-            report = TaskReport(attempt, feed.run(batches))
+            report = TaskReport(attempt, feed.run(in_utc(batches)))
         except TpcError as error:
             report = TaskReport(attempt, error=error)
         yield encode(report)

@@ -138,7 +138,7 @@ def first_body_of_fork(fork: PipelineId, ancestor: Ancestor, history: History) -
         "sinks": {},
         "query_id": str(uuid.uuid4()),
         "started_at": time.time(),
-        **History().carried([], 0),
+        **History(inputs=history.inputs).carried([], 0),
         "ancestors": [one.to_json() for one in (*history.ancestors, ancestor)],
     }
 

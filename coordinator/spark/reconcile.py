@@ -60,6 +60,11 @@ def reconcile(
     if committed == last:
         restore_offsets(history, spark, last)
         return
+    logger.warning(
+        "epoch %d is decided and runs again, since Spark has not committed it: the code and the tables "
+        "of before make the same rows, which are written already",
+        last,
+    )
     _move_aside(spark, "commits", committed, still_leading)
     _move_aside(spark, "offsets", last, still_leading)
     if committed >= last - 1:

@@ -8,28 +8,17 @@ v2 has a line for each source.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tpc.coordinator.spark.plan_checks import plan_nodes
+from tpc.coordinator.spark.source_descriptions import readers, relations
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_RELATIONS = "Streaming"
-"""What the names of the nodes begin with that stand for a source."""
-
 
 def source_folders(frame: DataFrame) -> tuple[int, ...]:
     """For each relation of a streaming DataFrame, in Spark's order, the number of its source's folder."""
-    sources: list[Any] = []
-    folders = []
-    for node in plan_nodes(frame._jdf.queryExecution().analyzed()):
-        if node.getClass().getSimpleName().startswith(_RELATIONS):
-            number = next((number for number, one in enumerate(sources) if one.equals(node)), len(sources))
-            if number == len(sources):
-                sources.append(node)
-            folders.append(number)
-    return tuple(folders)
+    return readers(relations(frame))
 
 
 def by_folder(lines: Sequence[str], folders: Sequence[int]) -> dict[int, str]:

@@ -42,8 +42,8 @@ class Branches:
                 return self._gone(db, branch)
             if len(effects) != branch.rows:
                 return Outcome(Verdict.REFUSED, "its staged file has been changed")
-            for ordinal, (values, row) in enumerate(effects):
-                self._insert(db, branch.handle, ordinal, self.key(values), row)
+            for ordinal, (values, row, types) in enumerate(effects):
+                self._insert(db, branch.handle, ordinal, self.key(values), row, types)
             handle = branch.handle
             marker = (str(handle), self.sink, handle.epoch, handle.generation)
             db.execute("INSERT INTO markers VALUES (?, ?, ?, ?)", marker)
@@ -75,16 +75,18 @@ class Branches:
             done = (self.sink, Fate.DONE.value, Fate.REPEATED.value, time.time() - keep_s)
             db.execute("DELETE FROM effects WHERE sink = ? AND state IN (?, ?) AND changed_at < ?", done)
 
-    def _insert(self, db: sqlite3.Connection, handle: Handle, ordinal: int, key: str, row: str) -> None:
+    def _insert(
+        self, db: sqlite3.Connection, handle: Handle, ordinal: int, key: str, row: str, types: str | None
+    ) -> None:
         owner = db.execute(
             "SELECT row FROM effects WHERE sink = ? AND key = ? AND state NOT IN (?, ?) LIMIT 1",
             (self.sink, key, Fate.REPEATED.value, Fate.CONTRADICTORY.value),
         ).fetchone()
         state = Fate.WAITING if owner is None else Fate.REPEATED if owner["row"] == row else Fate.CONTRADICTORY
         db.execute(
-            "INSERT INTO effects (sink, handle, ordinal, epoch, key, row, state, changed_at) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (self.sink, str(handle), ordinal, handle.epoch, key, row, state.value, time.time()),
+            "INSERT INTO effects (sink, handle, ordinal, epoch, key, row, types, state, changed_at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (self.sink, str(handle), ordinal, handle.epoch, key, row, types, state.value, time.time()),
         )
 
     def _gone(self, db: sqlite3.Connection, branch: Committable) -> Outcome:

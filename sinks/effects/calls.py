@@ -1,12 +1,12 @@
 """Which decided effects are due, and what became of each call: claimed before it, noted after it, durable both times.
 
-An effect is due when its epoch is complete, which the caller knows. Claims are made under a coordinator's term: whoever
-has a later one takes over, and the one before gets no more. What came of a call that was under way then is not known.
+An effect is due when its epoch is complete, which the caller knows, and its pause is over. Claims are made under a
+coordinator's term: whoever has a later one takes over, and the one before gets no more. What came of a call that was
+under way then is not known.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections.abc import Collection, Iterable
@@ -16,6 +16,7 @@ from tpc.errors import FencedError
 from tpc.sink import Owner
 from tpc.sinks.effects.database import Database
 from tpc.sinks.effects.effect import OPEN, Effect, Fate, Guarantee
+from tpc.sinks.effects.python_rows import python_row
 
 ANSWER_MAX = 2000
 DIED = "the process that called died in the call, or was overtaken"
@@ -39,6 +40,14 @@ class Calls:
 
     def __init__(self, database: Database, sink: str) -> None:
         self.database, self.sink = database, sink
+        self._ahead_s = time.time() - time.monotonic()
+
+    def _now(self) -> float:
+        """Seconds since 1970 when this object was made, and from then on by a clock that nobody sets.
+
+        A pause is neither longer nor shorter when the machine's clock is put back or forward meanwhile.
+        """
+        return self._ahead_s + time.monotonic()
 
     def begin_term(self, owner: Owner, guarantee: Guarantee) -> None:
         """Claim under this term from now on. What was being called under another one is called again, or unknown.
@@ -53,7 +62,12 @@ class Calls:
             db.execute("INSERT OR REPLACE INTO carriers VALUES (?, ?, ?)", (self.sink, owner.generation, owner.nonce))
             db.execute(
                 "UPDATE effects SET state = ?, answer = ?, changed_at = ? WHERE sink = ? AND state = ?",
-                (after.value, DIED, time.time(), self.sink, Fate.CALLING.value),
+                (after.value, DIED, self._now(), self.sink, Fate.CALLING.value),
+            )
+            db.execute(  # the clock was put back since these were noted: their pauses begin now
+                "UPDATE effects SET not_before = ? + max(0, not_before - changed_at), changed_at = ? "
+                "WHERE sink = ? AND state = ? AND changed_at > ?",
+                (self._now(), self._now(), self.sink, Fate.WAITING.value, self._now()),
             )
 
     def renew(self, ours: Collection[Owner], after: Owner) -> None:
@@ -70,15 +84,15 @@ class Calls:
             found = db.execute(
                 "SELECT * FROM effects WHERE sink = ? AND state = ? AND not_before <= ? AND epoch <= ? "
                 "ORDER BY not_before, id LIMIT 1",
-                (self.sink, Fate.WAITING.value, time.time(), complete),
+                (self.sink, Fate.WAITING.value, self._now(), complete),
             ).fetchone()
             if found is None:
                 return None
             db.execute(
                 "UPDATE effects SET state = ?, attempts = attempts + 1, changed_at = ? WHERE id = ?",
-                (Fate.CALLING.value, time.time(), found["id"]),
+                (Fate.CALLING.value, self._now(), found["id"]),
             )
-        effect = Effect(found["key"], json.loads(found["row"]), found["epoch"], found["refusals"])
+        effect = Effect(found["key"], python_row(found["row"], found["types"]), found["epoch"], found["refusals"])
         return Claim(found["id"], effect, found["attempts"] + 1)
 
     def done(self, claim: Claim, answer: str) -> None:
@@ -95,7 +109,7 @@ class Calls:
         """What is to follow. Raises `FencedError` when another carrier has taken over, which knows better."""
         with self.database.transaction() as db:
             self._require(db, ours)
-            now = time.time()
+            now = self._now()
             db.execute(
                 "UPDATE effects SET state = ?, answer = ?, refusals = refusals + ?, not_before = ?, changed_at = ? "
                 "WHERE id = ? AND state = ?",  # not of one that an overtaken carrier has noted as done meanwhile
@@ -122,7 +136,7 @@ class Calls:
                 "SELECT min(not_before) AS at FROM effects WHERE sink = ? AND state = ? AND epoch <= ?",
                 (self.sink, Fate.WAITING.value, complete),
             ).fetchone()
-        return None if found["at"] is None else max(0.0, found["at"] - time.time())
+        return None if found["at"] is None else max(0.0, found["at"] - self._now())
 
     def _require(self, db: sqlite3.Connection, ours: Collection[Owner]) -> None:
         found = db.execute("SELECT generation, nonce FROM carriers WHERE sink = ?", (self.sink,)).fetchone()

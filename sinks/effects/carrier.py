@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,16 @@ from tpc.sinks.effects.calls import Calls, Claim
 from tpc.sinks.effects.effect import (
     Call,
     Effect,
+    EffectAnswerError,
     EffectRefusedError,
     EffectsOverdueError,
     EffectUnavailableError,
     Fate,
     Guarantee,
 )
-from tpc.support.deadlines import Deadline, until, within
+from tpc.sinks.effects.plain_call import made
+from tpc.sinks.effects.under_way import UnderWay
+from tpc.support.deadlines import Deadline, until
 
 if TYPE_CHECKING:
     from tpc.sinks.effects.sink import EffectSink
@@ -135,7 +139,25 @@ class Carrier:
             return claim
 
     def _carry(self, claim: Claim) -> None:
-        outcome = self._called(claim.effect)
+        call = UnderWay(lambda: _words(made(self._call(claim.effect))), name=f"tpc-effect-{claim.number}")
+        self._note(claim, self._outcome(claim.effect, call))
+        if not call.ends_within(0.0):
+            self._keep_slot(claim, call)
+
+    def _keep_slot(self, claim: Claim, call: UnderWay[str]) -> None:
+        """A call over its deadline is still under way: this thread makes no other, or they would pile up."""
+        logger.warning(
+            "sink %s: the call for %s goes on after %g s, and is one of the %d at a time until it ends",
+            *(self.sink.name, claim.effect.key, self.sink.call_timeout_s, self.sink.concurrency),
+        )
+        while not call.ends_within(LOOK_AGAIN_S / 10):
+            if self._stopping.is_set():
+                return
+        with suppress(BaseException):  # of an error nothing more is known than of the silence before it
+            answer = call.answer(0.0)
+            self._noted(lambda: self.calls.done(claim, answer))
+
+    def _note(self, claim: Claim, outcome: Outcome) -> None:
         if outcome.fate is Fate.DONE:
             self._noted(lambda: self.calls.done(claim, outcome.words))
             return
@@ -148,10 +170,10 @@ class Carrier:
 
         self._noted(note)
 
-    def _called(self, effect: Effect) -> Outcome:
-        retry, what = self.sink.retry, f"the call for {effect.key}"
+    def _outcome(self, effect: Effect, call: UnderWay[str]) -> Outcome:
+        retry = self.sink.retry
         try:
-            answer = within(self.sink.call_timeout_s, lambda: _words(self._call(effect)), waiting_for=what)
+            answer = call.answer(self.sink.call_timeout_s)
         except EffectRefusedError as error:
             dead, words = effect.refusals + 1 >= retry.refusals, _words(error)
             if dead:
@@ -159,6 +181,10 @@ class Carrier:
             return Outcome(Fate.DEAD if dead else Fate.WAITING, words, refused=True)
         except EffectUnavailableError as error:
             return Outcome(Fate.WAITING, _words(error))
+        except EffectAnswerError as error:
+            again = self.sink.guarantee is Guarantee.AT_LEAST_ONCE
+            logger.error("sink %s: what came of %s is not known: %s", self.sink.name, effect.key, error)
+            return Outcome(Fate.WAITING if again else Fate.UNKNOWN, str(error))
         except BaseException as error:  # noqa: BLE001  a call of the user's: whatever it is, nobody knows what was done
             again, kind = self.sink.guarantee is Guarantee.AT_LEAST_ONCE, type(error).__name__
             logger.warning("sink %s: what came of %s is not known: %s", self.sink.name, effect.key, kind)

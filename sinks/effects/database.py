@@ -24,7 +24,7 @@ from tpc.support.sqlite_remedies import remedy_of_sqlite
 TABLES = """
 CREATE TABLE IF NOT EXISTS effects (
     id INTEGER PRIMARY KEY, sink TEXT NOT NULL, handle TEXT NOT NULL, ordinal INT NOT NULL, epoch INT NOT NULL,
-    key TEXT NOT NULL, row TEXT NOT NULL, state TEXT NOT NULL, refusals INT NOT NULL DEFAULT 0,
+    key TEXT NOT NULL, row TEXT NOT NULL, types TEXT, state TEXT NOT NULL, refusals INT NOT NULL DEFAULT 0,
     attempts INT NOT NULL DEFAULT 0, answer TEXT NOT NULL DEFAULT '', not_before REAL NOT NULL DEFAULT 0,
     changed_at REAL NOT NULL, UNIQUE (handle, ordinal));
 CREATE INDEX IF NOT EXISTS effects_by_key ON effects (sink, key);
@@ -44,6 +44,7 @@ class Database:
         self.root, self.timeout_s = root, timeout_s
         self.path = root / OWN / "effects.db"
         self._identity = root / OWN / "effects-identity"
+        self._is_up_to_date = False
 
     def identity(self) -> str:
         """Which outbox this is. Makes it if there is none. Raises `TransientError`."""
@@ -70,8 +71,16 @@ class Database:
         self.identity()
         with self._asking(), closing(self._opened("rw")) as db:
             db.execute("BEGIN IMMEDIATE")
+            self._bring_up_to_date(db)
             yield db
             db.execute("COMMIT")
+
+    def _bring_up_to_date(self, db: sqlite3.Connection) -> None:
+        """An outbox of an earlier version has no types of rows: its rows stay without."""
+        if not self._is_up_to_date:
+            if not any(column["name"] == "types" for column in db.execute("PRAGMA table_info(effects)")):
+                db.execute("ALTER TABLE effects ADD COLUMN types TEXT")
+            self._is_up_to_date = True
 
     def _opened(self, mode: str) -> sqlite3.Connection:
         place = f"{self.path.as_uri()}?mode={mode}"

@@ -50,7 +50,10 @@ LEFT = (Fate.DEAD, Fate.UNKNOWN, Fate.CONTRADICTORY)
 
 @dataclass(frozen=True)
 class Effect:
-    """One call: its key, which no repetition and no repair changes, and its row as JSON has it."""
+    """One call: its key, which no repetition and no repair changes, and its row.
+
+    Values are exact: `Decimal`, `datetime` (aware in UTC where the column has a zone), `date`, `bytes`; NULL is None.
+    """
 
     key: str
     row: Mapping[str, Any]
@@ -79,6 +82,10 @@ class EffectUnavailableError(Exception):
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
+
+
+class EffectAnswerError(Exception):
+    """A call returned a coroutine, a generator or a future: nobody knows whether it was made. Never noted as done."""
 
 
 class EffectsOverdueError(TransientError):

@@ -12,6 +12,7 @@ from tpc.json import JSONObject
 from tpc.sink import Committer, Writer
 from tpc.sinks.authoring.staged import StagedSink
 from tpc.sinks.effects.effect import Call, EffectRetry, Guarantee
+from tpc.sinks.effects.plain_call import require_plain_call
 
 if TYPE_CHECKING:
     import pyarrow
@@ -24,9 +25,11 @@ class EffectSink(StagedSink):
     an effect: two rows with the same values in them are one effect. `guarantee` says what follows when nobody knows
     whether a call was made. With `wait` the next epoch, and the end of the pipeline, wait until every effect of the
     epochs before is carried out or left for a person, at most `wait_timeout_s`. `call_timeout_s` is how long a call
-    may take, `timeout_s` how long the outbox may be busy. Effects that are done are remembered for `keep_s`.
+    may take; one that takes longer keeps its thread until it ends, so that never more than `concurrency` are under way.
+    `timeout_s` is how long the outbox may be busy. Effects that are done are remembered for `keep_s`.
 
-    `call` stays on the driver: it is not pickled, and what it closes over need not be picklable.
+    `call` is a plain function that returns when the call is made: coroutine and generator functions are refused. It
+    stays on the driver: it is not pickled, and what it closes over need not be picklable.
     """
 
     kind = "effects"
@@ -50,6 +53,7 @@ class EffectSink(StagedSink):
         super().__init__(path, name=name)
         if isinstance(key, str) or not key:
             raise ConfigurationError("`key` must be the columns that name an effect", sink=name)
+        require_plain_call(call, name)
         if concurrency < 1:
             raise ConfigurationError("`concurrency` must be at least 1", sink=name)
         try:

@@ -1,4 +1,4 @@
-"""Rows become a staged file of effects, a line each: the key's values and the row, both as JSON. Nothing is called."""
+"""Rows become a staged file of effects, a line each: the key's values, the row as JSON, its types. Calls nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from pyarrow import types
 
 from tpc.errors import ConfigurationError, DataError
 from tpc.sinks.authoring.staged import StagedWriter
-from tpc.sinks.shared.arrow_json import check_json_type, json_objects
+from tpc.sinks.effects.python_rows import specs_of
+from tpc.sinks.shared.arrow_json import check_json_names, check_json_type, json_objects
+from tpc.sinks.shared.exact import REFUSALS, refused_value
 
 if TYPE_CHECKING:
     import pyarrow
@@ -31,14 +33,18 @@ class EffectWriter(StagedWriter):
 
     def add(self, batch: pyarrow.RecordBatch) -> None:
         """A line per row. Raises `DataError` for a row without a key."""
-        keys = [pc.cast(batch.column(name), "string").to_pylist() for name in self.sink.key]
-        rows = json_objects(batch).to_pylist()
+        specs = json.dumps(specs_of(batch.schema))
+        try:
+            keys = [pc.cast(batch.column(name), "string").to_pylist() for name in self.sink.key]
+            rows = json_objects(batch).to_pylist()
+        except REFUSALS as error:
+            raise refused_value(batch, json_objects, error, handle=self.handle, key=self.sink.key) from error
         for *values, row in zip(*keys, rows, strict=True):
             if None in values:
                 column = self.sink.key[values.index(None)]
                 what = "a row names no effect: a column of its key is NULL"
                 raise DataError(what, column=column, key=tuple(values), sink=self.sink.name)
-            self._file.write(json.dumps([values, row], ensure_ascii=False).encode() + b"\n")
+            self._file.write(json.dumps([values, row, specs], ensure_ascii=False).encode() + b"\n")
 
     def end(self) -> None:
         """Hand over what is buffered."""
@@ -47,8 +53,10 @@ class EffectWriter(StagedWriter):
 
 def check_columns(sink: EffectSink, schema: pyarrow.Schema) -> None:
     """Raise `ConfigurationError` where rows of `schema` cannot be effects of this sink."""
+    check_json_names(schema.names, "the row")
     for field in schema:
         check_json_type(field.type, field.name)
+    specs_of(schema)
     for name in sink.key:
         if name not in schema.names:
             raise ConfigurationError(f"there is no column {name!r}, which the key needs", sink=sink.name)
@@ -58,9 +66,12 @@ def check_columns(sink: EffectSink, schema: pyarrow.Schema) -> None:
             raise ConfigurationError(f"column {name!r} of the key is of type {kind}", sink=sink.name, remedy=remedy)
 
 
-def read_staged(path: Path) -> Iterator[tuple[Sequence[str], str]]:
-    """The key's values and the row of each effect in a staged file, in their order."""
+def read_staged(path: Path) -> Iterator[tuple[Sequence[str], str, str | None]]:
+    """The key's values, the row and the types of each effect in a staged file, in their order.
+
+    A file that was staged by an earlier version has no types.
+    """
     with path.open("rb") as file:
         for line in file:
-            values, row = json.loads(line)
-            yield values, row
+            values, row, *specs = json.loads(line)
+            yield values, row, specs[0] if specs else None

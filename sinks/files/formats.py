@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError
+from tpc.sinks.files.csv_text import csv_header, csv_records, fault_in_csv
 from tpc.sinks.shared.arrow_json import check_json_type, json_objects
+from tpc.sinks.shared.exact import require_valid
 
 if TYPE_CHECKING:
     import pyarrow
@@ -72,7 +74,12 @@ class Encoder(ABC):
 
     @abstractmethod
     def write(self, batch: pyarrow.RecordBatch) -> None:
-        """Take rows."""
+        """Take rows. Raises `ValueError` or `OverflowError` for a value that `encoded` refuses, and takes none then."""
+
+    @staticmethod
+    @abstractmethod
+    def encoded(batch: pyarrow.RecordBatch) -> Any:
+        """The rows as they are written. Raises `ValueError` or `OverflowError` for a value without an exact form."""
 
     def finish(self) -> None:
         """Write what is still held back."""
@@ -91,11 +98,29 @@ class ParquetEncoder(Encoder):
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Take rows; write a row group when there are enough."""
+        batch = self.encoded(batch)
         self._batches.append(batch)
         self._rows += batch.num_rows
         self._bytes += batch.nbytes
         if self._rows >= ROW_GROUP_ROWS or self._bytes >= ROW_GROUP_BYTES:
             self._write_row_group()
+
+    @staticmethod
+    def encoded(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        """The rows; the writer makes milliseconds of seconds, which must fit."""
+        import pyarrow as pa
+        from pyarrow import types
+
+        require_valid(batch)
+        columns = batch.columns
+        for number, column in enumerate(columns):
+            if types.is_timestamp(column.type) and column.type.unit == "s":
+                column.cast(pa.timestamp("ms", column.type.tz))
+            if types.is_dictionary(column.type) and column.dictionary.null_count:  # which the writer does not know
+                again = column.dictionary_decode().dictionary_encode()
+                indices = again.indices.cast(column.type.index_type)
+                columns[number] = pa.DictionaryArray.from_arrays(indices, again.dictionary, ordered=column.type.ordered)
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
     def _write_row_group(self) -> None:
         import pyarrow as pa
@@ -117,26 +142,29 @@ class JsonEncoder(Encoder):
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Take rows."""
-        lines = json_objects(batch).to_pylist()
-        self.file.write(("\n".join(lines) + "\n").encode())
+        self.file.write(self.encoded(batch))
+
+    @staticmethod
+    def encoded(batch: pyarrow.RecordBatch) -> bytes:
+        """Lines of UTF-8."""
+        return ("\n".join(json_objects(batch).to_pylist()) + "\n").encode()
 
 
 class CsvEncoder(Encoder):
     """CSV with a header line."""
 
     def __init__(self, file: HashingFile, schema: pyarrow.Schema) -> None:
-        from pyarrow import csv
-
         super().__init__(file, schema)
-        self._writer = csv.CSVWriter(file, schema)
+        file.write(csv_header(schema))
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Take rows."""
-        self._writer.write_batch(batch)
+        self.file.write(self.encoded(batch))
 
-    def finish(self) -> None:
-        """Write what the writer holds back."""
-        self._writer.close()
+    @staticmethod
+    def encoded(batch: pyarrow.RecordBatch) -> bytes:
+        """Records of UTF-8."""
+        return csv_records(batch)
 
 
 _ENCODERS: dict[str, type[Encoder]] = {"parquet": ParquetEncoder, "json": JsonEncoder, "csv": CsvEncoder}
@@ -159,21 +187,16 @@ def check_schema(format: str, schema: pyarrow.Schema) -> None:
     for field in schema:
         if format == "json":
             check_json_type(field.type, field.name)
-        elif fault := _fault_in_csv(field.type) if format == "csv" else _fault_in_parquet(field):
+        elif fault := fault_in_csv(field.type) if format == "csv" else _fault_in_parquet(field):
             raise ConfigurationError(
                 f"column {field.name!r} of type {field.type} cannot be written as {format}: {fault}",
                 remedy="cast it with select=, or choose another format.",
             )
 
 
-def _fault_in_csv(kind: pyarrow.DataType) -> str | None:
-    from pyarrow import types
-
-    if types.is_nested(kind):
-        return "a field of CSV is one value"
-    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        return "CSV is text"
-    return None
+def encoder_class(format: str) -> type[Encoder]:
+    """Of a format."""
+    return _ENCODERS[format]
 
 
 def _fault_in_parquet(field: pyarrow.Field) -> str | None:
@@ -184,6 +207,6 @@ def _fault_in_parquet(field: pyarrow.Field) -> str | None:
     try:
         schema = pa.schema([field])
         pq.write_table(schema.empty_table(), io.BytesIO())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+    except (pa.ArrowException, OSError) as error:  # of a decimal with a negative scale it is an OSError
         return str(error)
     return None

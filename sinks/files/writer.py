@@ -14,8 +14,9 @@ from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
-from tpc.sinks.files.formats import Encoder, HashingFile, encoder
+from tpc.sinks.files.formats import Encoder, HashingFile, encoder, encoder_class
 from tpc.sinks.files.layout import Layout, file_name
+from tpc.sinks.shared.exact import REFUSALS, refused_value
 from tpc.support.deadlines import KeptThread, within
 from tpc.support.durable_files import in_words, make_directories, remove, sync
 
@@ -54,13 +55,18 @@ class FileWriter(Writer):
         self._is_over = False
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
-        """Take rows. Raises `TransientError` with the path when the disk is full, fails or is silent; then abort."""
+        """Take rows. Raises `DataError` for a value without an exact form, `TransientError` with the path when the disk
+        is full, fails or is silent; then abort."""
         if not batch.num_rows:
             return
         self._refuse_unless_whole("writing")
         self._is_whole = False
         with self._failing_as("writing"):
-            self._thread.within(self.sink.timeout_s, lambda: self._take(batch), waiting_for="the file system")
+            try:
+                self._thread.within(self.sink.timeout_s, lambda: self._take(batch), waiting_for="the file system")
+            except REFUSALS as error:
+                encoded = encoder_class(self.sink.format).encoded
+                raise refused_value(batch, encoded, error, handle=self.handle) from error
         self._is_whole = True
         self.rows += batch.num_rows
 

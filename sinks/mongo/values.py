@@ -1,8 +1,8 @@
 """Arrow values as BSON values: what has a BSON type is converted, what has none is refused.
 
 - decimals become Decimal128 (34 digits); dates become midnight UTC, since BSON knows instants only;
-- timestamps are instants in milliseconds: microseconds are cut off, and refused in a key, where two rows would
-  become one document; a timestamp without time zone is taken as UTC;
+- timestamps are instants in milliseconds: one with parts of a millisecond is refused (`exact`); a timestamp without
+  time zone is taken as UTC;
 - structs and maps (with string keys) become documents, lists arrays; intervals and times of day have no BSON type.
 
 (Types and sizes: https://bsonspec.org, field names: MongoDB manual, "Documents".)

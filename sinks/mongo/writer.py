@@ -17,10 +17,12 @@ from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer, describe_row
 from tpc.sinks.mongo.connection import Document, shared, transient
+from tpc.sinks.mongo.exact import in_utc, require_exact
 from tpc.sinks.mongo.operations import described, insert_operation, merge_operation, operation_name
 from tpc.sinks.mongo.outbox import MAX_OPERATION_BYTES, OUTBOX, Outbox, PartBuffer
 from tpc.sinks.mongo.refused_operations import refuse_impossible
 from tpc.sinks.mongo.values import converter, fault_of_key, fault_of_name, fault_of_type, hashable
+from tpc.sinks.shared.exact import REFUSALS, refused_value
 
 if TYPE_CHECKING:
     import pyarrow
@@ -58,7 +60,13 @@ class MongoWriter(Writer):
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Take rows. Raises `DataError` for one that can never be stored, `TransientError` for a failing server."""
-        for row in batch.to_pylist():
+        try:
+            require_exact(batch)
+            found = in_utc(batch).to_pylist()
+        except REFUSALS as error:
+            key = self.key_columns or batch.schema.names[:1]
+            raise refused_value(batch, require_exact, error, handle=self.handle, key=key) from error
+        for row in found:
             operation = self._operation(row)
             encoded = self._encoded(operation, row)
             if not self._buffer.has_room(len(encoded)):

@@ -5,21 +5,23 @@ Which Arrow types reach this module is decided by `column_types`; everything els
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from tpc.sink import describe_row
+from tpc.sinks.shared.exact import require_valid
+from tpc.support.arrow_rows import value_at
 
 # Every string is quoted and NULL is not: COPY's CSV reads "" as the empty string and nothing at all as NULL.
 _OPTIONS = pyarrow.csv.WriteOptions(include_header=False, quoting_style="needed", batch_size=16_384)
 
 
 def csv_of(batch: pa.RecordBatch) -> bytes:
-    """The rows of `batch`, one record each, UTF-8, timestamps with a zone in UTC without naming it."""
+    """The rows of `batch`, one record each, UTF-8, timestamps with a zone in UTC without naming it.
+
+    Raises `ValueError` for a value that its own type does not have, which PostgreSQL might read as another.
+    """
+    require_valid(batch)
     plain = pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], names=batch.schema.names)
     out = pa.BufferOutputStream()
     pyarrow.csv.write_csv(plain, out, _OPTIONS)
@@ -37,8 +39,8 @@ def _plain(column: pa.Array) -> pa.Array:
         return column.cast(pa.timestamp(kind.unit))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return pa.array([None if value is None else "\\x" + value.hex() for value in column.to_pylist()], pa.string())
-    if pa.types.is_float16(kind):
-        return column.cast(pa.float32())
+    if pa.types.is_floating(kind):
+        return column.cast(pa.float64())  # the digits of 32 bits, 0.1, are another number in a column of 64
     if pa.types.is_null(kind):
         return column.cast(pa.string())
     return column
@@ -61,20 +63,6 @@ def row_of_line(batch: pa.RecordBatch, line: int) -> int | None:
         if end >= line:
             return row
     return None
-
-
-def described(batch: pa.RecordBatch, row: int, columns: Sequence[str]) -> str:
-    """The values of `columns` in one row, in words."""
-    return describe_row({name: value_at(batch, name, row) for name in columns}, columns)
-
-
-def value_at(batch: pa.RecordBatch, column: str, row: int) -> Any:
-    """One value for people; Arrow's own text where Python has no such value (the year 10000, say)."""
-    values = batch.column(column).slice(row, 1)
-    try:
-        return values[0].as_py()
-    except (ValueError, OverflowError):
-        return values.cast(pa.string())[0].as_py()
 
 
 def column_with_nul(batch: pa.RecordBatch, row: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,13 @@ _COLUMNS = """
     LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
     WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
 """
+_TYPES = """
+    SELECT a.attname, coalesce(b.typname, t.typname), coalesce(b.typcategory, t.typcategory),
+           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+    WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s) AND NOT a.attisdropped
+"""
 _UNIQUE_KEYS = """
     SELECT array_agg(a.attname::text) FROM pg_index i
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
@@ -75,6 +82,12 @@ def read_table(connection: BoundedConnection, regclass: str) -> Table | None:
     columns = {row[0]: _column(row) for row in connection.execute(_COLUMNS, [oid])}
     keys = tuple(frozenset(names) for (names,) in connection.execute(_UNIQUE_KEYS, [oid]))
     return Table(oid, schema, name, kind, persistence, row_security, columns, keys)
+
+
+def read_types(connection: BoundedConnection, regclass: str, columns: Sequence[str]) -> dict[str, SqlType]:
+    """The types of those of `columns` that the table has, in one question; within a transaction as it sees them."""
+    found = connection.execute(_TYPES, [regclass, list(columns)]).fetchall()
+    return {name: SqlType(base, category, modifier, text) for name, base, category, modifier, text in found}
 
 
 def _column(row: tuple[Any, ...]) -> Column:

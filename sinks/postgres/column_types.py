@@ -12,8 +12,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 _INTEGERS = frozenset({"int2", "int4", "int8"})
-_TEXT_REFUSED_CATEGORIES = frozenset("ABDNPR")
-"""pg_type.typcategory: arrays, booleans, dates and times, numbers, pseudo-types, ranges."""
+_TEXTS = frozenset({"text", "varchar", "bpchar", "citext"})
+_LITERAL_CATEGORIES = frozenset("EGIUV")
+"""pg_type.typcategory whose values come as PostgreSQL's own text: enums, geometry, networks, user-defined, bits.
+
+Not "T": an interval is a rule of its own. Not "S" and "Z": `name` and "char" cut what does not fit.
+"""
 _JSON_REMEDY = "use pyspark.sql.functions.to_json(column) and a json, jsonb or text column."
 _DIGITS = {"s": 0, "ms": 3, "us": 6}
 
@@ -35,6 +39,11 @@ class SqlType:
         scale = (self.modifier - 4) & 0x7FF
         return ((self.modifier - 4) >> 16) & 0xFFFF, scale - 0x800 if scale & 0x400 else scale
 
+    @property
+    def length(self) -> int | None:
+        """Of a varchar(n) or char(n), in characters; None where none was declared."""
+        return self.modifier - 4 if self.name in ("varchar", "bpchar") and self.modifier >= 4 else None
+
 
 def remedy_for(arrow: pa.DataType, sql: SqlType) -> str | None:
     """The remedy if `arrow` cannot go into `sql` unchanged; None if it can."""
@@ -42,6 +51,8 @@ def remedy_for(arrow: pa.DataType, sql: SqlType) -> str | None:
         return remedy_for(arrow.value_type, sql)
     if pa.types.is_null(arrow):
         return None
+    if pa.types.is_duration(arrow) or pa.types.is_interval(arrow):
+        return "cast the value to string and make the column interval or text."
     for belongs, judge in _RULES:
         if belongs(arrow):
             return judge(arrow, sql)
@@ -81,9 +92,13 @@ def _decimal(arrow: pa.DataType, sql: SqlType) -> str | None:
 
 
 def _text(_arrow: pa.DataType, sql: SqlType) -> str | None:
-    if sql.name == "bytea" or sql.category in _TEXT_REFUSED_CATEGORIES:
-        return "cast the value to the column's type, or make the column text."
-    return None
+    if sql.name in _TEXTS:
+        return None
+    if sql.name == "interval":
+        return None if sql.modifier < 0 else "declare it interval, without fields and precision: it would round."
+    if sql.name != "bytea" and sql.category in _LITERAL_CATEGORIES:
+        return None
+    return "cast the value to the column's type, or make the column text."
 
 
 def _binary(_arrow: pa.DataType, sql: SqlType) -> str | None:

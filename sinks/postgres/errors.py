@@ -128,6 +128,29 @@ def marked_before(error: psycopg.Error, handle: Handle) -> HistoryMismatchError:
     )
 
 
+def column_altered(column: str, arrow: object, sql: str, remedy: str, handle: Handle) -> ConfigurationError:
+    """A column was altered since `check`, into a type that would refuse or change the rows' values."""
+    return ConfigurationError(
+        f"column {column!r} has become {sql} and its values come as {arrow}, which would be refused or changed;"
+        " nothing of the epoch is committed",
+        pipeline=str(handle.pipeline),
+        epoch=handle.epoch,
+        sink=handle.sink,
+        remedy=f"{remedy} Then restart.",
+    )
+
+
+def columns_changed_meanwhile(columns: Sequence[str], handle: Handle) -> TransientError:
+    """Columns were altered while the pipeline ran; the next start checks them and makes its staging table of them."""
+    return TransientError(
+        f"columns {', '.join(columns)} were altered while the pipeline ran; nothing of the epoch is committed",
+        pipeline=str(handle.pipeline),
+        epoch=handle.epoch,
+        sink=handle.sink,
+        remedy="restart: the columns are checked again, and the epoch is repeated whole.",
+    )
+
+
 def locked(error: psycopg.Error, handle: Handle, holders: Sequence[str], row: str | None) -> TransientError:
     """The wait for a lock was given up; `holders` are the prepared transactions that hold locks on the table."""
     held = f"; prepared transactions hold locks on the table: {', '.join(holders)}" if holders else ""

@@ -18,7 +18,8 @@ from tpc.handles import DELIMITER, Handle
 from tpc.merge import MergePlan
 from tpc.sink import describe_row
 from tpc.sinks.postgres import errors, markers, statements
-from tpc.sinks.postgres.arrow_csv import column_with_nul, described, row_of_line, value_at
+from tpc.sinks.postgres.arrow_csv import column_with_nul, row_of_line
+from tpc.support.arrow_rows import described, value_at
 from tpc.support.bounded_connection import BoundedConnection
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ _CONSTRAINED = """
     SELECT a.attname FROM pg_constraint c JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = ANY(c.conkey)
     WHERE c.conrelid = to_regclass(%s) AND c.conname = %s ORDER BY a.attnum
 """
+
+
+def key_columns(connection: BoundedConnection, sink: PostgresSink) -> list[str]:
+    """The columns that name a row: the sink's key, else the table's primary key. Asked in a sound transaction."""
+    regclass = statements.table(sink, sink.table).as_string(connection)
+    return list(sink.key) or [name for (name,) in connection.execute(_PRIMARY_KEY.encode(), [regclass])]
 
 
 @dataclass

@@ -6,6 +6,7 @@ belongs to no connection. One COPY per batch, so that an error tells the row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -17,10 +18,14 @@ from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
 from tpc.sinks.postgres import markers, statements
 from tpc.sinks.postgres.arrow_csv import csv_of
+from tpc.sinks.postgres.catalog import read_types
+from tpc.sinks.postgres.column_types import SqlType, remedy_for
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
-from tpc.sinks.postgres.errors import MISSING_GID, failed
+from tpc.sinks.postgres.errors import MISSING_GID, column_altered, columns_changed_meanwhile, failed
+from tpc.sinks.postgres.kept_values import require_kept
 from tpc.sinks.postgres.markers import PREVIOUS_EPOCH
-from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal
+from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal, key_columns
+from tpc.sinks.shared.exact import REFUSALS, refused_value
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,6 +40,8 @@ class PostgresWriter(Writer):
         self._sink = sink
         self._handle = handle
         self._hint = hint
+        self._schema = schema
+        self._types: dict[str, SqlType] = {}
         self._plan = sink.plan_for(schema.names)
         self._columns = sink.written(schema.names)
         self._into = sink.table if self._plan is None else statements.staging_name(sink, self._columns)
@@ -51,8 +58,13 @@ class PostgresWriter(Writer):
         if not batch.num_rows:
             return
         chosen = batch.select(self._columns)
-        text = csv_of(chosen)
         connection = self._begun()
+        try:
+            text = self._encoded(chosen)
+        except REFUSALS as error:
+            key = key_columns(connection, self._sink)
+            self._let_go()
+            raise refused_value(chosen, self._encoded, error, handle=self._handle, key=key) from error
         try:
             with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
                 copy.write(text)
@@ -63,15 +75,52 @@ class PostgresWriter(Writer):
         self._rows += batch.num_rows
         self._size_bytes += len(text)
 
+    def _encoded(self, batch: pyarrow.RecordBatch) -> bytes:
+        """Raises `ValueError` for a value that its column would not keep as it is."""
+        text = csv_of(batch)
+        require_kept(batch, self._types)
+        return text
+
     def _begun(self) -> PooledConnection:
         if self._connection is None:
             try:
                 self._connection = borrow(self._sink.dsn, self._sink.timeout_s)
                 self._connection.execute(statements.begin(self._sink, self._handle))
+                self._types = self._present_types(self._connection, self._sink.table)
             except psycopg.Error as error:
                 self._let_go()
                 raise failed(error, "when a branch was begun", self._handle) from error
+            self._refuse_unfit(self._types)
         return self._connection
+
+    def _present_types(self, connection: PooledConnection, name: str) -> dict[str, SqlType]:
+        regclass = statements.table(self._sink, name).as_string(connection)
+        return read_types(connection, regclass, self._columns)
+
+    def _refuse_unfit(self, types: Mapping[str, SqlType]) -> None:
+        """A column may have been altered since `check`: what PostgreSQL would now round or cut is refused again."""
+        for name in self._columns:
+            remedy = remedy_for(self._schema.field(name).type, types[name]) if name in types else None
+            if remedy is not None:
+                self._let_go()
+                raise column_altered(name, self._schema.field(name).type, types[name].text, remedy, self._handle)
+
+    def _refuse_altered(self, connection: PooledConnection) -> None:
+        """Asked when the branch holds its locks, so that the answer stays true until it is committed.
+
+        A staging table has the types that the target had at `check`: between two types PostgreSQL would convert.
+        """
+        present = self._present_types(connection, self._sink.table)
+        self._refuse_unfit(present)
+        if self._plan is not None:
+            staged = self._present_types(connection, self._into)
+            was = {name: staged.get(name) for name in self._columns}
+        else:
+            was = {name: self._types.get(name) for name in self._columns}
+        altered = [name for name in self._columns if name in present and was[name] != present[name]]
+        if altered:
+            self._let_go()
+            raise columns_changed_meanwhile(altered, self._handle)
 
     def prepare(self) -> Committable | None:
         """Merge what was staged, mark, PREPARE TRANSACTION; errors as in `write`."""
@@ -82,6 +131,7 @@ class PostgresWriter(Writer):
         self._merge(connection)
         gid = statements.gid_of(self._handle, connection.database_oid)
         try:
+            self._refuse_altered(connection)
             connection.execute(markers.mark(self._sink, self._handle))
             failpoints.hit_branch("pass.flushed", self._handle)
             self._maybe_prepared = gid

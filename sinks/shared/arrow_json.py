@@ -3,6 +3,8 @@
 The form is that of Spark's `to_json`: fields that are NULL are left out; timestamps are ISO 8601 (in UTC with `Z`
 when the column has a time zone, without an offset when it has none); decimals are numbers with all their digits;
 binary is base64; NaN and infinities, which JSON has not, are the strings "NaN", "Infinity", "-Infinity".
+
+A value that has no such form raises `ValueError`; `sinks/shared/exact.py` finds it.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import types
 
 from tpc.errors import ConfigurationError
+from tpc.sinks.shared.exact import require_four_digit_years, require_valid
 
 _SPACE, _QUOTE, _BACKSLASH = b' "\\'
 _ESCAPES = [("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")]
@@ -26,7 +29,10 @@ _ESCAPES += [(chr(code), f"\\u{code:04x}") for code in range(0x20) if chr(code) 
 
 def check_json_type(kind: pa.DataType, path: str) -> None:
     """Raise `ConfigurationError` when a column of this type has no form in JSON here; `path` names it."""
-    if types.is_struct(kind):
+    if types.is_dictionary(kind):
+        check_json_type(kind.value_type, path)
+    elif types.is_struct(kind):
+        check_json_names([child.name for child in kind], f"column {path!r}")
         for child in kind:
             check_json_type(child.type, f"{path}.{child.name}")
     elif types.is_map(kind):
@@ -45,8 +51,19 @@ def check_json_type(kind: pa.DataType, path: str) -> None:
         )
 
 
+def check_json_names(names: list[str], what: str) -> None:
+    """Raise `ConfigurationError` when an object would have two fields of one name, of which readers keep one."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigurationError(f"{what} has two fields named {twice!r}", remedy="rename one with select=.")
+
+
 def json_objects(batch: pa.RecordBatch) -> pa.StringArray:
-    """One JSON object per row as a string array; all columns, named as they are."""
+    """One JSON object per row as a string array; all columns, named as they are.
+
+    Raises `ValueError` for a batch with a value that has no exact form.
+    """
+    require_valid(batch)
     columns = [(field.name, column) for field, column in zip(batch.schema, batch.columns, strict=True)]
     return _objects(columns, batch.num_rows)
 
@@ -103,6 +120,7 @@ def _strings(column: Any) -> Any:
 
 
 def _dates(column: Any) -> Any:
+    require_four_digit_years(column)
     return pc.cast(pc.cast(column, pa.date32()), pa.string())
 
 
@@ -147,6 +165,7 @@ def _floats(column: Any) -> Any:
 
 
 def _timestamps(column: Any) -> Any:
+    require_four_digit_years(column)
     if column.type.tz is not None:
         column = pc.cast(column, pa.timestamp(column.type.unit, "UTC"))
     return pc.replace_substring(pc.cast(column, pa.string()), " ", "T")
@@ -161,7 +180,16 @@ def _lists(column: Any) -> Any:
 def _maps(column: Any) -> Any:
     start, offsets = _offsets(column)
     keys, items = (_text(child.slice(start, offsets[-1].as_py())) for child in (column.keys, column.items))
+    _require_distinct(keys, offsets)
     return _joined(column, offsets, pc.binary_join_element_wise(keys, items.fill_null("null"), ":"), "{", "}")
+
+
+def _require_distinct(keys: Any, offsets: Any) -> None:
+    """Of two equal keys in one object readers keep one."""
+    counts = np.diff(np.asarray(offsets))
+    rows = pa.array(np.repeat(np.arange(len(counts)), counts))
+    if len(pa.table([rows, keys], names=["row", "key"]).group_by(["row", "key"]).aggregate([])) < len(keys):
+        raise ValueError("a map with one key twice")
 
 
 def _offsets(column: Any) -> tuple[int, Any]:
@@ -208,5 +236,5 @@ _TEXTS: _Texts = [
 _SCALARS: list[Callable[[pa.DataType], bool]] = [
     *(_is_text, _is_bytes),
     *(types.is_boolean, types.is_integer, types.is_floating, types.is_decimal),
-    *(types.is_timestamp, types.is_date, types.is_null, types.is_dictionary),
+    *(types.is_timestamp, types.is_date, types.is_null),
 ]

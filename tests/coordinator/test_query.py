@@ -144,16 +144,15 @@ def test_a_batch_that_has_begun_as_the_query_is_stopped_comes_to_its_end(
         assert stop_waits.wait(60)
         return running_plan(*arguments)
 
-    def stop(engine: Engine) -> None:
-        to_engine(engine)
-        stop_waits.set()  # no epoch is worked on: the engine has not heard of the batch yet
-
-    to_engine = Engine.stop
     monkeypatch.setattr("tpc.coordinator.query.running_plan", running_when_a_stop_waits)
-    monkeypatch.setattr(Engine, "stop", stop)
     query = pipeline_of(feed, spark, tmp_path).start()
     assert begun.wait(120)
-    query.stop()
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    assert query._stop.is_asked.wait(60)
+    stop_waits.set()  # no epoch is worked on: the engine has not heard of the batch yet
+    stopping.join(60)
+    assert not stopping.is_alive()
     assert [(row["epoch"], row["status"]) for row in query.history()] == [(0, "complete")]
     assert query.exception() is None
     assert sorted((tmp_path / "rows" / "prepared").glob("*")) == []

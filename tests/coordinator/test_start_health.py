@@ -54,7 +54,7 @@ class PipelineWithoutSpark(Pipeline):
         coordinator = self.coordinator()
         query = cast(PipelineQuery, QueryWithoutSpark(coordinator, self.port, self.failure))
         context = CheckContext(self.id, None, 1, ())
-        return PreparedQuery(coordinator, {"a": context}, {}, lambda _: None, query=query)
+        return PreparedQuery(coordinator, {"a": context}, {}, lambda _: None, lambda: None, query=query)
 
 
 @pytest.fixture

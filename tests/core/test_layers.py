@@ -120,6 +120,7 @@ DRIVERS: dict[str, set[str]] = {
 OTHERS: dict[str, set[str]] = {
     "pyarrow": {
         "tpc.sink",
+        "tpc.support",
         "tpc.testing",
         "tpc.sinks",
         "tpc.coordinator.passes",

@@ -19,6 +19,15 @@ class Ends:
         if end_ms is not None and self._upto_ms is not None and end_ms <= self._upto_ms:
             heapq.heappush(self._heap, (end_ms, key))
 
+    def apart(self) -> Ends:
+        """For what one event adds: `take_over` adds it here, or nobody does."""
+        return Ends(self._upto_ms, ())
+
+    def take_over(self, other: Ends) -> None:
+        """What was added apart."""
+        for end in other._heap:
+            heapq.heappush(self._heap, end)
+
     def is_due(self, watermark_ms: int) -> bool:
         """Whether one of them may have ended by then."""
         return bool(self._heap) and self._heap[0][0] <= watermark_ms

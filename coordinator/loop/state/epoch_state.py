@@ -8,6 +8,7 @@ function sees the same objects, and iterates over them in the same order, whethe
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from threading import get_ident
 
 import pyarrow
@@ -17,6 +18,7 @@ from tpc.coordinator.loop.state.changes import Change, to_batch
 from tpc.coordinator.loop.state.codec import decode
 from tpc.coordinator.loop.state.contents import Contents
 from tpc.coordinator.loop.state.ends import NONE, Ends
+from tpc.coordinator.loop.state.one_event import UndoesOneEvent
 from tpc.coordinator.loop.state.rules import NO_EPOCH
 from tpc.coordinator.loop.state.touched import GONE, Touched
 from tpc.errors import ConfigurationError, StateMachineError
@@ -27,7 +29,7 @@ OBJECT_KEY = b"\x02object"
 """The only key of a store that holds a whole object (`kept.py`): no key of a state begins with this byte."""
 
 
-class EpochState:
+class EpochState(UndoesOneEvent):
     """The state `name`. The runtime calls `restore`, `begin`, `at`, `changes` and `abandon`.
 
     With `ttl_s` an entry ends so long after the latest event that changed it: it is gone for every event before which
@@ -43,6 +45,8 @@ class EpochState:
         """The epoch that runs, or ran last."""
         self.watermark_ms: int | None = None
         """To where the events before the one at hand have come."""
+        self._began_ms: int | None = None
+        """The watermark that was known before the running epoch."""
         self.event_ms: int | None = None
         """The event time of the event at hand, set by the runtime; where it is None the watermark stands for it."""
         self._thread = 0
@@ -51,7 +55,7 @@ class EpochState:
         self._is_due = False
         """Something has ended by the watermark, and nobody has looked since."""
         self._contents = contents
-        self._touched: dict[bytes, Touched] = {}
+        self._touched: MutableMapping[bytes, Touched] = {}
         self._named: dict[str, Touched] = {}
         """What is touched, by keys that are text, as most are: an epoch names a key more than once."""
         self._first: list[bytes] | None = None
@@ -75,7 +79,7 @@ class EpochState:
                 remedy="read it with service.keep, or give the state a name of its own.",
             )
         self._forget()
-        self.watermark_ms = self.event_ms = None
+        self.watermark_ms = self._began_ms = self.event_ms = None
         self.ttl_ms = self._said_ttl_ms
         self.epoch = self.rests_on
 
@@ -93,6 +97,7 @@ class EpochState:
             self._contents.fold(self.epoch, self._cut, self._added)
         self._forget()
         self.epoch, self.event_ms, self._thread = epoch, None, get_ident()
+        self._began_ms = self.watermark_ms
         if life is not None:
             self.ttl_ms = life.ttl_ms
         if watermark_ms is not None:
@@ -120,16 +125,17 @@ class EpochState:
             self._is_due = self._ends.is_due(watermark_ms)
 
     def _expire(self, watermark_ms: int | None) -> None:
-        """What has ended by then is gone."""
+        """What has ended by then is gone, also where the event at hand, which has touched nothing yet, is undone."""
         self._is_due = False
-        for key in self._ends.take(watermark_ms) if watermark_ms is not None else ():
-            touched = self._touched.get(key)
+        touched_by_key, ends = self._of_epoch or (self._touched, self._ends)
+        for key in ends.take(watermark_ms) if watermark_ms is not None else ():
+            touched = touched_by_key.get(key)
             if touched is None:
-                self._touched[key] = Touched(GONE, True)
+                touched_by_key[key] = Touched(GONE, True)
             elif touched.value is not GONE:
                 ends_ms = touched.end(touched.held or self._contents.get(key), self.ttl_ms)
                 if ends_ms is None or watermark_ms is None or ends_ms > watermark_ms:
-                    self._ends.add(ends_ms, key)
+                    ends.add(ends_ms, key)
                 else:
                     touched.expire()
 
@@ -159,6 +165,7 @@ class EpochState:
     def abandon(self) -> None:
         """The epoch is aborted: back to where it began. The next call is `begin`."""
         self._forget()
+        self.watermark_ms, self.event_ms = self._began_ms, None
 
     def close(self) -> None:
         """Let go of the store; `restore` opens it again."""
@@ -167,7 +174,7 @@ class EpochState:
     def _forget(self) -> None:
         """Nothing is touched, and no epoch runs."""
         self._touched, self._named, self._first, self._cut = {}, {}, None, None
-        self._thread, self._ends, self._is_due = 0, NONE, False
+        self._thread, self._ends, self._is_due, self._of_epoch = 0, NONE, False, None
 
     def _require_time(self, change: Change) -> None:
         if self.ttl_ms is not None and change.value is not None and change.expires_ms is None:

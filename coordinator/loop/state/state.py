@@ -17,6 +17,7 @@ from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.codec import decode, encode
 from tpc.coordinator.loop.state.epoch_state import EpochState
 from tpc.coordinator.loop.state.keys import EXACT, canonical
+from tpc.coordinator.loop.state.one_event import OneEvent
 from tpc.coordinator.loop.state.refusals import refuse_access
 from tpc.coordinator.loop.state.touched import GONE, Touched, end_of
 
@@ -80,7 +81,8 @@ class State(EpochState, MutableMapping[Any, Any]):
     def clear(self) -> None:
         """No key is left; all keys are gone through once."""
         self._enter()
-        self._touched = {key: Touched(GONE, True) for key in self._contents.sorted_keys()}
+        cleared = {key: Touched(GONE, True) for key in self._contents.sorted_keys()}
+        self._touched = cleared if self._of_epoch is None else OneEvent(cleared)
         self._named = {}
 
     def popitem(self) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ from pyarrow import types
 
 from tpc.errors import ConfigurationError
 from tpc.sinks.kafka.worker.handover import Handover, Headers
-from tpc.sinks.shared.arrow_json import check_json_type, json_objects
+from tpc.sinks.shared.arrow_json import check_json_names, check_json_type, json_objects
 
 ANY_PARTITION = -1
 """The client's partitioner chooses."""
@@ -53,6 +53,7 @@ class MessageColumns:
                 _require(accepts(schema.field(name).type), name, schema.field(name).type, wanted)
         special = {"key", "headers", "partition"} | (set() if topic is not None else {"topic"})
         fields = () if "value" in index else tuple(name for name in schema.names if name not in special)
+        check_json_names([name for name in schema.names if name in fields], "the row")
         for name in fields:
             check_json_type(schema.field(name).type, name)
         return cls(

@@ -17,9 +17,13 @@ from tpc.json import JSONObject
 from tpc.sink import Committable, Writer, describe_row
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
 from tpc.sinks.kafka.cluster.facts import Facts, find_facts
+from tpc.sinks.kafka.worker.handover import Handover
 from tpc.sinks.kafka.worker.messages import MessageColumns
 from tpc.sinks.kafka.worker.producer import ProducerSettings
 from tpc.sinks.kafka.worker.transaction import OpenTransaction
+from tpc.sinks.shared.arrow_json import json_objects
+from tpc.sinks.shared.exact import REFUSALS, refused_value, require_valid
+from tpc.support.arrow_rows import described, value_at
 
 if TYPE_CHECKING:
     from tpc.sinks.kafka.transactional_sink import TransactionalSink
@@ -68,11 +72,18 @@ class KafkaWriter(Writer):
         if self._open is None:
             settings = producer_settings(self._sink, self._hint)
             self._open = OpenTransaction(self._handle, settings, self._hint.get("released", {}))
-        self._check_topics(batch)
+        try:
+            self._check_topics(batch)
+        except UnicodeError as error:
+            raise self._refused(batch, error) from error
         if (nameless := self._message_columns.row_of_nameless_header(batch)) is not None:
             raise self._unfit(batch, nameless, "headers", "a header has no name")
-        keys, values = self._message_columns.keys(batch), self._message_columns.values(batch)
-        self._produce(batch, keys, values, self._open)
+        try:
+            keys, values = self._message_columns.keys(batch), self._message_columns.values(batch)
+            messages = self._message_columns.messages(batch, keys, values, self._epoch_header)
+        except REFUSALS as error:
+            raise self._refused(batch, error) from error
+        self._produce(batch, messages, self._open)
         self._rows += batch.num_rows
         for column in (keys, values):
             self._size_bytes += 0 if column is None else pc.sum(pc.binary_length(column)).as_py() or 0
@@ -98,10 +109,9 @@ class KafkaWriter(Writer):
         if self._open is not None:
             self._open.abort()
 
-    def _produce(self, batch: pa.RecordBatch, keys: Any, values: Any, transaction: OpenTransaction) -> None:
+    def _produce(self, batch: pa.RecordBatch, messages: Handover, transaction: OpenTransaction) -> None:
         from confluent_kafka import KafkaException
 
-        messages = self._message_columns.messages(batch, keys, values, self._epoch_header)
         row, no_room = 0, -1
         while row < batch.num_rows:
             end = min(row + POLL_EVERY_ROWS, batch.num_rows)
@@ -156,15 +166,27 @@ class KafkaWriter(Writer):
     def _key_of(self, batch: pa.RecordBatch, row: int) -> Any:
         """What tells a row from others: its key column, else its first columns."""
         if self._message_columns.key is not None:
-            return batch.column(self._message_columns.key)[row].as_py()
+            return value_at(batch, batch.schema.names[self._message_columns.key], row)
         columns = [name for name in batch.schema.names if name not in ("value", "headers")][:3]
-        values = {name: batch.column(name)[row].as_py() for name in columns}
-        return describe_row(values, columns) if columns else f"row {self._rows + row} of the branch"
+        return described(batch, row, columns) if columns else f"row {self._rows + row} of the branch"
+
+    def _refused(self, batch: pa.RecordBatch, error: Exception) -> DataError:
+        """A value that has no form in a message: in the row as JSON, a header's name or a topic."""
+        parts, names = self._message_columns, batch.schema.names
+        as_text = [names[index] for index in (parts.headers, parts.topic_column) if index is not None]
+        key = [] if parts.key is None else [names[parts.key]]
+
+        def encode(some: pa.RecordBatch) -> None:
+            require_valid(some)
+            json_objects(some.select([name for name in parts.json_columns if name in some.schema.names]))
+
+        columns = [*parts.json_columns, *as_text]
+        return refused_value(batch, encode, error, handle=self._handle, key=key, columns=columns)
 
     def _unfit(self, batch: pa.RecordBatch, row: int, column: str, why: str) -> DataError:
         key = self._key_of(batch, row)
         return DataError(
-            f"Kafka cannot take the row with key {key!r}: {why}",
+            f"Kafka cannot take the row with {describe_row({'key': key}, ['key'])}: {why}",
             column=column,
             key=key,
             pipeline=str(self._handle.pipeline),

@@ -20,7 +20,8 @@ from tests.coordinator.loop.state.epochs import PIPELINE, Epochs, Kind
 from tpc.coordinator.loop.cutting import Cutter
 from tpc.coordinator.loop.emitted import Emitted
 from tpc.coordinator.loop.every import Every
-from tpc.coordinator.loop.functions import Function, Input, run_functions
+from tpc.coordinator.loop.function_runs import run_functions
+from tpc.coordinator.loop.functions import Function, Input
 from tpc.coordinator.loop.state import State
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
@@ -116,7 +117,7 @@ def run(directory: Path, came: Sequence[Happened], sizes: Sequence[int], restart
         state, reached_ms = states[0], cut.time.reached_ms
         state.begin(epoch, cut.time.watermark_ms, cut.time.reached_ms)
         function = Function(work, (source,))
-        run_functions([function], [source], cut.take(), [state], Emitted([], epoch), cut.time, cut.times)
+        run_functions([function], [source], cut.take(), [state], Emitted([], epoch), time=cut.time)
         branch = epochs.prepare(epoch)
         assert branch is None or epochs.commit(branch)[0].settled
         epochs.complete(epoch)

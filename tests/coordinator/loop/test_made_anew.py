@@ -11,10 +11,10 @@ import pytest
 
 from tests.coordinator.loop.program import Die, Numbers, die
 from tpc import failpoints
+from tpc.coordinator.feeding import beside
+from tpc.coordinator.feeding.confirming import Confirming
 from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.loop import beside
 from tpc.coordinator.loop.barriers import cuts_of
-from tpc.coordinator.loop.confirming import Confirming
 from tpc.coordinator.loop.looking import look_at_sources
 from tpc.coordinator.operations import undamaged
 from tpc.errors import StateLostError, TransientError

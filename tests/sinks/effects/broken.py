@@ -43,8 +43,10 @@ class KeysByHandle(EffectSink):
     """The key names the branch: another one after a repair."""
 
     class Kept(Branches):
-        def _insert(self, db: sqlite3.Connection, handle: Handle, ordinal: int, key: str, row: str) -> None:
-            super()._insert(db, handle, ordinal, f"{self.keys}/{handle}/{ordinal}", row)
+        def _insert(
+            self, db: sqlite3.Connection, handle: Handle, ordinal: int, key: str, row: str, types: str | None
+        ) -> None:
+            super()._insert(db, handle, ordinal, f"{self.keys}/{handle}/{ordinal}", row, types)
 
     def committer(self, pipeline: PipelineId) -> Committer:
         made = EffectCommitter(self, pipeline)
@@ -56,8 +58,10 @@ class KeysByEpoch(EffectSink):
     """The key names a place in the epoch: another row's, when outbox and log are put back to an earlier moment."""
 
     class Kept(Branches):
-        def _insert(self, db: sqlite3.Connection, handle: Handle, ordinal: int, key: str, row: str) -> None:
-            super()._insert(db, handle, ordinal, f"{self.keys}/{handle.epoch}-{ordinal}", row)
+        def _insert(
+            self, db: sqlite3.Connection, handle: Handle, ordinal: int, key: str, row: str, types: str | None
+        ) -> None:
+            super()._insert(db, handle, ordinal, f"{self.keys}/{handle.epoch}-{ordinal}", row, types)
 
     def committer(self, pipeline: PipelineId) -> Committer:
         made = EffectCommitter(self, pipeline)

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from types import TracebackType
 
-from tpc.coordinator.loop.beside import Beside
+from tpc.coordinator.feeding.beside import Beside
 
 logger = logging.getLogger(__name__)
 
