@@ -118,9 +118,9 @@ class EpochCommit:
         if newest not in (expected, branch.handle.epoch):
             what = f"outbox documents are gone and the marker is at epoch {newest}, not at {expected} as at prepare"
             return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?", contradiction=True)
-        # What was begun may have been applied, and removed since: no look at the target tells.
+        # What was begun may have been applied, and removed since: no look at the target tells, and no guard is left.
         is_begun = marker is not None and str(branch.handle) in marker.begun
-        if self.is_append and (is_begun or self._is_partly_applied(branch)):
+        if is_begun or (self.is_append and self._is_partly_applied(branch)):
             return Outcome(
                 Verdict.REFUSED, "outbox documents are gone after a part of the branch was or may have been applied"
             )
@@ -134,7 +134,7 @@ class EpochCommit:
     def _has_left_guards(self, branch: Committable) -> bool:
         """Whether a guarded commit has applied some of the operations that are still in the outbox."""
         guard = guard_field(branch.handle, run_of(branch))
-        for operations in self.outbox.operations(branch):
+        for operations in self.outbox.operations_left(branch):
             for start in range(0, len(operations), KEYS_ASKED):
                 asked = operations[start : start + KEYS_ASKED]
                 merged = {

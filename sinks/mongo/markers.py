@@ -136,16 +136,15 @@ class Markers:
                 return False
             return True
         # Of this epoch others may be begun or given up: a refused branch beside committed ones.
-        past = [
-            name for name in seen.begun | seen.given_up | seen.ended.keys() if Handle.parse(name).epoch < first.epoch
-        ]
+        known = seen.begun | seen.given_up | seen.ended.keys() | seen.progress.keys()
+        past = [name for name in known if Handle.parse(name).epoch < first.epoch]
         change: Document = {"$set": {"epoch": first.epoch, "handles": names}}
         if seen.epoch == first.epoch:
             change = {"$addToSet": {"handles": {"$each": names}}}
         change["$pullAll"] = {"begun": sorted([*past, *names]), "given_up": sorted(past)}
         change["$pull"] = {"ended": {"handle": {"$in": sorted(past)}}}
-        if over := forgotten(name for name in seen.progress if name in {*past, *names}):
-            change["$unset"] = over
+        # Others may have recorded progress since `seen`: of these branches it goes whether it was seen or not.
+        change["$unset"] = forgotten({*past, *names})
         as_seen = {"_id": identifier, "epoch": seen.epoch, "given_up": {"$nin": names}}
         return self.collection.update_one(as_seen, change, session=session).matched_count == 1
 
