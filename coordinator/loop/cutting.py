@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any
 
 from tpc.coordinator.loop.barriers import NO_TIME, SourceCut, watermark_ms
+from tpc.coordinator.loop.cut_events import CutEvents
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
@@ -35,16 +35,16 @@ An epoch without events writes nothing that its own sources could read: one does
 class Cut:
     """The events of one epoch by the name of their source, where they stand, and the event time it begins with."""
 
-    events: dict[str, Sequence[Any]]
+    events: dict[str, CutEvents]
     sources: tuple[SourceCut, ...]
     watermark_ms: int | None = None
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
-        return sum(map(len, self.events.values()))
+        """How many events there are, refused ones among them."""
+        return sum(each.came for each in self.events.values())
 
-    def take(self) -> dict[str, Sequence[Any]]:
+    def take(self) -> dict[str, CutEvents]:
         """Its events, which nobody else holds then: the next epoch's come into memory before this one has ended.
 
         Raises `StateMachineError` for a second time: an epoch without its events would be decided.
@@ -107,12 +107,13 @@ class Cutter:
         """The events of a decided epoch, read again from its start to its end."""
         known = {cut.name: cut for cut in cuts}
         self._moved = self._readers
-        events: dict[str, Sequence[Any]] = {each.name: [] for each in self._inputs}
+        events = {each.name: CutEvents(each.name) for each in self._inputs}
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             if each.name in known:
                 reader.seek(known[each.name].start)
                 self._identify(number, known[each.name])
-                events[each.name] = _joined(reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S))
+                parts = reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S)
+                events[each.name] = _events(each, parts, known[each.name].start, known[each.name].end)
         return Cut(events, tuple(cuts), watermark_ms)
 
     def _identify(self, number: int, known: SourceCut | None) -> None:
@@ -205,17 +206,18 @@ class Cutter:
     def _cut(self) -> Cut:
         if self._layout is not None:
             self._layout.check(self.partitions())
-        events: dict[str, Sequence[Any]] = {}
+        events: dict[str, CutEvents] = {}
         cuts: list[SourceCut] = []
         moved: list[SourceReader] = []
         timed = [each.time is not None for each in self._inputs]
         began_ms = watermark_ms([clock.time_ms for clock in compress(self._clocks, timed)])
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             start, parts = reader.position(), reader.cut()
-            events[each.name] = _joined(parts)
+            end = reader.position()
+            events[each.name] = came = _events(each, parts, start, end)
             if each.time is not None:
-                self._clocks[number] = self._clocks[number].after(parts, each.time)
-            end, clock, identities = reader.position(), self._clocks[number], self._identities[number]
+                self._clocks[number] = self._clocks[number].after(came.timed, int)
+            clock, identities = self._clocks[number], self._identities[number]
             cuts.append(SourceCut(each.name, start, end, clock, identities))
             if end != self._noted[number]:
                 moved.append(reader)
@@ -233,6 +235,5 @@ class Cutter:
             reader.close()
 
 
-def _joined(parts: Sequence[Part]) -> Sequence[Any]:
-    """Their events, one partition after the other."""
-    return parts[0].events if len(parts) == 1 else [event for part in parts for event in part.events]
+def _events(of: Input, parts: Sequence[Part], start: str, end: str) -> CutEvents:
+    return CutEvents(of.name, parts, of.time, start=start, end=end)

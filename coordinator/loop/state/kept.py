@@ -69,3 +69,15 @@ class KeptObject:
         """The epoch is aborted."""
         self._cut = None
         self._transactional.abandon()
+
+    def begin_event(self) -> None:
+        """What changes from here on is of one event, until `end_event`."""
+        self._transactional.begin_event()
+
+    def check_event(self) -> None:
+        """Raise `DataError` for an object that the event has left and that cannot be kept."""
+        self._transactional.check_event()
+
+    def end_event(self, *, is_kept: bool) -> None:
+        """Keep what has changed since `begin_event`, or undo it."""
+        self._transactional.end_event(is_kept=is_kept)

@@ -18,6 +18,7 @@ from tpc.coordinator.loop.state.changelog_rows import changelog_rows
 from tpc.coordinator.loop.state.changes import Change, to_batch
 from tpc.coordinator.loop.state.codec import decode, encode
 from tpc.coordinator.loop.state.contents import Contents
+from tpc.coordinator.loop.state.one_event import UndoesOneEvent
 from tpc.coordinator.loop.state.rules import NO_EPOCH
 from tpc.coordinator.loop.state.touched import GONE, Touched
 from tpc.errors import ConfigurationError, StateMachineError
@@ -28,7 +29,7 @@ OBJECT_KEY = b"\x02object"
 _SURROGATE = rb"\ud"
 
 
-class State(MutableMapping[Any, Any]):
+class State(UndoesOneEvent, MutableMapping[Any, Any]):
     """The state `name`. The runtime calls `restore`, `begin`, `changes` and `abandon`; a function, the mapping.
 
     With `ttl_s` an entry expires so long after the event in which it was last changed, as soon as the watermark passes.
@@ -45,7 +46,7 @@ class State(MutableMapping[Any, Any]):
         self.event_ms: int | None = None
         """The event time of the event at hand, set by the runtime; where it is None the watermark stands for it."""
         self._contents = contents
-        self._touched: dict[bytes, Touched] = {}
+        self._touched: MutableMapping[bytes, Touched] = {}
         self._named: dict[str, Touched] = {}
         """What is touched, by keys that are text, as most are: an epoch names a key more than once."""
         self._first: list[bytes] | None = None

@@ -15,10 +15,12 @@ from tpc.chaos.explorer.loop_store import Seen
 from tpc.chaos.explorer.loop_world import LoopWorld
 from tpc.coordinator.loop import cutting
 from tpc.coordinator.loop.barriers import SourceCut
+from tpc.coordinator.loop.cut_events import CutEvents
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.functions import KeyedState
 from tpc.coordinator.loop.state.state import State
 from tpc.manifest import Barrier
+from tpc.source import Part
 from tpc.transactional import Transactional
 
 EMPTY = Seen((), (), ())
@@ -136,7 +138,11 @@ def test_a_replay_up_to_another_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
 
     def less(cutter: Cutter, cuts: Sequence[SourceCut], watermark_ms: int | None) -> Cut:
         made = again(cutter, cuts, watermark_ms)
-        return replace(made, events={name: events[:1] for name, events in made.events.items()})
+        return replace(made, events={name: first_of(events) for name, events in made.events.items()})
+
+    def first_of(events: CutEvents) -> CutEvents:
+        time = None if events.times is None else lambda event: int(event.time_ms)
+        return CutEvents(events.source, [Part("", events[:1], is_ended=True)], time)
 
     monkeypatch.setattr(Cutter, "again", less)
     exploration = LoopScope(loop_faults=1).run()
