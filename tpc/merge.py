@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tpc.errors import ConfigurationError
@@ -19,7 +19,28 @@ class MergeHow(str, Enum):
     KEEP = "keep"
 
 
-_ORDERING = (MergeHow.REPLACE, MergeHow.MAX)
+_LAST = (MergeHow.REPLACE, MergeHow.MAX)
+_FIRST = (MergeHow.KEEP, MergeHow.MIN)
+
+
+@dataclass(frozen=True)
+class TargetOrder:
+    """What of the target's order and equality Arrow shares, so that rows can be reduced before they reach it.
+
+    The writer of a sink with one finishes the reduction, in the target's own order: it gets several rows of one key,
+    next to each other, where Arrow cannot decide between them (texts that the target compares otherwise, rows of equal
+    order). NULL in them counts for nothing to 'add', 'min' and 'max'. Numbers, dates, times, booleans and bytes are
+    taken to be in Arrow's order; a negative zero in a key, an order, a minimum or a maximum is made zero.
+
+    Args:
+        text_by_bytes: whether texts are compared by their UTF-8 bytes.
+        takes_nan: whether NaN may be ordered: it is then the greatest number. If not it is refused.
+        wide_sums: whether a sum that does not fit 64 bits may come, as a decimal: the whole may fit all the same.
+    """
+
+    text_by_bytes: bool
+    takes_nan: bool
+    wide_sums: bool
 
 
 @dataclass(frozen=True)
@@ -27,34 +48,63 @@ class MergePlan:
     """A keyed merge: `key` columns, and for every other column what happens when the key is there.
 
     The rows of an epoch are reduced by key before they reach the writer (one key, one branch, one operation
-    per epoch), so a writer of a sink with a merge plan gets each key once, never NULL. `replace` needs
-    `order_by`: of several rows with one key in one epoch the one with the greatest value wins; it is reduced
-    like any other column and only written when it is also in `columns`. A NULL never changes a merged value.
-    `every` stands for all columns that are neither key nor listed; `completed` lists them.
+    per epoch), so a writer of a sink with a merge plan gets each key once, never NULL; with `target` it may get some
+    of them several times (`TargetOrder`).
+
+    `replace` takes the whole row with the greatest `order_by`, which it needs; `keep` the whole row with the smallest,
+    if there is an order that is not the newest row's, beside 'replace' or as 'max'. Both take NULLs as they are. A row
+    without an order comes last to both. `add`, `min` and `max` pass over NULLs. The order column is only written when
+    it is in `columns` too. `every` stands for all columns that are neither key nor listed; `completed` lists them.
     """
 
     key: tuple[str, ...]
     columns: Mapping[str, MergeHow]
     order_by: str | None = None
     every: MergeHow | None = None
+    target: TargetOrder | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.key:
             raise ConfigurationError("a merge needs key columns", remedy="pass key=...")
         if twice := sorted(set(self.key) & set(self.columns)):
             raise ConfigurationError(f"key columns cannot be merged: {twice}", remedy="leave them out of merge.")
-        if MergeHow.REPLACE in (self.every, *self.columns.values()) and self.order_by is None:
+        words = {self.every, *self.columns.values()}
+        if MergeHow.REPLACE in words and self.order_by is None:
             raise ConfigurationError(
                 "merge 'replace' needs an order column: rows of one key arrive in no order",
                 remedy="pass order_by='column': the row with its greatest value wins.",
             )
-
-        if self.order_by is not None and self.columns.get(self.order_by, MergeHow.MAX) not in _ORDERING:
+        word = None if self.order_by is None else self.columns.get(self.order_by)
+        others = {self.every, *(how for name, how in self.columns.items() if name != self.order_by)}
+        keeps = MergeHow.KEEP in others and MergeHow.REPLACE not in others
+        if word is not None and word not in (*_LAST, *(_FIRST if keeps else ())):
             raise ConfigurationError(
-                f"the order column {self.order_by!r} cannot be merged with '{self.columns[self.order_by].value}': "
+                f"the order column {self.order_by!r} cannot be merged with '{word.value}': "
                 "which row is the newest would depend on how rows are spread over tasks",
-                remedy="merge it with 'replace' or 'max', or leave it out of merge.",
+                remedy="merge it with 'replace' or 'max' (beside 'keep' alone: 'keep' or 'min'), or leave it out of"
+                " merge.",
             )
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The columns of the newest row, the order's own among them if it is written. Of a completed plan."""
+        return self._of_row(MergeHow.REPLACE, MergeHow.MAX)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The columns of the first row, the order's own among them if it orders them in the target too."""
+        return self._of_row(MergeHow.KEEP, MergeHow.MIN)
+
+    def _of_row(self, word: MergeHow, of_order: MergeHow) -> tuple[str, ...]:
+        columns = [name for name, how in self.columns.items() if how is word]
+        if columns and self.order_by not in columns and self.columns.get(self.order_by or "") is of_order:
+            columns.append(str(self.order_by))
+        return tuple(columns)
+
+    @property
+    def order_is_stored(self) -> bool:
+        """Whether the target holds the order of the row that it has taken: no later epoch can then undo the order."""
+        return self.order_by in self.replaced or self.order_by in self.kept
 
     def completed(self, names: Sequence[str]) -> MergePlan:
         """The plan for rows with these columns, every column listed that `every` stood for."""
@@ -64,14 +114,16 @@ class MergePlan:
         return replace(self, columns={**self.columns, **rest}, every=None)
 
 
-def merge_plan(key: Sequence[str], merge: Mapping[str, str] | str, order_by: str | None) -> MergePlan:
+def merge_plan(
+    key: Sequence[str], merge: Mapping[str, str] | str, order_by: str | None, target: TargetOrder | None = None
+) -> MergePlan:
     """The plan as users say it: one word for all columns that are not key, or a word by column.
 
     Raises `ConfigurationError` for a word that is not known and for what contradicts itself.
     """
     if isinstance(merge, str):
-        return MergePlan(tuple(key), {}, order_by, every=_how(merge))
-    return MergePlan(tuple(key), {column: _how(word) for column, word in merge.items()}, order_by)
+        return MergePlan(tuple(key), {}, order_by, every=_how(merge), target=target)
+    return MergePlan(tuple(key), {column: _how(word) for column, word in merge.items()}, order_by, target=target)
 
 
 def _how(word: str) -> MergeHow:

@@ -167,10 +167,10 @@ class BranchFeed:
         """The reduced rows for the driver."""
         if self._keyed is None or self.task.mode is not Mode.GATHER:
             return None
-        table = self._keyed.reduced()
+        table = self._keyed.partial()
         if table is None:
             return None
-        refuse_too_many(table.num_rows, self.name, self._keyed.plan)
+        refuse_too_many(table, self.name, self._keyed.plan)
         return serialize(table)
 
 

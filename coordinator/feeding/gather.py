@@ -1,7 +1,8 @@
 """Reduces the rows of a keyed merge by key, in Arrow: on each task, and once more on the driver.
 
 A merge's functions are associative and commutative, so partial results of tasks reduce to the same rows whatever
-the partitioning. One key thus lies in one branch and is written by one operation per epoch.
+the partitioning. One key thus lies in one branch. What Arrow orders otherwise than the target is left to the target
+(`MergePlan.target`): of such keys several rows remain (`reduction`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tpc.coordinator.feeding.arrow_order import codes_of_rows
+from tpc.coordinator.feeding.reduction import is_summed, prepared, reduce_rows
 from tpc.errors import ConfigurationError, DataError
 from tpc.merge import MergeHow, MergePlan
 from tpc.support.arrow_rows import described
@@ -18,17 +21,13 @@ if TYPE_CHECKING:
 
 MAX_GATHERED_KEYS = 200_000
 """Keys per epoch that the driver takes; beyond it the epoch must be partitioned by key."""
+ROWS_PER_KEY = 5
+"""How many rows of a key, on average, the driver takes where the target decides between them."""
 
 _REDUCE_ROWS = 100_000
-"""A task reduces what it has collected when it holds this many rows more."""
-
-_AGGREGATES = {
-    MergeHow.ADD: "sum",
-    MergeHow.MIN: "min",
-    MergeHow.MAX: "max",
-    MergeHow.KEEP: "min",  # of several new rows any will do, but always the same one
-    MergeHow.REPLACE: None,  # the last row's
-}
+"""A task reduces what it has collected when it holds this many rows more, or twice what it had."""
+_ROWS = b"tpc.rows"
+"""Of a partial result: the schema of the rows that it was made of."""
 
 
 class KeyedRows:
@@ -37,28 +36,68 @@ class KeyedRows:
     def __init__(self, plan: MergePlan, sink: str) -> None:
         self.plan = plan
         self.sink = sink
-        self._reduced: pyarrow.Table | None = None
+        self._schema: pyarrow.Schema | None = None
+        self._partial: pyarrow.Table | None = None
         self._batches: list[pyarrow.RecordBatch] = []
         self._rows = 0
 
     def add(self, batch: pyarrow.RecordBatch) -> None:
-        """Take more rows. Raises `DataError` for a row whose key is NULL."""
+        """Take more rows, or a partial result. Raises `DataError` for a row that cannot be merged."""
         self._refuse_null_keys(batch)
         self._batches.append(batch)
         self._rows += batch.num_rows
-        if self._rows >= _REDUCE_ROWS:
-            self.reduced()
+        if self._rows >= max(_REDUCE_ROWS, 0 if self._partial is None else self._partial.num_rows):
+            self.partial()
 
-    def reduced(self) -> pyarrow.Table | None:
-        """One row per key, of all rows so far; None when there were none."""
+    def partial(self) -> pyarrow.Table | None:
+        """The rows so far reduced, sums in wide types, to be reduced with others'; None when there were none."""
         import pyarrow as pa
 
         if self._batches:
-            fresh = pa.Table.from_batches(self._batches)
-            tables = [fresh] if self._reduced is None else [self._reduced, fresh]
-            self._reduced = reduce_by_key(pa.concat_tables(tables), self.plan, self.sink)
+            if self._schema is None:
+                self._schema = _rows_of(self._batches[0].schema)
+                self.plan = self.plan.completed(self._schema.names)
+            fresh = [
+                prepared(pa.table(batch), self.plan, self.sink).replace_schema_metadata() for batch in self._batches
+            ]
+            tables = fresh if self._partial is None else [self._partial.replace_schema_metadata(), *fresh]
+            reduced = reduce_rows(pa.concat_tables(tables), self.plan)
+            self._partial = reduced.replace_schema_metadata({_ROWS: self._schema.serialize().to_pybytes()})
             self._batches, self._rows = [], 0
-        return self._reduced
+        return self._partial
+
+    def reduced(self) -> pyarrow.Table | None:
+        """The rows for the writer; None when there were none. Raises `DataError` for a sum that fits nowhere."""
+        table = self.partial()
+        if table is None or self._schema is None:
+            return None
+        for name, how in self.plan.columns.items():
+            if how is MergeHow.ADD and is_summed(table.schema.field(name).type):
+                place = table.schema.get_field_index(name)
+                column = self._fitted(name, table.column(name), self._schema.field(name).type)
+                table = table.set_column(place, name, column)
+        return table.replace_schema_metadata()
+
+    def _fitted(self, name: str, sums: pyarrow.ChunkedArray, kind: pyarrow.DataType) -> pyarrow.ChunkedArray:
+        """Sums in the type of their rows; for a target that takes more, in a wider one if they do not fit."""
+        import pyarrow as pa
+
+        target, kinds = self.plan.target, [kind]
+        if target is not None and pa.types.is_integer(kind):
+            kinds += [pa.int64(), *([sums.type] if target.wide_sums else [])]
+        elif target is not None:
+            kinds.append(sums.type)
+        for place, wider in enumerate(kinds, 1):
+            try:
+                return sums.cast(wider)
+            except pa.ArrowInvalid as error:
+                if place == len(kinds):
+                    raise DataError(
+                        f"column {name!r}: a sum over one key does not fit its column's type: {error}",
+                        sink=self.sink,
+                        column=name,
+                    ) from error
+        raise AssertionError("unreachable: the last type raises")
 
     def _refuse_null_keys(self, batch: pyarrow.RecordBatch) -> None:
         for column in self.plan.key:
@@ -70,71 +109,12 @@ class KeyedRows:
                 )
 
 
-def reduce_by_key(table: pyarrow.Table, plan: MergePlan, sink: str) -> pyarrow.Table:
-    """One row per key. Raises `DataError` when a sum does not fit its column's type.
-
-    "replace" takes from the row with the greatest order, its NULLs too: taken column by column, the result would
-    depend on how the rows are spread over the tasks.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    plan = plan.completed(table.schema.names)
-    table = _ordered(table, plan)
-    names = table.schema.names
-    how = {name: _aggregate(plan, name) for name in names if name not in plan.key}
-    # Columns are called by their place meanwhile: a user's may be named like an aggregate ("total_sum").
-    place = {name: str(index) for index, name in enumerate(names)}
-    columns = [_summable(table.column(name)) if how.get(name) == "sum" else table.column(name) for name in names]
-    numbered = pa.table([*columns, pa.array(range(table.num_rows), pa.int64())], names=[*place.values(), "row"])
-    options = pc.ScalarAggregateOptions(skip_nulls=True, min_count=1)
-    wanted = [(place[name], function, options) for name, function in how.items() if function is not None]
-    grouped = numbered.group_by([place[name] for name in plan.key], use_threads=False).aggregate(
-        [*wanted, ("row", "max")]
-    )
-    last = table.take(grouped.column("row_max"))
-    reduced = [grouped.column(f"{place[n]}_{how[n]}") if how.get(n) is not None else last.column(n) for n in names]
-    try:
-        cast = [column.cast(field.type) for column, field in zip(reduced, table.schema, strict=True)]
-    except pa.ArrowInvalid as error:
-        raise DataError(f"a sum over one key does not fit its column's type: {error}", sink=sink) from error
-    return pa.table(cast, schema=table.schema)
-
-
-def _ordered(table: pyarrow.Table, plan: MergePlan) -> pyarrow.Table:
-    """The rows by `order_by`, those without it first; ties by the values they would write, so that they repeat."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if plan.order_by is None:
-        return table
-    order = table.column(plan.order_by)
-    replaced = [
-        table.column(field.name)
-        for field in table.schema
-        if plan.columns.get(field.name) is MergeHow.REPLACE and not pa.types.is_nested(field.type)
-    ]
-    by = [order.is_valid(), order, *replaced]
-    names = [str(index) for index in range(len(by))]
-    return table.take(pc.sort_indices(pa.table(by, names=names), sort_keys=[(name, "ascending") for name in names]))
-
-
-def _summable(column: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
-    """The column as a type in which a sum cannot wrap around unseen, as Arrow's of 64-bit integers does."""
+def _rows_of(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """The schema of the rows that batches of `schema` are, or are partial results of."""
     import pyarrow as pa
 
-    if pa.types.is_int64(column.type):
-        return column.cast(pa.decimal128(19, 0))
-    if pa.types.is_decimal128(column.type):
-        return column.cast(pa.decimal256(76, column.type.scale))
-    return column
-
-
-def _aggregate(plan: MergePlan, column: str) -> str | None:
-    """Arrow's function for a column; None: the value of the last row is taken."""
-    if column not in plan.columns and column != plan.order_by:
-        raise ConfigurationError(f"the merge does not say what happens to column {column!r}", remedy="merge={...}")
-    return _AGGREGATES[plan.columns.get(column, MergeHow.REPLACE)]
+    stored = (schema.metadata or {}).get(_ROWS)
+    return schema.remove_metadata() if stored is None else pa.ipc.read_schema(pa.py_buffer(stored))
 
 
 def combine(parts: Sequence[bytes], plan: MergePlan, sink: str) -> pyarrow.Table | None:
@@ -148,19 +128,25 @@ def combine(parts: Sequence[bytes], plan: MergePlan, sink: str) -> pyarrow.Table
             rows.add(batch)
     table = rows.reduced()
     if table is not None:
-        refuse_too_many(table.num_rows, sink, plan)
+        refuse_too_many(table, sink, plan)
     return table
 
 
-def refuse_too_many(keys: int, sink: str, plan: MergePlan) -> None:
-    """Raise `ConfigurationError` when an epoch has more keys than the driver gathers."""
-    if keys > MAX_GATHERED_KEYS:
-        raise ConfigurationError(
-            f"the epoch has {keys} keys or more for a gathered merge, the bound is {MAX_GATHERED_KEYS}",
-            sink=sink,
-            remedy=f"pipeline.write(df, partition_by={list(plan.key)!r}) writes the keys on the executors, "
-            "or take smaller epochs (maxOffsetsPerTrigger).",
-        )
+def refuse_too_many(table: pyarrow.Table, sink: str, plan: MergePlan) -> None:
+    """Raise `ConfigurationError` when an epoch has more keys, or rows of them, than the driver gathers."""
+    if table.num_rows <= MAX_GATHERED_KEYS:
+        return
+    keys = len(set(codes_of_rows([table.column(name) for name in plan.key], table.num_rows).tolist()))
+    if keys <= MAX_GATHERED_KEYS and table.num_rows <= MAX_GATHERED_KEYS * ROWS_PER_KEY:
+        return
+    what = f"{keys} keys" if keys > MAX_GATHERED_KEYS else f"{table.num_rows} rows that only the target can reduce"
+    bound = MAX_GATHERED_KEYS if keys > MAX_GATHERED_KEYS else MAX_GATHERED_KEYS * ROWS_PER_KEY
+    raise ConfigurationError(
+        f"the epoch has {what} or more for a gathered merge, the bound is {bound}",
+        sink=sink,
+        remedy=f"pipeline.write(df, partition_by={list(plan.key)!r}) writes the keys on the executors, "
+        "or take smaller epochs (maxOffsetsPerTrigger).",
+    )
 
 
 def serialize(table: pyarrow.Table) -> bytes:

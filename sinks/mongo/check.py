@@ -15,7 +15,7 @@ from tpc.sinks.mongo.connection import Client, DocumentDatabase, in_words, runs_
 from tpc.sinks.mongo.markers import MARKERS, Markers
 from tpc.sinks.mongo.outbox import OUTBOX
 from tpc.sinks.mongo.owners import OWNERS
-from tpc.sinks.mongo.values import GUARDS, fault_of_name, fault_of_type, is_number, is_scalar
+from tpc.sinks.mongo.values import GUARDS, fault_of_name, fault_of_type, has_order, is_number, is_scalar
 from tpc.support.fork_safe_lock import ForkSafeLock
 
 if TYPE_CHECKING:
@@ -132,14 +132,16 @@ def _check_plan(sink: MongoSink, plan: MergePlan, schema: pyarrow.Schema) -> Non
             raise _column(sink, column, "the merge does not say what happens to it", "add it to merge=.")
     if "_id" in plan.columns:
         raise _column(sink, "_id", "_id is the key of the document", "rename it with select=.")
-    for column in [*plan.key, *([plan.order_by] if plan.order_by else [])]:
+    for column in plan.key:
         if not is_scalar(schema.field(column).type):
             raise _column(sink, column, f"type {schema.field(column).type} has no order", "use a plain column.")
+    if plan.order_by is not None and not has_order(kind := schema.field(plan.order_by).type):
+        raise _column(sink, plan.order_by, f"values of type {kind} have no order", "use a number, a time or a text.")
     for column, how in plan.columns.items():
         kind = schema.field(column).type
         if how is MergeHow.ADD and not is_number(kind):
             raise _column(sink, column, f"values of type {kind} cannot be added", "use a number, or another merge.")
-        if how in (MergeHow.MIN, MergeHow.MAX) and not is_scalar(kind):
+        if how in (MergeHow.MIN, MergeHow.MAX) and not has_order(kind):
             raise _column(sink, column, f"values of type {kind} have no order", "use another merge.")
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.handles import Handle
 from tpc.sinks.mongo.connection import Document
+from tpc.sinks.mongo.operations import ROWS
+from tpc.sinks.mongo.rows_of_key import is_taken
 from tpc.sinks.mongo.values import GUARDS, comparable
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ def fields_read(operations: Iterable[Document]) -> set[str]:
     for operation in operations:
         fields.update(operation.get("keep", ()))
         fields.update(operation.get("order", ())[:1])
+        fields.update(operation.get("first", ()), operation["newest"] if "newest_by" in operation else ())
     return fields
 
 
@@ -111,13 +114,43 @@ def _planned_merge(
         if value_at(stored, column) is None:
             sets[column] = value
             expected[column] = None
+    removed: set[str] = set()
+    for section in ROWS:
+        taken = _is_taken(operation, section, stored, expected)
+        if isinstance(taken, Refusal):
+            return taken
+        if taken:
+            sets.update({name: value for name, value in operation[section].items() if value is not None})
+            removed.update(name for name, value in operation[section].items() if value is None)
     if sets:
         update["$set"] = sets
+    if removed and stored is not None:
+        update["$unset"] = dict.fromkeys(sorted(removed), "")
     if not update:
         return InsertOne({"_id": operation["key"]}) if stored is None else None
     # An equality would be copied into an inserted document, a null included: hence $exists.
     conditions = {path: {"$exists": False} if _is_absent(stored, path) else value for path, value in expected.items()}
     return UpdateOne({"_id": operation["key"], **conditions}, update, upsert=True)
+
+
+def _is_taken(operation: Document, section: str, stored: Document | None, expected: Document) -> bool | Refusal:
+    """Whether a row is taken whole, against the one in the target, whose order `expected` then makes sure of."""
+    if section not in operation:
+        return False
+    row, order = operation[section], operation.get(f"{section}_by")
+    if section == "newest" and order is None:  # no order is stored: the later epoch wins
+        return True
+    there = {name: value_at(stored, name) for name in row}
+    if all(value is None for value in there.values()):
+        expected.update(there)
+        return True
+    if order is None:
+        return False
+    expected[order] = there[order]
+    try:
+        return is_taken(row, there, row, order, newest=section == "newest")
+    except TypeError:
+        return Refusal(f"stored {order} is a {type(there[order]).__name__}, the new one a {type(row[order]).__name__}")
 
 
 def _is_older(operation: Document, stored: Document | None, expected: Document) -> bool | Refusal:

@@ -3,9 +3,13 @@
 An operation is a BSON document that needs nothing else to be applied:
 
 - `{"insert": document, "id": name}`; `id` names the operation where the row brought its own `_id`;
-- `{"key": _id, "inc"|"min"|"max"|"set"|"keep": {column: value}, "order": [column, value]}`.
+- `{"key": _id, "inc"|"min"|"max": {column: value}, "newest"|"first": {column: value or null}, "newest_by"|"first_by":
+  column}`: `newest` and `first` are rows that are taken whole or not at all; what they are taken by is the column of
+  theirs that says which of two is the newer, if there is one.
 
-NULLs are left out of merges: they never change a value, and a column that is not there can be added to later. The write
+An outbox of before may hold `"set"|"keep": {column: value}, "order": [column, value]` instead of whole rows.
+
+NULLs are left out of sums and bounds: they never change one. In a row that is taken a NULL removes the field. The write
 that is made of an operation stands in `guarded_writes`.
 """
 
@@ -29,9 +33,10 @@ SECTIONS: Mapping[MergeHow, str] = {
     MergeHow.ADD: "inc",
     MergeHow.MIN: "min",
     MergeHow.MAX: "max",
-    MergeHow.REPLACE: "set",
-    MergeHow.KEEP: "keep",
 }
+ROWS = ("newest", "first")
+WRITING = (*SECTIONS.values(), *ROWS, "set", "keep")
+"""Every section of an operation whose columns are written."""
 
 
 def operation_name(handle: Handle | str, run: str, number: int) -> str:
@@ -55,11 +60,13 @@ def merge_operation(key: Any, values: Mapping[str, Any], plan: MergePlan) -> Doc
     """Merge a row into the document of its key."""
     operation: Document = {"key": key}
     for column, how in plan.columns.items():
-        if values[column] is not None:
+        if how in SECTIONS and column not in (*plan.replaced, *plan.kept) and values[column] is not None:
             operation.setdefault(SECTIONS[how], {})[column] = values[column]
-    order = plan.order_by
-    if "set" in operation and order is not None and plan.columns.get(order) in (MergeHow.REPLACE, MergeHow.MAX):
-        operation["order"] = [order, values[order]]  # written, so the stored column is the newest order
+    for section, columns in zip(ROWS, (plan.replaced, plan.kept), strict=True):
+        if columns:
+            operation[section] = {column: values[column] for column in columns}
+        if plan.order_by in columns:
+            operation[f"{section}_by"] = plan.order_by
     return operation
 
 
@@ -73,7 +80,7 @@ def described(operation: Document) -> str:
     target = describe_row({"_id": target_id(operation)}, ["_id"])
     if "insert" in operation:
         return f"insert of {target}"
-    verbs = [f"{section}({', '.join(operation[section])})" for section in SECTIONS.values() if operation.get(section)]
+    verbs = [f"{section}({', '.join(operation[section])})" for section in WRITING if operation.get(section)]
     return f"{' '.join(verbs) or 'upsert'} on {target}"
 
 

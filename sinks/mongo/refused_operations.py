@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
-from tpc.sinks.mongo.operations import SECTIONS, read_targets, target_id
+from tpc.sinks.mongo.operations import ROWS, WRITING, read_targets, target_id
 from tpc.sinks.mongo.values import GUARDS, INT64_MAX, INT64_MIN, comparable, hashable
 
 IDS_PER_READ = 1000
@@ -38,7 +38,16 @@ def refuse_impossible(target: DocumentCollection, operations: Sequence[Document]
 
 
 def _columns_looked_at(operation: Document) -> Iterable[str]:
-    return [*operation.get("inc", ()), *operation.get("order", ())[:1]]
+    return [*operation.get("inc", ()), *(column for column, _ in _orders(operation))]
+
+
+def _orders(operation: Document) -> Iterator[tuple[str, Any]]:
+    """The columns that are compared with the target's, and their values."""
+    if "order" in operation:
+        yield operation["order"][0], operation["order"][1]
+    for section in ROWS:
+        if (by := operation.get(f"{section}_by")) is not None:
+            yield by, operation[section][by]
 
 
 def _fault(operation: Document, stored: Document) -> tuple[str, str | None] | None:
@@ -49,8 +58,7 @@ def _fault(operation: Document, stored: Document) -> tuple[str, str | None] | No
     for column, increment in operation.get("inc", {}).items():
         if column in stored and (fault := _fault_of_sum(stored[column], increment)):
             return fault, column
-    if "order" in operation:
-        column, order = operation["order"]
+    for column, order in _orders(operation):
         newest = stored.get(column)
         if newest is not None and order is not None and not _can_be_compared(order, newest):
             return f"the stored value is a {type(newest).__name__}, the new one a {type(order).__name__}", column
@@ -89,7 +97,7 @@ def _too_large(target: DocumentCollection, operations: Sequence[Document]) -> It
         target_document = retried(raw.find_one, {"_id": operation["key"]})
         if target_document is None:
             continue
-        written = {column for section in SECTIONS.values() for column in operation.get(section, ())}
+        written = {column for section in WRITING for column in operation.get(section, ())}
         kept = {name: value for name, value in target_document.items() if name not in written}
         result_bytes = len(bson.encode(kept)) + size_bytes
         if result_bytes > MAX_DOCUMENT_BYTES:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
-from tpc.merge import MergePlan, merge_plan
+from tpc.merge import MergePlan, TargetOrder, merge_plan
 from tpc.settings import Elsewhere
 from tpc.sink import Committer, ExecutorNeeds, Limit, Sink, Writer
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 MODES = ("auto", "transaction", "guarded")
 OWN_COLLECTIONS = ("tpc_outbox", "tpc_markers", "tpc_owners")
+
+ORDER = TargetOrder(text_by_bytes=True, takes_nan=False, wide_sums=False)
 
 
 class MongoSink(Sink):
@@ -46,11 +48,11 @@ class MongoSink(Sink):
         name: the sink's name; by default `mongo-<collection>`.
         key: the column or columns that make the `_id` of a merged document.
         merge: what happens to a column when its key is there: 'add' (`$inc`), 'min', 'max', 'replace' or 'keep', by
-            column or one word for all that are not key. NULL never changes a stored value; 'keep' fills a field
-            that is missing or null.
-        order_by: for 'replace': the column whose greatest value wins. If it is written too ('replace' or 'max'), a
-            stored document also keeps its values against rows of later epochs that have a smaller one; if not,
-            the later epoch wins.
+            column or one word for all that are not key. 'replace' takes a row whole: its NULLs remove fields. 'keep'
+            takes one whole where the document has none of its fields. To the others NULL counts for nothing.
+        order_by: the row with its greatest value is the one that 'replace' takes, that with its smallest the one that
+            'keep' takes. If it is written, this holds against the stored document too; if not, 'replace' takes that of
+            the later epoch and 'keep' the stored one.
         mode: 'transaction', 'guarded', or 'auto': transactions where the server has them and the epoch has at most
             10,000 operations (a transaction lives 60 s), else guarded.
         timeout_s: how long one call of the server may take, retries included.
@@ -98,7 +100,7 @@ class MongoSink(Sink):
                 remedy="pass key= and merge= for a merge by key, none of the three for an append.",
             )
         if merge is not None:
-            self.merge = merge_plan(self.key, merge, order_by)
+            self.merge = merge_plan(self.key, merge, order_by, ORDER)
 
     def _refuse_names(self) -> None:
         if not self.collection or "$" in self.collection or self.collection.startswith("system."):

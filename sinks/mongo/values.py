@@ -32,6 +32,9 @@ def fault_of_type(kind: pyarrow.DataType) -> str | None:
     if types.is_map(kind) and not (types.is_string(kind.key_type) or types.is_large_string(kind.key_type)):
         return f"a map with keys of type {kind.key_type}: keys of a document are strings"
     if types.is_struct(kind):
+        names = [field.name for field in kind]
+        if len(set(names)) < len(names):
+            return f"a struct with two fields of one name, {next(n for n in names if names.count(n) > 1)!r}"
         faults = (fault_of_name(field.name) or fault_of_type(field.type) for field in kind)
         return next((fault for fault in faults if fault), None)
     if types.is_nested(kind) or types.is_dictionary(kind):
@@ -160,6 +163,21 @@ def fault_of_key(value: Any) -> str | None:
     if isinstance(value, list):
         return "an array cannot be an _id"
     return None
+
+
+def fault_of_order(value: Any) -> str | None:
+    """Why a value cannot be an order that is stored, None if it can."""
+    if isinstance(value, dt.datetime) and value.microsecond % 1000:
+        return "an order that is stored cannot have microseconds: BSON stores milliseconds, an older row would win"
+    return None
+
+
+def has_order(kind: pyarrow.DataType) -> bool:
+    """Whether MongoDB orders values of this type as Arrow does. Bytes it orders by their length first."""
+    from pyarrow import types
+
+    is_bytes = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    return is_scalar(kind) and not is_bytes
 
 
 def hashable(key: Any) -> Hashable:

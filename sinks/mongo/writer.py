@@ -15,13 +15,15 @@ from tpc import failpoints
 from tpc.errors import ConfigurationError, DataError, TpcError
 from tpc.handles import Handle
 from tpc.json import JSONObject
+from tpc.merge import MergePlan
 from tpc.sink import Committable, Writer, describe_row
 from tpc.sinks.mongo.connection import Document, shared, transient
 from tpc.sinks.mongo.exact import in_utc, require_exact
 from tpc.sinks.mongo.operations import described, insert_operation, merge_operation, operation_name
 from tpc.sinks.mongo.outbox import MAX_OPERATION_BYTES, OUTBOX, Outbox, PartBuffer
 from tpc.sinks.mongo.refused_operations import refuse_impossible
-from tpc.sinks.mongo.values import converter, fault_of_key, fault_of_name, fault_of_type, hashable
+from tpc.sinks.mongo.rows_of_key import combined
+from tpc.sinks.mongo.values import converter, fault_of_key, fault_of_name, fault_of_order, fault_of_type, hashable
 from tpc.sinks.shared.exact import REFUSALS, refused_value
 
 if TYPE_CHECKING:
@@ -35,9 +37,9 @@ logger = logging.getLogger(__name__)
 class MongoWriter(Writer):
     """One branch: rows into operations, operations into outbox parts.
 
-    `hint["after"]` is the epoch of the newest marker before this one (-1: none), which later tells a lost branch
-    from one that was applied; `hint["mode"]` is the mode the driver found, for reports; `hint["run"]` goes into
-    the names of operations (see `owners`).
+    `hint["after"]` is the epoch of the newest marker before this one (-1: none), and `hint["base"]` the marker's base:
+    they later tell a lost branch from one that was applied. `hint["mode"]` is the mode the driver found, for reports;
+    `hint["run"]` goes into the names of operations (see `owners`).
     """
 
     def __init__(self, sink: MongoSink, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> None:
@@ -57,45 +59,73 @@ class MongoWriter(Writer):
         self._buffer = PartBuffer()
         self._digest = hashlib.sha256()
         self._keys: set[Hashable] = set()
+        self._held: tuple[Hashable, Document, Mapping[str, Any]] | None = None
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Take rows. Raises `DataError` for one that can never be stored, `TransientError` for a failing server."""
         try:
             require_exact(batch)
-            found = in_utc(batch).to_pylist()
+            rows = in_utc(batch).to_pylist()
         except REFUSALS as error:
             key = self.key_columns or batch.schema.names[:1]
             raise refused_value(batch, require_exact, error, handle=self.handle, key=key) from error
-        for row in found:
-            operation = self._operation(row)
-            encoded = self._encoded(operation, row)
-            if not self._buffer.has_room(len(encoded)):
-                self._flush()
-            self._buffer.add(operation, encoded)
+        for row in rows:
+            values = self._values(row)
+            if self.plan is None:
+                self._take(insert_operation(values, operation_name(self.handle, self.run, self.rows)), row)
+            else:
+                self._merge(values, row, self.plan)
             self.rows += 1
 
-    def _operation(self, row: Mapping[str, Any]) -> Document:
+    def _merge(self, values: Document, row: Mapping[str, Any], plan: MergePlan) -> None:
+        """Rows of one key come next to each other: they become one operation when the next key begins."""
+        key = hashable({column: values[column] for column in plan.key})
+        if self._held is not None and self._held[0] == key:
+            try:
+                self._held = (key, combined(self._held[1], values, plan), row)
+            except ValueError as error:
+                raise self._bad(str(error), row, None) from None
+            return
+        self._end_key()
+        if key in self._keys:
+            raise self._bad("two rows of one branch have this key", row, self.key_columns[0])
+        self._keys.add(key)
+        self._held = (key, values, row)
+
+    def _end_key(self) -> None:
+        if self._held is None or self.plan is None:
+            return
+        (_, values, row), self._held = self._held, None
+        parts = {column: values[column] for column in self.plan.key}
+        key = parts if len(parts) > 1 else next(iter(parts.values()))
+        self._take(merge_operation(key, values, self.plan), row)
+
+    def _take(self, operation: Document, row: Mapping[str, Any]) -> None:
+        encoded = self._encoded(operation, row)
+        if not self._buffer.has_room(len(encoded)):
+            self._flush()
+        self._buffer.add(operation, encoded)
+
+    def _values(self, row: Mapping[str, Any]) -> Document:
         values: Document = {}
         for column, convert in self.converters.items():
             try:
                 values[column] = convert(row[column])
             except ValueError as error:
                 raise self._bad(str(error), row, column) from None
-        if self.key_columns:
-            self._check_key(values, row)
-        if self.plan is None:
-            return insert_operation(values, operation_name(self.handle, self.run, self.rows))
-        parts = {column: values[column] for column in self.plan.key}
-        return merge_operation(parts if len(parts) > 1 else next(iter(parts.values())), values, self.plan)
-
-    def _check_key(self, values: Document, row: Mapping[str, Any]) -> None:
         for column in self.key_columns:
             if fault := fault_of_key(values[column]):
                 raise self._bad(fault, row, column)
-        key = hashable({column: values[column] for column in self.key_columns})
-        if key in self._keys:
-            raise self._bad("two rows of one branch have this key", row, self.key_columns[0])
-        self._keys.add(key)
+        if self.plan is None and self.key_columns:
+            key = hashable({column: values[column] for column in self.key_columns})
+            if key in self._keys:
+                raise self._bad("two rows of one branch have this key", row, self.key_columns[0])
+            self._keys.add(key)
+        if self.plan is not None and self.plan.order_is_stored:
+            order = str(self.plan.order_by)
+            if fault := fault_of_order(values[order]):
+                raise self._bad(fault, row, order)
+        return values
 
     def _encoded(self, operation: Document, row: Mapping[str, Any]) -> bytes:
         import bson
@@ -130,6 +160,7 @@ class MongoWriter(Writer):
         if not self.rows:
             return None
         try:
+            self._end_key()
             self._flush(is_last=True)
         except TpcError:
             try:
@@ -138,7 +169,7 @@ class MongoWriter(Writer):
                 logger.warning("%s: its outbox documents remain for the next sweep", self.handle, exc_info=True)
             raise
         data = {"parts": self.parts, "sha256": self._digest.hexdigest()}
-        data.update({name: self.hint[name] for name in ("after", "mode", "run") if name in self.hint})
+        data.update({name: self.hint[name] for name in ("after", "base", "mode", "run") if name in self.hint})
         return Committable(self.handle, str(self.handle), self.rows, self.size_bytes, data)
 
     def _flush(self, *, is_last: bool = False) -> None:

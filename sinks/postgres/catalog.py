@@ -12,13 +12,17 @@ from tpc.support.bounded_connection import BoundedConnection
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `required`: NOT NULL without default, identity or expression to fill it."""
+    """One column. `required`: NOT NULL without default, identity or expression to fill it.
+
+    `spelled_once`: equal values have one text (not so char(n), uuid, interval, or where case is ignored).
+    """
 
     name: str
     type: SqlType
     required: bool
     generated: bool
     identity_always: bool
+    spelled_once: bool
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,9 @@ _COLUMNS = """
     SELECT a.attname, coalesce(b.typname, t.typname), coalesce(b.typcategory, t.typcategory),
            CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END, format_type(a.atttypid, a.atttypmod),
            (a.attnotnull OR t.typnotnull) AND NOT a.atthasdef AND a.attidentity = '' AND t.typdefault IS NULL,
-           a.attgenerated <> '', a.attidentity = 'a'
+           a.attgenerated <> '', a.attidentity = 'a',
+           (coalesce(b.typname, t.typname) IN ('text', 'varchar') OR coalesce(b.typtype, t.typtype) = 'e')
+             AND coalesce((SELECT l.collisdeterministic FROM pg_collation l WHERE l.oid = a.attcollation), true)
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
     LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
     WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
@@ -91,8 +97,8 @@ def read_types(connection: BoundedConnection, regclass: str, columns: Sequence[s
 
 
 def _column(row: tuple[Any, ...]) -> Column:
-    name, base, category, modifier, text, required, generated, identity_always = row
-    return Column(name, SqlType(base, category, modifier, text), required, generated, identity_always)
+    name, base, category, modifier, text, required, generated, identity_always, spelled_once = row
+    return Column(name, SqlType(base, category, modifier, text), required, generated, identity_always, spelled_once)
 
 
 def lacks_privilege(connection: BoundedConnection, table: Table, privileges: tuple[str, ...]) -> str | None:

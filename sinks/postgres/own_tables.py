@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 
 from tpc.errors import ConfigurationError
-from tpc.sinks.postgres import markers, statements
+from tpc.sinks.postgres import markers, staging, statements
 from tpc.sinks.postgres.catalog import Table, lacks_privilege, read_table
 from tpc.sinks.postgres.errors import is_locked, said
 from tpc.support.bounded_connection import BoundedConnection
@@ -56,10 +56,11 @@ def set_up(connection: BoundedConnection, sink: PostgresSink, target: Table, wri
         owners_table(sink),
         OwnTable(markers.MARKERS, markers.create_markers(sink), markers.MARKER_COLUMNS),
     ]
-    if sink.merge is not None:
-        types = {name: target.columns[name].type.text for name in written}
-        ddl = statements.create_staging(sink, types)
-        wanted.append(OwnTable(statements.staging_name(sink, written), ddl, [statements.HANDLE_COLUMN, *types], types))
+    if (plan := sink.plan_for(written)) is not None:
+        types = staging.staging_types(plan, {name: target.columns[name].type for name in written})
+        ddl = staging.create_staging(sink, types)
+        columns = [staging.HANDLE_COLUMN, *types]
+        wanted.append(OwnTable(staging.staging_name(sink, written), ddl, columns, types))
     make_tables(connection, sink, wanted)
 
 

@@ -17,7 +17,7 @@ from tpc.errors import TpcError
 from tpc.handles import DELIMITER, Handle
 from tpc.merge import MergePlan
 from tpc.sink import describe_row
-from tpc.sinks.postgres import errors, markers, statements
+from tpc.sinks.postgres import errors, markers, merge_statements, staging, statements
 from tpc.sinks.postgres.arrow_csv import column_with_nul, row_of_line
 from tpc.support.arrow_rows import described, value_at
 from tpc.support.bounded_connection import BoundedConnection
@@ -75,12 +75,12 @@ class Refusal:
             column = column_with_nul(batch, row)
         return errors.row_refused(self.error, self.handle, column, self._key(batch, row))
 
-    def of_merge(self, plan: MergePlan, written: Sequence[str], rows: int) -> TpcError:
-        """The merge of `rows` staged rows failed; the transaction has a savepoint before it."""
+    def of_merge(self, plan: MergePlan, written: Sequence[str], rows: int, *, in_pieces: bool) -> TpcError:
+        """The merge of `rows` staged rows failed, its sums in pieces or not; there is a savepoint before it."""
         if not errors.is_row_refused(self.error):
             self._ask("ROLLBACK")
             return self._other("while rows were merged", None)
-        key = self._first_unmergeable(plan, written, rows)
+        key = self._first_unmergeable(plan, written, rows, in_pieces=in_pieces)
         self._ask("ROLLBACK")
         return errors.row_refused(self.error, self.handle, self._constrained_column(), key)
 
@@ -131,21 +131,23 @@ class Refusal:
                 return row
         return None
 
-    def _first_unmergeable(self, plan: MergePlan, written: Sequence[str], rows: int) -> str | None:
+    def _first_unmergeable(self, plan: MergePlan, written: Sequence[str], rows: int, *, in_pieces: bool) -> str | None:
         """The key of the first row, in key order, without which the merge would not fail: by halving."""
         self._ask(UNDO_MERGE)
         low, high = 1, rows
         while low < high:
             middle = (low + high) // 2
             try:
-                self.connection.execute(statements.merge(self.sink, plan, written, self.handle, middle))
+                self.connection.execute(
+                    merge_statements.merge(self.sink, plan, written, self.handle, rows=middle, in_pieces=in_pieces)
+                )
                 low = middle + 1
             except psycopg.Error as error:
                 if not errors.is_row_refused(error):
                     return self._key_in_detail()
                 high = middle
             self._ask(UNDO_MERGE)
-        keys = self._ask(statements.staged_key(self.sink, plan, written, self.handle, low - 1))
+        keys = self._ask(staging.staged_key(self.sink, plan, written, self.handle, low - 1))
         return describe_row(dict(zip(plan.key, keys[0], strict=True)), plan.key) if keys else None
 
     # Questions -------------------------------------------------------------------------------------------------

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
-from tpc.merge import MergePlan, merge_plan
+from tpc.merge import MergePlan, TargetOrder, merge_plan
 from tpc.settings import Elsewhere
 from tpc.sink import Committer, ExecutorNeeds, Sink, Writer
 
 if TYPE_CHECKING:
     import pyarrow
+
+ORDER = TargetOrder(text_by_bytes=False, takes_nan=True, wide_sums=True)
+"""Text has the order of its column's type and collation: only the server knows it."""
 
 
 class PostgresSink(Sink):
@@ -33,10 +36,12 @@ class PostgresSink(Sink):
             table are made there too.
         key: the columns of a unique index, for an upsert; for an append, what names a refused row in errors.
         merge: what happens to a column when its key is there: 'add', 'min', 'max', 'replace' or 'keep', by column
-            or one word for all that are not key. NULL never changes a stored value. Given by column, every written
-            column must be listed; `order_by` alone may be left out, and then it only orders.
-        order_by: for 'replace': the column whose greatest value wins. If it is written, a stored row also keeps
-            its values against rows of later epochs that have a smaller one; if not, the later epoch wins.
+            or one word for all that are not key. 'replace' and 'keep' take a row whole, its NULLs too; to 'add', 'min'
+            and 'max' NULL counts for nothing. Given by column, every written column must be listed; `order_by` alone
+            may be left out, and then it only orders.
+        order_by: the row with its greatest value is the one that 'replace' takes, that with its smallest the one that
+            'keep' takes. If it is written, this holds against the stored row too; if not, 'replace' takes that of the
+            later epoch and 'keep' the stored one.
         timeout_s: how long one statement may take; the client waits 5 s longer, then gives the server up.
         lock_timeout_s: how long a row held by another transaction is waited for.
     """
@@ -69,7 +74,7 @@ class PostgresSink(Sink):
         if order_by is not None and merge is None:
             raise ConfigurationError("order_by without merge has no meaning", sink=self.name, remedy="pass merge=...")
         if merge is not None:
-            self.merge = merge_plan(self.key, merge, order_by)
+            self.merge = merge_plan(self.key, merge, order_by, ORDER)
 
     def plan_for(self, columns: Sequence[str]) -> MergePlan | None:
         """The merge of rows with these columns, every column named; None for an append."""

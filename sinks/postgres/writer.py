@@ -15,16 +15,17 @@ from tpc import failpoints
 from tpc.errors import StateMachineError
 from tpc.handles import Handle
 from tpc.json import JSONObject
+from tpc.merge import MergeHow, MergePlan
 from tpc.sink import Committable, Writer
-from tpc.sinks.postgres import markers, statements
+from tpc.sinks.postgres import markers, merge_statements, staging, statements
 from tpc.sinks.postgres.arrow_csv import csv_of
 from tpc.sinks.postgres.catalog import read_types
 from tpc.sinks.postgres.column_types import SqlType, remedy_for
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
 from tpc.sinks.postgres.errors import MISSING_GID, column_altered, columns_changed_meanwhile, failed
 from tpc.sinks.postgres.kept_values import require_kept
-from tpc.sinks.postgres.markers import PREVIOUS_EPOCH
-from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, Refusal, key_columns
+from tpc.sinks.postgres.markers import BASE, PREVIOUS_EPOCH
+from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, UNDO_MERGE, Refusal, key_columns
 from tpc.sinks.shared.exact import REFUSALS, refused_value
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class PostgresWriter(Writer):
         self._types: dict[str, SqlType] = {}
         self._plan = sink.plan_for(schema.names)
         self._columns = sink.written(schema.names)
-        self._into = sink.table if self._plan is None else statements.staging_name(sink, self._columns)
+        self._into = sink.table if self._plan is None else staging.staging_name(sink, self._columns)
+        self._adds_numbers = self._plan is not None and adds_numbers(self._plan, schema)
+        self._in_pieces = False
         self._copy = statements.copy_into(sink, self._into, self._columns)
         self._connection: PooledConnection | None = None
         self._maybe_prepared: str | None = None
@@ -108,16 +111,16 @@ class PostgresWriter(Writer):
     def _refuse_altered(self, connection: PooledConnection) -> None:
         """Asked when the branch holds its locks, so that the answer stays true until it is committed.
 
-        A staging table has the types that the target had at `check`: between two types PostgreSQL would convert.
+        A staging table has the types that follow from the target's at `check`: between others PostgreSQL would convert.
         """
         present = self._present_types(connection, self._sink.table)
         self._refuse_unfit(present)
-        if self._plan is not None:
-            staged = self._present_types(connection, self._into)
-            was = {name: staged.get(name) for name in self._columns}
+        if self._plan is None:
+            altered = [name for name, kind in present.items() if self._types.get(name) != kind]
         else:
-            was = {name: self._types.get(name) for name in self._columns}
-        altered = [name for name in self._columns if name in present and was[name] != present[name]]
+            staged = self._present_types(connection, self._into)
+            wanted = staging.staging_types(self._plan, present)
+            altered = [name for name, text in wanted.items() if name not in staged or staged[name].text != text]
         if altered:
             self._let_go()
             raise columns_changed_meanwhile(altered, self._handle)
@@ -141,7 +144,7 @@ class PostgresWriter(Writer):
             self._let_go()
             raise refused from error
         self._let_go()
-        data = {PREVIOUS_EPOCH: self._hint[PREVIOUS_EPOCH]} if PREVIOUS_EPOCH in self._hint else {}
+        data = {name: self._hint[name] for name in (PREVIOUS_EPOCH, BASE) if name in self._hint}
         return Committable(self._handle, gid, self._rows, self._size_bytes, data)
 
     def _merge(self, connection: PooledConnection) -> None:
@@ -149,13 +152,27 @@ class PostgresWriter(Writer):
             return
         try:
             connection.execute(SAVE_BEFORE_MERGE)
-            connection.execute(statements.merge(self._sink, self._plan, self._columns, self._handle))
-            connection.execute(statements.empty_staging(self._sink, self._columns, self._handle))
+            self._merge_staged(connection, self._plan)
+            connection.execute(staging.empty_staging(self._sink, self._columns, self._handle))
         except psycopg.Error as error:
             refusal = Refusal(error, connection, self._sink, self._handle)
-            refused = refusal.of_merge(self._plan, self._columns, self._rows)
+            refused = refusal.of_merge(self._plan, self._columns, self._rows, in_pieces=self._in_pieces)
             self._let_go()
             raise refused from error
+
+    def _merge_staged(self, connection: PooledConnection, plan: MergePlan) -> None:
+        branch = (self._sink, plan, self._columns, self._handle)
+        row = connection.execute(staging.repeats_a_key(*branch)).fetchone()
+        reduces = row is None or row[0]
+        try:
+            connection.execute(merge_statements.merge(*branch, reduces=reduces))
+        except psycopg.errors.NumericValueOutOfRange:
+            if not self._adds_numbers:
+                raise
+            # The epoch's sum may not fit the column, and fit once it is added to what is stored.
+            self._in_pieces = True
+            connection.execute(UNDO_MERGE)
+            connection.execute(merge_statements.merge(*branch, reduces=reduces, in_pieces=True))
 
     def abort(self) -> None:
         """Undo the branch, prepared or not. Raises `TransientError` when the server cannot be told."""
@@ -181,3 +198,11 @@ class PostgresWriter(Writer):
         if self._connection is not None:
             give_back(self._connection)
             self._connection = None
+
+
+def adds_numbers(plan: MergePlan, schema: pyarrow.Schema) -> bool:
+    """Whether all that is added are whole numbers and decimals, which can be added in pieces."""
+    import pyarrow as pa
+
+    added = [schema.field(name).type for name, how in plan.columns.items() if how is MergeHow.ADD]
+    return bool(added) and all(pa.types.is_integer(kind) or pa.types.is_decimal(kind) for kind in added)

@@ -41,3 +41,10 @@ def test_the_order_column_keeps_its_meaning(how: str) -> None:
 def test_what_makes_no_merge_is_refused_with_the_remedy(key: list[str], merge: str | dict[str, str], what: str) -> None:
     with pytest.raises(ConfigurationError, match=what):
         merge_plan(key, merge, None)
+
+
+def test_keep_alone_may_store_its_order() -> None:
+    plan = merge_plan(["k"], "keep", "at").completed(["k", "a", "at"])
+    assert plan.order_is_stored
+    assert set(plan.kept) == {"a", "at"}
+    assert not merge_plan(["k"], {"a": "keep", "at": "max"}, "at").order_is_stored

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tpc.coordinator.feeding import gather
-from tpc.coordinator.feeding.gather import KeyedRows, combine, deserialize, serialize
+from tpc.coordinator.feeding.gather import KeyedRows, combine, serialize
 from tpc.errors import ConfigurationError, DataError
 from tpc.merge import MergeHow, MergePlan
 
@@ -37,7 +37,7 @@ def task(merge: MergePlan, rows: Sequence[Row], schema: pa.Schema | None = None)
     keyed = KeyedRows(merge, "s")
     for batch in pa.Table.from_pylist(list(rows), schema=schema).to_batches():
         keyed.add(batch)
-    table = keyed.reduced()
+    table = keyed.partial()
     assert table is not None
     return serialize(table)
 
@@ -48,6 +48,27 @@ def task(merge: MergePlan, rows: Sequence[Row], schema: pa.Schema | None = None)
 def test_the_values_of_a_key_are_reduced_by_the_column_s_function(how: MergeHow, expected: int) -> None:
     rows = [{"k": "a", "v": 4}, {"k": "a", "v": 3}, {"k": "b", "v": 9}, {"k": "a", "v": 5}]
     assert reduced(plan(v=how), rows) == [{"k": "a", "v": expected}, {"k": "b", "v": 9}]
+
+
+def test_keep_takes_one_row_whole() -> None:
+    rows: list[Row] = [{"k": "a", "name": "zoe", "age": 20}, {"k": "a", "name": "adam", "age": 70}]
+    for arrived in (rows, rows[::-1]):
+        assert reduced(plan(name=KEEP, age=KEEP), arrived[:1], arrived[1:]) == [{"k": "a", "name": "adam", "age": 70}]
+
+
+@pytest.mark.parametrize("how", [MIN, MAX])
+def test_nan_is_the_greatest_number(how: MergeHow) -> None:
+    rows = [{"k": "a", "v": float("nan")}, {"k": "a", "v": 1.0}]
+    [row] = reduced(plan(v=how), rows)
+    assert (row["v"] == 1.0) is (how is MIN)
+
+
+def test_a_sum_of_a_task_may_leave_the_type_that_the_whole_fits() -> None:
+    schema = pa.schema([("k", pa.string()), ("v", pa.int32()), ("w", pa.uint64())])
+    parts = [[{"k": "a", "v": 2**31 - 1, "w": 2**62}] * 2, [{"k": "a", "v": -(2**31), "w": 1}]]
+    assert reduced(plan(v=ADD, w=ADD), *parts, schema=schema) == [{"k": "a", "v": 2**31 - 2, "w": 2**63 + 1}]
+    with pytest.raises(DataError, match="column 'w'"):
+        reduced(plan(v=ADD, w=ADD), *[[{"k": "a", "v": 0, "w": 2**63}]] * 2, schema=schema)
 
 
 @pytest.mark.parametrize("how", [ADD, MIN, MAX, KEEP])
@@ -115,7 +136,8 @@ DECIMALS = pa.schema([("k", pa.string()), ("v", pa.decimal128(10, 2))])
 def test_decimals_are_added_exactly_and_keep_their_type() -> None:
     rows = [{"k": "a", "v": Decimal("0.10")}] * 3
     assert reduced(plan(v=ADD), rows, rows, schema=DECIMALS) == [{"k": "a", "v": Decimal("0.60")}]
-    assert deserialize(task(plan(v=ADD), rows, DECIMALS)).schema == DECIMALS
+    table = combine([task(plan(v=ADD), rows, DECIMALS)], plan(v=ADD), "s")
+    assert table is not None and table.schema == DECIMALS
 
 
 @pytest.mark.parametrize(

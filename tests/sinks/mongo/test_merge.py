@@ -12,6 +12,7 @@ import pytest
 
 from tests.sinks.mongo.branches import Branches, tallies
 from tests.support.mongo_database import MongoDatabase
+from tpc.errors import ConfigurationError, DataError
 from tpc.handles import PipelineId
 from tpc.sink import Verdict
 from tpc.sinks.mongo.apply import apply_guarded
@@ -53,19 +54,49 @@ def test_replace_leaves_a_newer_document_and_adds_all_the_same(every: Branches) 
     assert every.documents() == {"k": {"at": 9, "total": 12, "state": "new"}}
 
 
-def test_of_equal_orders_the_later_epoch_wins(every: Branches) -> None:
+def test_of_equal_orders_the_greater_row_stays_in_whatever_epoch_it_comes(every: Branches) -> None:
     every.apply([row(3, state="first")], 0)
-    every.apply([row(3, state="second")], 1)
-    assert every.documents()["k"]["state"] == "second"
+    every.apply([row(3, state="later")], 1)
+    every.apply([row(3, state="apple")], 2)
+    assert every.documents()["k"]["state"] == "later"
 
 
-def test_null_changes_nothing_and_keep_fills_a_gap(every: Branches) -> None:
+def test_a_null_changes_no_sum_and_clears_what_is_replaced(every: Branches) -> None:
     every.apply([row(1, total=5, state="a")], 0)
     every.apply([row(None, state=None, total=None)], 1)
     assert every.documents() == {"k": {"at": 1, "total": 5, "state": "a"}}
     every.apply([row(2, first="x")], 2)
     every.apply([row(3, first="y")], 3)
-    assert every.documents()["k"]["first"] == "x"
+    assert every.documents() == {"k": {"at": 3, "total": 5, "first": "x"}}
+
+
+def test_an_operation_of_an_outbox_of_before_is_applied_as_it_was_meant(every: Branches) -> None:
+    old = {"key": "k", "inc": {"total": 1}, "set": {"state": "b"}, "keep": {"first": "x"}, "order": ["at", 1]}
+    every.apply([row(1, state="a")], 0)
+    every.target.bulk_write([_write(every, old, 1)])
+    assert every.documents() == {"k": {"at": 1, "total": 1, "state": "b", "first": "x"}}
+
+
+def _write(every: Branches, operation: dict[str, Any], epoch: int) -> Any:
+    write = planned(operation, every.target.find_one(), Stamp.of(every.handle(epoch), guarded=True))
+    assert write is not None and not isinstance(write, Refusal)
+    return write
+
+
+def test_microseconds_in_a_stored_order_are_refused(mongo: MongoDatabase) -> None:
+    schema = pa.schema([("k", pa.int64()), ("o", pa.timestamp("us", "UTC")), ("v", pa.string())])
+    branches = Branches(mongo, schema=schema, key="k", merge="replace", order_by="o")
+    at = dt.datetime(2024, 1, 1, 0, 0, 0, 400, tzinfo=dt.timezone.utc)
+    with pytest.raises(DataError, match="milliseconds") as caught:
+        branches.prepare([{"k": 1, "o": at, "v": "a"}], 0)
+    assert caught.value.column == "o"
+
+
+@pytest.mark.parametrize("settings", [{"merge": {"b": "max"}}, {"merge": {"b": "replace"}, "order_by": "b"}])
+def test_bytes_have_no_order(mongo: MongoDatabase, settings: dict[str, Any]) -> None:
+    schema = pa.schema([("k", pa.int64()), ("b", pa.binary())])
+    with pytest.raises(ConfigurationError, match="have no order"):
+        Branches(mongo, schema=schema, key="k", **settings).check()
 
 
 def test_a_key_with_nothing_but_nulls_is_there(every: Branches) -> None:
@@ -212,7 +243,7 @@ def test_rows_keep_their_types(mongo: MongoDatabase) -> None:
     utc = dt.timezone.utc
     values = {
         **{"i": 2**62, "f": 0.5, "s": "ä", "b": b"\x00", "t": True},
-        **{"at": dt.datetime(2013, 1, 1, 5, 0, 0, 123456, tzinfo=utc), "local": dt.datetime(2013, 1, 1)},
+        **{"at": dt.datetime(2013, 1, 1, 5, 0, 0, 123000, tzinfo=utc), "local": dt.datetime(2013, 1, 1)},
         **{"day": dt.date(2013, 1, 2), "money": decimal.Decimal("12345678901234567890.12")},
         **{"doc": {"x": 1, "y": ["a", None]}, "map": [("k", 1)]},
     }

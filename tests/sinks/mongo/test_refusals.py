@@ -84,8 +84,12 @@ def test_a_null_key(branches: Branches) -> None:
     assert (error.column, error.key) == ("airport", "airport=None")
 
 
-def test_one_key_twice_in_a_branch(branches: Branches) -> None:
-    assert refused(branches, tallies(EWR=1) + tallies(EWR=1)).key == "airport='EWR'"
+def test_one_key_twice_in_a_branch_with_another_between(branches: Branches) -> None:
+    assert refused(branches, tallies(EWR=1, JFK=1) + tallies(EWR=1)).key == "airport='EWR'"
+
+
+def test_a_sum_of_rows_of_one_key_that_does_not_fit_64_bits(branches: Branches) -> None:
+    assert refused(branches, tallies(EWR=2**63 - 1) + tallies(EWR=1)).key == "airport='EWR'"
 
 
 def test_a_document_over_16_mb(mongo: MongoDatabase) -> None:

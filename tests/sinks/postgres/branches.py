@@ -36,7 +36,7 @@ def checked(postgres: PostgresDatabase, schema: pa.Schema, **settings: Any) -> t
     """A sink on table `t` that has passed its check, and its committer."""
     sink = PostgresSink("t", **{"dsn": postgres.dsn, "timeout_s": 10, "lock_timeout_s": 1, **settings})
     committer = sink.committer(JOB)
-    committer.check(context(schema))
+    committer.check(context(schema, partitions=1))
     return sink, committer
 
 

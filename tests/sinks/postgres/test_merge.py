@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from tests.sinks.postgres.branches import branch, checked, committed, prepared, rows, verdicts
+from tests.sinks.postgres.branches import JOB, branch, checked, committed, context, prepared, rows, verdicts
 from tests.support.postgres_database import PostgresDatabase
 from tpc.errors import ConfigurationError, DataError
 from tpc.handles import DRIVER_PARTITION
@@ -42,7 +43,7 @@ def test_each_merge_does_what_it_says_over_two_epochs(postgres: PostgresDatabase
     ]
 
 
-def test_a_null_never_changes_what_is_stored_and_never_stands_in_the_way(postgres: PostgresDatabase) -> None:
+def test_a_null_changes_no_sum_and_no_bound_and_is_taken_with_its_row(postgres: PostgresDatabase) -> None:
     postgres.execute(TABLE)
     sink, _ = checked(postgres, SCHEMA, key="k", merge=EVERY, order_by="at")
     full, empty = (1, 5, 5, 1, "old", 10), (None,) * 6
@@ -50,7 +51,7 @@ def test_a_null_never_changes_what_is_stored_and_never_stands_in_the_way(postgre
     committed(sink, branch(2), tally(("full", *empty), ("empty", *full)))
     assert stored(postgres) == [("empty", 1, 5, 5, None, "old", 10), ("full", *full)]
     committed(sink, branch(3), tally(("full", None, None, None, None, None, 99)))
-    assert stored(postgres)[1] == ("full", 1, 5, 5, 1, "old", 99)
+    assert stored(postgres)[1] == ("full", 1, 5, 5, 1, None, 99)
 
 
 def test_replace_keeps_the_stored_row_against_an_older_one(postgres: PostgresDatabase) -> None:
@@ -60,6 +61,8 @@ def test_replace_keeps_the_stored_row_against_an_older_one(postgres: PostgresDat
     committed(sink, branch(2), tally(("a", 0, 0, 0, 0, "older", 19)))
     assert stored(postgres)[0][5:] == ("newer", 20)
     committed(sink, branch(3), tally(("a", 0, 0, 0, 0, "same time", 20)))
+    assert stored(postgres)[0][5:] == ("same time", 20)  # of equals the greater, in whatever epoch it comes
+    committed(sink, branch(4), tally(("a", 0, 0, 0, 0, "equal", 20)))
     assert stored(postgres)[0][5:] == ("same time", 20)
 
 
@@ -133,13 +136,60 @@ def test_branches_with_different_keys_are_prepared_side_by_side(postgres: Postgr
     assert stored(postgres) == [(1, 2), (2, 2), (3, 2), (4, 2)]
 
 
-def test_two_rows_with_one_key_in_a_branch_are_refused(postgres: PostgresDatabase) -> None:
+def test_rows_of_one_key_in_a_branch_are_reduced_by_the_server(postgres: PostgresDatabase) -> None:
     postgres.execute("CREATE TABLE t (k int PRIMARY KEY, n int)")
     twice = rows(k=[1, 2, 2], n=[1, 1, 1])
     sink, _ = checked(postgres, twice.schema, key="k", merge="add")
+    committed(sink, branch(), twice)
+    assert stored(postgres) == [(1, 1), (2, 2)]
+
+
+def test_a_sum_of_an_epoch_may_leave_its_column_when_what_is_stored_brings_it_back(postgres: PostgresDatabase) -> None:
+    postgres.execute("CREATE TABLE t (k int PRIMARY KEY, n int, d numeric(5, 2))")
+    least, most = -(2**31), 2**31 - 1
+    batch = rows(k=[1], n=[least], d=pa.array([Decimal("-999.99")]))
+    sink, _ = checked(postgres, batch.schema, key="k", merge="add")
+    committed(sink, branch(1), batch)
+    wide = rows(k=[1], n=[most - least], d=pa.array([Decimal("1999.98")]))
+    committed(sink, branch(2), wide)
+    assert stored(postgres) == [(1, most, Decimal("999.99"))]
     with pytest.raises(DataError) as caught:
-        prepared(sink, branch(), twice)
-    assert caught.value.key == "k=2"
+        prepared(sink, branch(3), rows(k=[0, 1], n=[1, 1], d=pa.array([Decimal("0.00")] * 2)))
+    assert caught.value.key == "k=1"
+
+
+def test_keep_with_a_stored_order_takes_the_first_row_whole_in_whatever_epoch_it_comes(
+    postgres: PostgresDatabase,
+) -> None:
+    postgres.execute("CREATE TABLE t (k int PRIMARY KEY, name text, at int)")
+    later = rows(k=[1], name=["later"], at=[2])
+    sink, _ = checked(postgres, later.schema, key="k", merge="keep", order_by="at")
+    committed(sink, branch(1), later)
+    committed(sink, branch(2), rows(k=[1], name=pa.array([None], pa.string()), at=[1]))
+    assert stored(postgres) == [(1, None, 1)]
+
+
+@pytest.mark.parametrize(
+    ("column", "settings", "words"),
+    [
+        ("v json", {"key": "k", "merge": "max"}, "has no order"),
+        ("v text", {"key": "k", "merge": {"v": "replace"}, "order_by": "at"}, "does not get the order column"),
+    ],
+)
+def test_what_a_type_cannot_do_is_refused(
+    postgres: PostgresDatabase, column: str, settings: dict[str, Any], words: str
+) -> None:
+    postgres.execute(f"CREATE TABLE t (k uuid PRIMARY KEY, {column})")
+    names = ["k", "v", *([settings["order_by"]] if "order_by" in settings else [])]
+    with pytest.raises(ConfigurationError, match=words):
+        checked(postgres, pa.schema([(name, pa.string()) for name in names]), **settings)
+
+
+def test_a_key_of_several_spellings_is_not_spread_over_tasks(postgres: PostgresDatabase) -> None:
+    postgres.execute("CREATE TABLE t (k uuid PRIMARY KEY, n int)")
+    sink = PostgresSink("t", dsn=postgres.dsn, key="k", merge="add")
+    with pytest.raises(ConfigurationError, match="partition_by"):
+        sink.committer(JOB).check(context(pa.schema([("k", pa.string()), ("n", pa.int32())]), partitions=4))
 
 
 def test_one_word_stands_for_all_columns_that_are_not_key(postgres: PostgresDatabase) -> None:

@@ -127,13 +127,13 @@ def _plain(statement: str) -> str:
 
 
 def test_a_staging_table_of_other_types_that_is_another_s(shop: Shop) -> None:
-    shop.execute("ALTER TABLE sales.totals ALTER amount TYPE numeric")
+    shop.execute("ALTER TABLE sales.totals ALTER id TYPE numeric")
     try:
         error = refusal(shop.merges())
     finally:
-        shop.execute("ALTER TABLE sales.totals ALTER amount TYPE bigint")
+        shop.execute("ALTER TABLE sales.totals ALTER id TYPE bigint")
     assert "DROP TABLE" in error.remedy
-    assert '"amount" numeric' in error.remedy
+    assert '"id" numeric' in error.remedy
 
 
 def test_a_role_that_may_only_read(shop: Shop) -> None:
