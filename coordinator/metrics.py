@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tpc.coordinator.clock import Clock
 from tpc.coordinator.epochs import epoch_row
+from tpc.coordinator.event_report import event_time_of
 from tpc.coordinator.notices import Notice, Turn
 from tpc.coordinator.source_lag import SourceLag
 from tpc.coordinator.transition import Transition
@@ -65,6 +67,9 @@ class Families:
         self.completed_at = gauge("tpc_last_complete_timestamp_seconds", "When the last epoch was complete.", one)
         self.last_complete = gauge("tpc_last_complete_epoch", "The last complete epoch.", one)
         self.generation = gauge("tpc_generation", "The coordinator's term.", one)
+        self.watermark = gauge("tpc_watermark_timestamp_seconds", "How far a service has come in event time.", one)
+        self.idle = gauge("tpc_idle_sources", "Sources of a service that do not hold its watermark back.", one)
+        self.too_far = counter("tpc_too_far_events_total", "Events too far ahead of the clock.", ["pipeline", "source"])
         self.recoveries = counter("tpc_recoveries_total", "Starts that have taken over.", one)
         self.recovered_at = gauge("tpc_last_recovery_timestamp_seconds", "When the last start had taken over.", one)
         self.recovery = histogram("tpc_recovery_seconds", "How long a start took to take over.", one)
@@ -161,12 +166,22 @@ class Metrics:
             of.bytes.labels(name, sink).inc(part["size_bytes"])
         for sink, seconds in row["commit_seconds"].items():
             of.commits.labels(name, sink).observe(seconds)
+        self._count_event_time(event_time_of(history.manifests.get(history.last_complete)))
         of.read.labels(name).inc(row["rows"])
         of.late.labels(name).inc(row["late"] or 0)
         of.unrouted.labels(name).inc(row["unrouted"])
         if transition.before.epoch is not None:  # else a start has finished it, and its times are the start's
             for phase, seconds in transition.seconds.items():
                 of.phases.labels(name, phase).observe(seconds)
+
+    def _count_event_time(self, told: dict[str, Any] | None) -> None:
+        if told is None:
+            return
+        self._of.idle.labels(self._name).set(len(told["idle"]))
+        if told["watermark_ms"] is not None:
+            self._of.watermark.labels(self._name).set(told["watermark_ms"] / 1000)
+        for source in told["sources"]:
+            self._of.too_far.labels(self._name, source).inc(told["too_far"].get(source, 0))
 
     def _show_last_complete(self, history: History) -> None:
         if history.last_complete is None:

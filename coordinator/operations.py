@@ -19,6 +19,7 @@ from tpc.coordinator.checkpoint_lock import CheckpointLock
 from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.epochs import epoch_rows
+from tpc.coordinator.event_report import event_time_of
 from tpc.coordinator.fates import in_doubt_row
 from tpc.coordinator.job import Job
 from tpc.coordinator.log.contract import Log
@@ -62,7 +63,7 @@ def status(log: Log, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
 
 def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
     """What `status` tells of a log's `history`, and of the note on its `parked` epoch."""
-    pending = history.pending
+    pending, last = history.pending, history.last_intent
     return {
         "pipeline": str(history.pipeline),
         "generation": history.generation,
@@ -74,6 +75,7 @@ def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
         "damaged_slots": [damaged.slot for damaged in history.damaged],
         "removed_sinks": {name: gone.after for name, gone in history.removed.items() if name not in history.sinks},
         "resolutions": [resolution.to_json() for resolution in history.resolutions],
+        "event_time": event_time_of(None if last is None else history.manifests.get(last)),
         "epochs": epoch_rows(history)[-10:],
     }
 

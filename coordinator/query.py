@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.feeding.context import PassContext
-from tpc.coordinator.orderly_stop import OrderlyStop, tell_replay
+from tpc.coordinator.orderly_stop import OrderlyStop, StopAskedError, tell_replay
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.query_facts import QueryFacts
 from tpc.coordinator.read_topics import ReadTopics
 from tpc.coordinator.source_lag import SourceWatch
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
+from tpc.coordinator.spark.interruption import await_interruption
 from tpc.coordinator.spark.java_errors import in_our_words, in_words, raise_alone
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.query_start import start_query
@@ -181,13 +182,20 @@ class PipelineQuery(QueryFacts):
     # One epoch -------------------------------------------------------------------------------------------------
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
-        with self._stop.batch(int(batch)):
-            try:
-                self._run_epoch(frame, int(batch))
-            except BaseException as error:
-                self._fail(error)
-                self._failed_epochs.append({"epoch": int(batch), "status": "failed", "failure": str(error)})
-                raise
+        try:
+            with self._stop.batch(int(batch)):
+                self._run_or_fail(frame, int(batch))
+        except StopAskedError:
+            await_interruption(self._session)
+            raise
+
+    def _run_or_fail(self, frame: DataFrame, epoch: int) -> None:
+        try:
+            self._run_epoch(frame, epoch)
+        except BaseException as error:
+            self._fail(error)
+            self._failed_epochs.append({"epoch": epoch, "status": "failed", "failure": str(error)})
+            raise
 
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self._coordinator

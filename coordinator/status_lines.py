@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from tpc.history import Resolution, given_up_in_words
@@ -18,6 +18,8 @@ def status_lines(state: dict[str, Any]) -> list[str]:
         lines.append(
             "led by process {process} on {host}, whose last sign of life is {age_s:.1f} s old".format(**leader)
         )
+    if event_time := state.get("event_time"):
+        lines += event_time_lines(event_time)
     if state["pending"] is None:
         lines.append("nothing is pending")
     elif (parked := state["parked"]) is not None:
@@ -41,6 +43,27 @@ def status_lines(state: dict[str, Any]) -> list[str]:
         )
     lines += [resolution_line(resolution) for resolution in state["resolutions"]]
     return lines
+
+
+def event_time_lines(event_time: dict[str, Any]) -> list[str]:
+    """How far a service has come in event time, and what has no part in that."""
+    reached_ms = event_time["watermark_ms"]
+    lines = [f"watermark {'not known yet' if reached_ms is None else _instant(reached_ms)}"]
+    if event_time["idle"]:
+        lines.append(f"idle sources, which do not hold it back: {', '.join(event_time['idle'])}")
+    unknown = [name for name, ms in event_time["sources"].items() if ms is None and name not in event_time["idle"]]
+    if reached_ms is None and unknown:
+        lines.append(f"no event with a time yet: {', '.join(unknown)}")
+    lines += [
+        f"source {name}: {count} events of the last epoch are too far ahead of the clock, and do not move the watermark"
+        for name, count in event_time["too_far"].items()
+    ]
+    return lines
+
+
+def _instant(ms: int) -> str:
+    """Also of a year that a time zone of here would lead out of the calendar."""
+    return f"{datetime(1970, 1, 1) + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def joined_line(sink: str) -> str:

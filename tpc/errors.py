@@ -42,10 +42,7 @@ class TpcError(Exception):
         **details: Any,
     ) -> None:
         super().__init__(what)
-        self.what = what
-        self.pipeline = pipeline
-        self.epoch = epoch
-        self.sink = sink
+        self.what, self.pipeline, self.epoch, self.sink = what, pipeline, epoch, sink
         self.safe = safe
         """What holds now for the user's rows. Not the raiser's to know: `tpc.safety` sets it where the error leaves."""
         self.remedy = self.remedy_by_default if remedy is None else remedy
@@ -113,15 +110,18 @@ class NoEpochError(ConfigurationError):
 
 
 class DataError(TpcError):
-    """A row that a sink can never take, found before the decision. `column` and `key` name the first one."""
+    """A row that a sink can never take, or an event that the program refuses, found before the decision.
+
+    `column` and `key` name the first one; `source`, `position` and `function` the event that has made it, if known.
+    """
 
     remedy_by_default = "mend the row or route it elsewhere (where=), then restart: the epoch is repeated whole."
     row_index: int | None = None  # from 0, in a batch or among the rows that a service made columns of together
 
     def __init__(self, what: str, *, column: str | None = None, key: Any = None, **where: Any) -> None:
+        self.source, self.position, self.function = map(where.pop, ("source", "position", "function"), [None] * 3)
         super().__init__(what, **where)
-        self.column = column
-        self.key = key
+        self.column, self.key = column, key
 
 
 class TransientError(TpcError):

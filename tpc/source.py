@@ -11,6 +11,8 @@ A `Source` is a picklable description and opens nothing; its `SourceReader` read
    shorter) is refused by `StateLostError`, never replaced by another.
 4. Every call has a deadline and ends in an error of `tpc.errors`. Secrets are in no repr, position or error.
 
+A source may also say of each event where it was (`Part.origin`), so that an error or a dead letter names it.
+
 Kafka's positions are `{"topic": {"0": 5}}`, the next offset to read, as Spark writes them: what reads manifests need
 not know which runtime has made them.
 """
@@ -18,23 +20,81 @@ not know which runtime has made them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from tpc.errors import ConfigurationError
 from tpc.handles import checked_name
 from tpc.shards import Shard
+from tpc.user_code import is_refusal, require_done
+
+Raw = TypeVar("Raw")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where one event came from, for people: "topic orders, partition 3, offset 1234".
+
+    `key` and `value` are what it was before it was decoded, where the source still has that.
+    """
+
+    position: str
+    key: bytes | None = None
+    value: bytes | None = None
 
 
 @dataclass(frozen=True)
 class Part:
-    """The events of one partition in a cut, in their order; `is_ended`: the partition held no more when it was read."""
+    """The events of one partition in a cut, in their order; `is_ended`: the partition held no more when it was read.
+
+    What follows is optional. It must be the same whenever the same cut is read.
+
+    - `refused`: what `decode` has raised, by the index of the event, for which None is in `events`.
+    - `origin`: where the event of an index came from. It costs nothing until it is asked. By default an event is named
+      by its partition, its index, and the positions between which the cut was made.
+    - `again`: the same part, decoded once more: objects that no function has seen. Without it an event that a function
+      has changed in place stays changed when it is looked for an event that was refused.
+    """
 
     name: str
     events: Sequence[Any]
     is_ended: bool
+    refused: Mapping[int, Exception] = field(default_factory=dict)
+    origin: Callable[[int], Origin] | None = None
+    again: Callable[[], Part] | None = None
+
+
+def decoded(raw: Sequence[Raw], decode: Callable[[Raw], Any]) -> tuple[list[Any], Mapping[int, Exception]]:
+    """`Part.events` and `Part.refused` of what a source has read, for sources whose users give a `decode`.
+
+    Raises `ConfigurationError` for a `decode` that answers a coroutine or a generator, and what `decode` raises where
+    that is no refusal of the value: a `TransientError`, say.
+    """
+    events, refused = list[Any](), dict[int, Exception]()
+    try:
+        events = [decode(each) for each in raw]
+    except Exception:  # noqa: BLE001  one by one it shows which it was
+        events = [_decoded(index, each, decode, refused) for index, each in enumerate(raw)]
+    if not set(map(type, events)) <= _PLAIN_TYPES:
+        for event in events:
+            if type(event) not in _PLAIN_TYPES:
+                require_done(event, "decode=", is_iterator_fine=True)
+    return events, refused
+
+
+_PLAIN_TYPES = frozenset((dict, list, tuple, str, bytes, int, float, bool, type(None)))
+
+
+def _decoded(index: int, raw: Raw, decode: Callable[[Raw], Any], refused: dict[int, Exception]) -> Any:
+    try:
+        return decode(raw)
+    except Exception as error:
+        if not is_refusal(error):
+            raise
+        refused[index] = error
+        return None
 
 
 class Source(ABC):

@@ -8,12 +8,20 @@ their names, else by what they read and feed; what differs then is a change, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from tpc.errors import START_ANEW, ConfigurationError, SourcesChangedError
 from tpc.source_records import InputRecord, Inputs, SourceRecord, sources_of
+from tpc.source_topics import topics_left_out
+
+_IsSame: TypeAlias = "Callable[[InputRecord, InputRecord], bool]"
 
 _NAME_THEM = (
     'give each of them a name of its own: pipeline.write(df, name="..."). A name is what its position is found by'
+)
+_AS_THEY_WERE = (
+    "start once with the names and sinks that they had; where they had no names, give them names in that start: "
+    'pipeline.write(df, name="..."). A name is what a position is found by: change the sinks after it.'
 )
 
 # The order on record ------------------------------------------------------------------------------------------------
@@ -29,23 +37,29 @@ def recorded_order(recorded: Inputs, wanted: Inputs, pipeline: str, *, stateful:
         return list(range(len(wanted)))
     pairs = _Pairs(recorded, wanted)
     pairs.take(lambda old, new: bool(old.name) and old.name == new.name)
-    for is_same in (_read_and_feed_alike, InputRecord.is_like):
-        while (group := pairs.group(is_same)) is not None:
-            olds, news = group
-            if max(len(olds), len(news)) > 1 and not _share_positions([wanted[n] for n in news], stateful=stateful):
-                raise _ambiguous(
-                    wanted[news[0]],
-                    pipeline,
-                    f"{_NAME_THEM}. Give them the names and sinks that they had; start so once, and change them then.",
-                )
-            pairs.pair(olds, news)
+    _pair_groups(pairs, _read_and_feed_alike, wanted, pipeline, stateful=stateful)
+    pairs.pair_unique(_read_alike_and_share_sinks)  # such as those that were each given one more sink
+    _pair_groups(pairs, InputRecord.is_like, wanted, pipeline, stateful=stateful)
     pairs.take(lambda old, new: set(old.sinks) == set(new.sinks))
     pairs.take(lambda old, new: True)
     return pairs.order()
 
 
+def _pair_groups(pairs: _Pairs, is_same: _IsSame, wanted: Inputs, pipeline: str, *, stateful: bool) -> None:
+    """Pair those that are the same. Raises `ConfigurationError` where there are several, and which is which matters."""
+    while (group := pairs.group(is_same)) is not None:
+        olds, news = group
+        if max(len(olds), len(news)) > 1 and not _share_positions([wanted[n] for n in news], stateful=stateful):
+            raise _ambiguous(wanted[news[0]], pipeline, _AS_THEY_WERE, stateful=stateful)
+        pairs.pair(olds, news)
+
+
 def _read_and_feed_alike(one: InputRecord, other: InputRecord) -> bool:
     return one.is_like(other) and set(one.sinks) == set(other.sinks)
+
+
+def _read_alike_and_share_sinks(one: InputRecord, other: InputRecord) -> bool:
+    return one.is_like(other) and not set(one.sinks).isdisjoint(other.sinks)
 
 
 def _share_positions(inputs: Sequence[InputRecord], *, stateful: bool) -> bool:
@@ -72,7 +86,15 @@ class _Pairs:
     def pair(self, olds: Sequence[int], news: Sequence[int]) -> None:
         self._found |= dict(zip(olds, news, strict=False))
 
-    def group(self, is_same: Callable[[InputRecord, InputRecord], bool]) -> tuple[list[int], list[int]] | None:
+    def pair_unique(self, is_same: _IsSame) -> None:
+        """Pair those of which each is the only one that is the same as the other."""
+        olds, news = self.left_of_recorded(), self.left_of_wanted()
+        alike = [(old, new) for old in olds for new in news if is_same(self._recorded[old], self._wanted[new])]
+        for old, new in alike:
+            if [pair for pair in alike if old == pair[0] or new == pair[1]] == [(old, new)]:
+                self.pair([old], [new])
+
+    def group(self, is_same: _IsSame) -> tuple[list[int], list[int]] | None:
         """The first of `recorded` that is left and the same as any of `wanted`: all that are the same as it."""
         for first in self.left_of_recorded():
             olds = [n for n in self.left_of_recorded() if is_same(self._recorded[first], self._recorded[n])]
@@ -81,7 +103,7 @@ class _Pairs:
                 return olds, news
         return None
 
-    def take(self, is_same: Callable[[InputRecord, InputRecord], bool]) -> None:
+    def take(self, is_same: _IsSame) -> None:
         """Pair each that is left with the first that is left and the same."""
         for old in self.left_of_recorded():
             for new in self.left_of_wanted():
@@ -107,14 +129,16 @@ def require_distinct(inputs: Inputs, pipeline: str, *, stateful: bool) -> None:
     for number, one in enumerate(unnamed):
         for other in unnamed[number + 1 :]:
             if _read_and_feed_alike(one, other) and not _share_positions([one, other], stateful=stateful):
-                raise _ambiguous(one, pipeline, f"{_NAME_THEM}; or read the source once, as one DataFrame.")
+                else_once = "" if stateful else "; or read the source once, as one DataFrame"
+                raise _ambiguous(one, pipeline, f"{_NAME_THEM}{else_once}.", stateful=stateful)
 
 
-def _ambiguous(one: InputRecord, pipeline: str, remedy: str) -> ConfigurationError:
+def _ambiguous(one: InputRecord, pipeline: str, remedy: str, *, stateful: bool) -> ConfigurationError:
     read = " and ".join(map(str, one.sources))
+    kept = "the position and the state" if stateful else "the position"
     return ConfigurationError(
         f"two writes cannot be distinguished: both read {read}, one of them into {', '.join(one.sinks)}. If their "
-        "lines changed places, each would go on at the position of the other",
+        f"lines changed places, each would go on at {kept} of the other",
         pipeline=pipeline,
         remedy=remedy,
     )
@@ -148,8 +172,8 @@ def planned_changes(
             f"the pipeline reads {len(new)} sources and {len(old)} are on record: it read {_listed(old)}, and reads "
             f"{_listed(new)}",
             pipeline,
-            f"read what it has read; write what is new in a pipeline of its own, or {START_ANEW}. Spark goes on by the "
-            "numbers of the sources, and takes no other number of them.",
+            f"{_with_as_many(old, new)}; or {START_ANEW}. Spark goes on by the numbers of the sources, and takes no "
+            "other number of them.",
         )
         return
     if len(recorded) != len(wanted) and (twin := _twin(new)) is not None:
@@ -197,7 +221,28 @@ def _change(
             pipeline,
             f"read what it has read; write what is new in a pipeline of its own, or {START_ANEW}.",
         )
+    if gone := topics_left_out(before, after):
+        return _lasting(
+            f"{what}: topic {gone[0]!r} was read, and Spark does not go on without a topic that it has read",
+            pipeline,
+            f"read it too, and leave its rows out: df.filter(\"topic != '{gone[0]}'\"); or {START_ANEW}.",
+        )
     return SourcesChangedError(what, pipeline=pipeline)
+
+
+def _with_as_many(old: Sequence[SourceRecord], new: Sequence[SourceRecord]) -> str:
+    """What leaves the number of sources as it was."""
+    if len(new) < len(old):
+        return (
+            "go on reading what it has read; a write whose rows are wanted no more stays, with a condition that takes "
+            'none of them: .to(sink, where="false")'
+        )
+    if all(any(one.is_like(other) for other in old) for one in new):
+        return (
+            "read each source as often as before. What is written already can have more sinks: add them to its write, "
+            'pipeline.write(df).to(sink).to(another, where="...")'
+        )
+    return "read what it has read; write what is new in a pipeline of its own"
 
 
 def named_changes(recorded: Inputs, wanted: Inputs, pipeline: str) -> Iterator[SourcesChangedError]:

@@ -31,7 +31,7 @@ class SourceRecord:
 
     def __str__(self) -> str:
         options = "".join(f", {name}={value}" for name, value in sorted(self.identity.items()))
-        return f"{self.kind} {self.place}{options}".rstrip()
+        return f"{self.kind} {self.place}".rstrip() + options
 
     def is_like(self, other: SourceRecord) -> bool:
         """Whether both are one place of one system, read in the same way: what positions depend on."""

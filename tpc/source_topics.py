@@ -7,6 +7,7 @@ it. Its id tells, where brokers tell one. What is not there proves nothing by it
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -54,6 +55,23 @@ def partitions_read(position: str | None) -> dict[str, int]:
         return {topic: max(map(int, partitions), default=-1) + 1 for topic, partitions in offsets.items()}
     except (ValueError, AttributeError, TypeError):
         return {}
+
+
+def topics_left_out(before: SourceRecord, after: SourceRecord) -> list[str]:
+    """The topics that `before` has read, as far as their ids are on record, and that the place of `after` leaves out.
+
+    A place is `topics a, b`, `partitions {"a": [0]}` or `pattern a.*`. A pattern is Java's: one that Python does not
+    know leaves out nothing, and the start asks the cluster.
+    """
+    how, _, named = after.place.partition(" ")
+    if how == "pattern":
+        try:
+            pattern = re.compile(named)
+        except re.error:
+            return []
+        return sorted(name for name in before.ids if not pattern.fullmatch(name))
+    taken = json.loads(named) if how == "partitions" else named.split(", ")
+    return sorted(before.ids.keys() - set(taken))
 
 
 def _lost(source: SourceRecord, topic: str, what: str) -> StateLostError:

@@ -46,6 +46,8 @@ class Transactional(Generic[T]):
         self._cut: bytes | None = None
         """What the epoch came to, from its cut on."""
         self._is_running = False
+        self._before_event: list[T] | None = None
+        """The epoch's copy as it was before the event at hand; None: nothing of that is to be undone."""
 
     @property
     def value(self) -> T:
@@ -53,7 +55,9 @@ class Transactional(Generic[T]):
         if not self._is_running:
             return self.loads(self._front if self._cut is None else self._cut)
         if not self._back:
-            self._back.append(self.loads(self._front))
+            self._back = [self.loads(self._front)]
+        elif self._before_event is self._back:  # the event gets a copy: what it does to that can be undone
+            self._back = [self.loads(self.dumps(self._back[0]))]
         return self._back[0]
 
     @value.setter
@@ -61,7 +65,7 @@ class Transactional(Generic[T]):
         if not self._is_running:
             what = f"the object {self.name} is replaced outside of an epoch"
             raise StateMachineError(what, remedy="replace it in a function of the service.")
-        self._back[:] = [value]
+        self._back = [value]
 
     # For the runtime ------------------------------------------------------------------------------------------
 
@@ -95,19 +99,38 @@ class Transactional(Generic[T]):
             if not self._back:  # nobody has asked for it
                 self._cut, self._is_running = self._front, False
                 return self._cut
-            try:
-                cut = self.dumps(self._back[0])
-                self._check(cut)
-                back = [] if cut == self._front else [self.loads(cut)]
-            except Exception as error:
-                what = f"the object {self.name} cannot be kept: {_said(error)}"
-                raise DataError(what, sink=self.name, remedy=_CAN_DO) from error
+            cut, back = self._made()
             self._cut, self._back, self._is_running = cut, back, False
         return self._cut
 
     def abandon(self) -> None:
         """The epoch is aborted: the copy is dropped, and what was decided stays."""
-        self._back, self._cut, self._is_running = [], None, False
+        self._back, self._cut, self._is_running, self._before_event = [], None, False, None
+
+    def begin_event(self) -> None:
+        """What changes from here on is of one event, until `end_event`."""
+        self._before_event = self._back = list(self._back)
+
+    def check_event(self) -> None:
+        """Raise `DataError` where nobody could read what the event has left."""
+        if self._back is not self._before_event:
+            self._made()
+
+    def end_event(self, *, is_kept: bool) -> None:
+        """Keep what has changed since `begin_event`, or undo it."""
+        if not is_kept and self._before_event is not None:
+            self._back = self._before_event
+        self._before_event = None
+
+    def _made(self) -> tuple[bytes, list[T]]:
+        """The bytes of the epoch's copy, and what is read back from them."""
+        try:
+            made = self.dumps(self._back[0])
+            self._check(made)
+            return made, [] if made == self._front else [self.loads(made)]
+        except Exception as error:
+            what = f"the object {self.name} cannot be kept: {_said(error)}"
+            raise DataError(what, sink=self.name, remedy=_CAN_DO) from error
 
     def _check(self, data: bytes) -> None:
         if not isinstance(data, bytes):

@@ -15,7 +15,7 @@ from tpc.chaos.explorer.loop_program import EVENTS, SINKS, SOURCES, TTL_S, key_o
 from tpc.chaos.explorer.loop_store import Stored
 from tpc.chaos.explorer.loop_world import Intent, LoopWorld
 from tpc.coordinator.loop.state.codec import decode
-from tpc.coordinator.loop.state.state import OBJECT_KEY
+from tpc.coordinator.loop.state.epoch_state import OBJECT_KEY
 from tpc.manifest import Barrier
 from tpc.transactional import Transactional, make_transactional
 
@@ -39,18 +39,24 @@ def outcome(epochs: Epochs) -> Outcome:
         return Outcome((), {}, [])
     before, (ends, given_up) = outcome(epochs[:-1]), epochs[-1]
     starts = tuple(map(int, epochs[-2][0])) if epochs[1:] else (0, 0)
-    watermark_ms = max((event.time_ms for event in EVENTS[0][: starts[0]]), default=None)
-    sums = {key: held for key, held in before.sums.items() if watermark_ms is None or held[1] > watermark_ms}
+    sums = _left(before.sums, starts[0])
     model, rows = list(before.model), []
-    for event in EVENTS[0][starts[0] : int(ends[0])]:
-        key = key_of(event)
-        total = sums.get(key, (0, 0))[0] + event.number + 1
-        sums[key] = total, event.time_ms + round(TTL_S * 1000)
+    for number, event in enumerate(EVENTS[0][starts[0] : int(ends[0])], starts[0]):
+        sums, key = _left(sums, number), key_of(event)
+        total, ends_ms = sums.get(key, (0, event.time_ms))
+        total += event.number + 1
+        sums[key] = total, max(ends_ms, event.time_ms + round(TTL_S * 1000))
         rows.append((event.source, event.number, total, len(sums)))
     for event in EVENTS[1][starts[1] : int(ends[1])]:
         model.append(event.number)
         rows.append((event.source, event.number, len(model), 0))
     return Outcome(tuple(rows), before.sums if 1 in given_up else sums, before.model if 2 in given_up else model)
+
+
+def _left(sums: dict[str, tuple[int, int]], events: int) -> dict[str, tuple[int, int]]:
+    """What the event after so many of the source that tells the time sees of it."""
+    watermark_ms = max((event.time_ms for event in EVENTS[0][:events]), default=None)
+    return {key: held for key, held in sums.items() if watermark_ms is None or held[1] > watermark_ms}
 
 
 def check(world: LoopWorld) -> None:

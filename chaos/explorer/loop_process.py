@@ -20,7 +20,7 @@ from tpc.chaos.explorer.loop_program import EVENTS, SINKS, program_of
 from tpc.chaos.explorer.loop_source import Held, ModelSource
 from tpc.chaos.explorer.loop_store import Payload, Seen, StoreView
 from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.loop.barriers import cuts_of
+from tpc.coordinator.loop.barriers import cuts_of, last_time
 from tpc.coordinator.loop.cutting import Cutter
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.loop_pass import LoopPass
@@ -125,7 +125,7 @@ class _Process:
         held = self.began.sources
         sources = (ModelSource(0, held[0], self.polled), ModelSource(1, held[1], self.polled))
         program = program_of(sources, stores, is_on_disk=self.began.is_on_disk)
-        self.cutter = Cutter(program.inputs, Every(seconds=0.0))
+        self.cutter = Cutter(program.inputs, Every(seconds=0.0), wall_s=lambda: 0.0)
         coordinator = cast(Coordinator, self._coordinator())
         stop_word = cast(StopWord, SimpleNamespace(remove=lambda: None, is_left=lambda: False))
         self.running = Running(coordinator, program, self.cutter, stop_word)
@@ -138,7 +138,8 @@ class _Process:
                 self.running.run(until_end=False)
             except _AbortedError:
                 self.counts = None
-                self.cutter.seek(cuts_of(self.manifests[len(self.manifests) - 1]) if self.manifests else [])
+                last = self.manifests[len(self.manifests) - 1] if self.manifests else None
+                self.cutter.seek([] if last is None else cuts_of(last), last_time(last))
 
     def polled(self, source: int) -> int:
         """How many events of a source come before the next cut."""

@@ -181,12 +181,10 @@ class StoreView(Store):
         """Every key of the entries."""
         return iter([change.key for change in self.shown.entries])
 
-    def due(self, watermark_ms: int) -> list[bytes]:
-        """The keys of the entries that have expired."""
-        expiring = [change for change in self.shown.entries if change.expires_ms is not None]
-        return [
-            change.key for change in expiring if change.expires_ms is not None and change.expires_ms <= watermark_ms
-        ]
+    def due(self, watermark_ms: int) -> list[tuple[int, bytes]]:
+        """When those keys of the entries end that do by then."""
+        ends = [(change.expires_ms, change.key) for change in self.shown.entries]
+        return [(at, key) for at, key in ends if at is not None and at <= watermark_ms]
 
 
 def without(sinks: Sinks, number: int, branches: frozenset[Branch]) -> Sinks:

@@ -59,8 +59,9 @@ class ExpectedStates:
         """The next row of its key."""
         n, amount, known = self.totals.get(row.key, (0, 0, 0))
         self.totals[row.key] = (n + 1, amount + row.amount, known + len(self.recent))
-        newest = (row.seq, row.id * 1000 + round(TTL_S * 1000))
-        self.recent[row.key] = self.recent[visit_of(row.key, row.id)] = newest
+        for key in (row.key, visit_of(row.key, row.id)):
+            ends_ms = max(self.recent.get(key, (0, 0))[1], row.id * 1000 + round(TTL_S * 1000))
+            self.recent[key] = row.seq, ends_ms
         self.ledger.take(row.id)
 
 

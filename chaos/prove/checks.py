@@ -54,11 +54,17 @@ _LOOP = ("coordinator/loop/",)
 """The simulator runs Spark's passes."""
 _LOST_STATES = ("coordinator/loop/state/lost_stores.py", "coordinator/loop/leading.py")
 """What a start does before it asks anything else: the explorer's begin with a store as it is."""
-_EXPLORED_STATE = ("changelog_rows", "changes", "codec", "contents", "kept", "rebuilding", "rules", "state", "touched")
+_EXPLORED_STATE = (
+    *("changelog_rows", "changes", "codec", "contents", "ends", "epoch_state"),
+    *("kept", "one_event", "rebuilding", "rules", "state", "touched"),
+)
 _EXPLORED_LOOP = (
     *(
         f"coordinator/loop/{name}.py"
-        for name in ("barriers", "cutting", "emitted", "functions", "row_batches", "row_buffer", "running")
+        for name in (
+            *("barriers", "computing", "cut_events", "cutting", "emitted", "event_clocks"),
+            *("function_runs", "functions", "row_batches", "row_buffer", "running"),
+        )
     ),
     *(f"coordinator/loop/state/{name}.py" for name in _EXPLORED_STATE),
 )
@@ -91,7 +97,10 @@ _KAFKA_MARKERS = (*_KAFKA_SHOWN, "sinks/kafka/worker/transaction.py")
 _KAFKA_PENDING = (*_KAFKA_SHOWN, "sinks/kafka/cluster/markers.py", "sinks/kafka/driver/completeness.py")
 """And it leaves none pending."""
 _KAFKA_OFFSETS = ("sinks/kafka/offsets/",)
-_CUTS = tuple(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "layout"))
+_CUTS = (
+    *(f"coordinator/loop/{name}.py" for name in ("barriers", "cutting", "event_clocks", "layout")),
+    "tpc/event_time.py",
+)
 """The sources of the explorer's service stay."""
 _READING_AHEAD = ("coordinator/loop/reading_ahead.py", "coordinator/feeding/beside.py")
 """Sources of the explorer's service are not read ahead."""
@@ -104,6 +113,12 @@ _MADE_ANEW = (
 _KAFKA_SOURCE = ("sinks/kafka/source/", "sinks/kafka/cluster/topic_ids.py")
 """No sink's kit reads with it."""
 _STATES = ("coordinator/loop/state/",)
+_EVENT_TIME = (
+    *(f"tpc/{name}.py" for name in ("event_time", "watermark")),
+    *(f"coordinator/loop/{name}.py" for name in ("cut_events", "event_clocks", "function_runs", "functions")),
+    *(f"coordinator/loop/state/{name}.py" for name in ("ends", "epoch_state", "state", "touched")),
+)
+"""In the explorer's service events come in the order of their times, and no clock goes on."""
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
 
@@ -137,6 +152,7 @@ CHECKS = (
     Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), (*_SAVEPOINTS, *_TAKEOVER)),
     Check("state kit", 420.0, _STATES, tests="tests/coordinator/loop/state/test_conformance.py"),
     Check("sources kit", 120.0, _CUTS, tests="tests/coordinator/loop/test_retired_sources.py"),
+    Check("event time kit", 240.0, _EVENT_TIME, tests="tests/coordinator/loop/test_cut_and_time.py"),
     Check("compaction kit", 240.0, _STATES, tests="tests/coordinator/loop/state/test_compaction.py"),
     _sink_kit("files", 240.0, *_SHARED),
     Check(SIMULATOR, 300.0, ("tpc/", "coordinator/"), (*_LOG_BACKENDS, *_LINEAGE, *_SAVEPOINTS, *_LOOP, *_TAKEOVER)),

@@ -6,46 +6,18 @@ positions, and the event time to which each had come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tpc.errors import ConfigurationError, HistoryMismatchError
+from tpc.event_time import NO_EPOCH_TIME, NO_TIME, EpochTime, Life, SourceClock, time_in
 from tpc.history import History
 from tpc.json import JSONObject, canonical, parse
 from tpc.manifest import Barrier, Manifest
-from tpc.source import Part
 
 FORMAT = 2
-
-
-@dataclass(frozen=True)
-class SourceClock:
-    """The event time to which a source has come, and each of its partitions; None where nobody tells it."""
-
-    time_ms: int | None = None
-    partitions: Mapping[str, int] = field(default_factory=dict)
-
-    def after(self, parts: Sequence[Part], time: Callable[[Any], int]) -> SourceClock:
-        """Once these were read. A partition that holds more holds the time back: it may be read long after the others.
-
-        Where all has been read that there is, the newest event tells it.
-        """
-        came = dict(self.partitions)
-        for part in parts:
-            if part.events:
-                came[part.name] = max(came.get(part.name, time(part.events[0])), *map(time, part.events))
-        behind = [came.get(part.name) for part in parts if not part.is_ended] or [max(came.values(), default=None)]
-        known = [self.time_ms, None if None in behind else min(at for at in behind if at is not None)]
-        return SourceClock(max((at for at in known if at is not None), default=None), came)
-
-    def at_least(self, time_ms: int | None) -> SourceClock:
-        """The same, and no earlier: of a source that is read again after event time has gone on without it."""
-        return replace(self, time_ms=max((at for at in (self.time_ms, time_ms) if at is not None), default=None))
-
-
-NO_TIME = SourceClock()
 
 
 @dataclass(frozen=True)
@@ -66,16 +38,25 @@ class SourceCut:
         return replace(self, start=self.end, is_retired=True)
 
 
-def barrier_of(cuts: Sequence[SourceCut], watermark_ms: int | None, *, stateful: bool) -> Barrier:
+Lives = Mapping[str, Life]
+"""By which time to live the entries of each state live, by its name."""
+
+
+def barrier_of(cuts: Sequence[SourceCut], time: EpochTime, *, stateful: bool, lives: Lives | None = None) -> Barrier:
     """The cut of an epoch. What is retired has no part in its positions: its topic may be gone.
 
-    `watermark_ms` is the event time with which the epoch began: run again, it begins with the same, whichever sources
-    and times the program has by then.
+    `time` is the event time with which the epoch is computed, and `lives` are the states' times to live: run again, it
+    is computed with the same, whichever sources and times the program has by then, and whatever a clock says.
     """
     read = [cut for cut in cuts if not cut.is_retired]
     sources = [_noted(cut) for cut in read]
     retired = [{**_noted(cut), "end": cut.end} for cut in cuts if cut.is_retired]
-    told = {"loop": FORMAT, "watermark_ms": watermark_ms, "sources": sources, "retired": retired}
+    positions = {"sources": sources, "retired": retired}
+    told: dict[str, object] = {"loop": FORMAT, "watermark_ms": time.watermark_ms, **positions}
+    if time.sources:
+        told["time"] = {"now_ms": time.now_ms, "sources": [asdict(each) for each in time.sources]}
+    if lives:
+        told["lives"] = {name: life._asdict() for name, life in lives.items()}
     text = canonical(told).decode()
     starts, ends = tuple(cut.start for cut in read), tuple(cut.end for cut in read)
     return Barrier(text, starts, ends, stateful=stateful)
@@ -100,10 +81,22 @@ def cuts_of(manifest: Manifest) -> list[SourceCut]:
     return [*read, *retired]
 
 
+def time_of(manifest: Manifest) -> EpochTime:
+    """The event time with which an epoch was computed. Raises as `cuts_of` does.
+
+    Of an epoch of an earlier version the watermark alone is known: with it all its events are handled.
+    """
+    return time_in(_told(manifest))
+
+
+def lives_of(manifest: Manifest) -> Lives:
+    """The times to live of the states of an epoch; a state that is not among them had none on record."""
+    return {name: Life(**life) for name, life in _told(manifest).get("lives", {}).items()}
+
+
 def watermark_of(manifest: Manifest) -> int | None:
     """The event time with which an epoch began. Raises as `cuts_of` does."""
-    found: int | None = _told(manifest)["watermark_ms"]
-    return found
+    return time_of(manifest).watermark_ms
 
 
 def _told(manifest: Manifest) -> JSONObject:
@@ -129,6 +122,11 @@ def _clock_of(source: Mapping[str, Any]) -> SourceClock:
     return SourceClock(source["time_ms"], source["partitions"])
 
 
+def last_time(last: Manifest | None) -> EpochTime:
+    """That of the last decided epoch, if there is one."""
+    return NO_EPOCH_TIME if last is None else time_of(last)
+
+
 def last_cuts(history: History) -> tuple[Manifest | None, list[SourceCut]]:
     """The last decided epoch, and where its sources stood. Raises `HistoryMismatchError` as `cuts_of` does."""
     if history.last_intent is None:
@@ -148,9 +146,3 @@ def check_sources(cuts: Sequence[SourceCut], names: Sequence[str], retired: Abst
             remedy="read from it under the same name (name=...), also where a topic was added to it. If nothing of it "
             f"is read any more, under no other name either, say service.retire({gone[0]!r}).",
         )
-
-
-def watermark_ms(times: Sequence[int | None]) -> int | None:
-    """Up to which event time all sources that tell it have come; None while one of them has seen nothing."""
-    known = [time for time in times if time is not None]
-    return min(known) if known and len(known) == len(times) else None

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpc.describing import described
-from tpc.errors import ConfigurationError
+from tpc.errors import ConfigurationError, DataError
+from tpc.user_code import is_refusal, name_of, require_plain, said
 
 if TYPE_CHECKING:
     import numpy
@@ -42,13 +43,10 @@ def checked_condition(where: Any, schema: pyarrow.Schema, sink: str) -> None:
         raise ConfigurationError(
             what, sink=sink, remedy="give a function of a row, or an expression of pyarrow.compute."
         )
-    for call in (where, getattr(where, "func", None), getattr(where, "__call__", None)):  # noqa: B004 - its code is looked at
-        if inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call) or inspect.isgeneratorfunction(call):
-            raise ConfigurationError(
-                f"where={_name_of(where)} is a coroutine or a generator function, which answers neither yes nor no",
-                sink=sink,
-                remedy="give a plain function of a row.",
-            )
+    try:
+        require_plain(where, f"where= of the route to sink {sink!r}")
+    except ConfigurationError as error:
+        raise error.located(sink=sink) from None
 
 
 class Conditions:
@@ -77,7 +75,21 @@ class Conditions:
 
         if self._rows is None:
             self._rows = self._batch.to_pylist()
-        answers = [where(row) for row in self._rows]
+        answers: list[Any] = []
+        try:
+            for row in self._rows:
+                answers.append(where(row))
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            raise DataError(
+                f"where= ({name_of(where)}) refuses a row: {said(error)}; the row is "
+                f"{described(self._rows[len(answers)])}",
+                sink=sink,
+                function=f"where= ({name_of(where)})",
+                remedy="correct the condition, or the function that makes the row, then start the program again: the "
+                "epoch is read again from where it began.",
+            ) from error
         if not {bool, np.bool_, type(None)}.issuperset(map(type, answers)):
             raise self._no_answer(where, answers, sink)
         return np.fromiter(map(bool, answers), dtype=bool, count=len(answers))
@@ -92,7 +104,7 @@ class Conditions:
         answer = answers[place]
         said = "an awaitable" if inspect.isawaitable(answer) else described(answer, 80)
         return ConfigurationError(
-            f"where={_name_of(where)} answers {said} ({type(answer).__name__}), neither yes nor no, "
+            f"where={name_of(where)} answers {said} ({type(answer).__name__}), neither yes nor no, "
             f"for the row {described(self._rows[place])}",
             sink=sink,
             remedy=_REMEDY,
@@ -106,7 +118,3 @@ def _evaluated(expression: Any, table: pyarrow.Table) -> pyarrow.ChunkedArray:
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
     projected = acero.Declaration("project", acero.ProjectNodeOptions([expression], ["flag"]), inputs=[source])
     return projected.to_table(use_threads=False).column("flag")
-
-
-def _name_of(where: Any) -> str:
-    return str(getattr(where, "__qualname__", None) or type(where).__name__)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from typing import Any
 
-from tpc.coordinator.loop.barriers import NO_TIME, SourceCut, watermark_ms
+from tpc.coordinator.loop.barriers import SourceCut
+from tpc.coordinator.loop.cut_events import CutEvents
+from tpc.coordinator.loop.event_clocks import EventClocks
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
 from tpc.errors import StateMachineError
+from tpc.event_time import NO_EPOCH_TIME, EpochTime
 from tpc.identities import Identities, require_same
 from tpc.source import Part, SourceReader
 
@@ -33,18 +34,18 @@ An epoch without events writes nothing that its own sources could read: one does
 
 @dataclass(frozen=True)
 class Cut:
-    """The events of one epoch by the name of their source, where they stand, and the event time it begins with."""
+    """The events of one epoch by the name of their source, where they stand, and the epoch's event time."""
 
-    events: dict[str, Sequence[Any]]
+    events: dict[str, CutEvents]
     sources: tuple[SourceCut, ...]
-    watermark_ms: int | None = None
+    time: EpochTime = NO_EPOCH_TIME
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
-        return sum(map(len, self.events.values()))
+        """How many events there are, refused ones among them."""
+        return sum(each.came for each in self.events.values())
 
-    def take(self) -> dict[str, Sequence[Any]]:
+    def take(self) -> dict[str, CutEvents]:
         """Its events, which nobody else holds then: the next epoch's come into memory before this one has ended.
 
         Raises `StateMachineError` for a second time: an epoch without its events would be decided.
@@ -59,12 +60,18 @@ class Cut:
 class Cutter:
     """Reads the sources `inputs`, which stand where `seek` has put them."""
 
-    def __init__(self, inputs: Sequence[Input], every: Every, layout: Layout | None = None) -> None:
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        every: Every,
+        layout: Layout | None = None,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
         self._inputs = inputs
         self._readers: list[SourceReader] = [each.source.reader() for each in inputs]
         self._every = every
         self._layout = layout
-        self._clocks = [NO_TIME] * len(inputs)
+        self._clocks = EventClocks(inputs, wall_s)
         self._identities: list[Identities] = [{} for _ in inputs]
         """Which topics, say, the positions count in, as epochs note it."""
         self._noted: list[str | None] = [None for _ in inputs]
@@ -79,13 +86,14 @@ class Cutter:
         self._is_to_record = False
         self._retired: list[SourceCut] = []
 
-    def seek(self, cuts: Sequence[SourceCut]) -> None:
+    def seek(self, cuts: Sequence[SourceCut], last: EpochTime = NO_EPOCH_TIME) -> None:
         """Stand where the last decided epoch ended; a source that it did not know begins, one that is not read rests.
 
         Where one begins that would begin elsewhere at the next start, or is retired, the next epoch records it, without
-        events.
+        events. `last` is the event time of that epoch.
         """
         self._rows = 0
+        self._clocks.seek(cuts, last)
         ends = {cut.name: cut for cut in cuts}
         unread = [cut for cut in cuts if cut.name not in self._names]
         self._retired = [cut.retired() for cut in unread]
@@ -95,25 +103,23 @@ class Cutter:
             reader.seek(None if known is None else known.end)
             self._identify(number, known)
             self._noted[number] = None if known is None else known.end
-            self._clocks[number] = NO_TIME if known is None else known.clock
-            if known is not None and known.is_retired and each.time is not None:
-                self._clocks[number] = known.clock.at_least(self._time_of(cuts))
             is_new = known is None or reader.position() != known.end  # the same source with another topic, say
             self._is_to_record |= is_new and each.source.begins_anew
         if self._layout is not None:
             self._layout.look(self.partitions())
 
-    def again(self, cuts: Sequence[SourceCut], watermark_ms: int | None) -> Cut:
-        """The events of a decided epoch, read again from its start to its end."""
+    def again(self, cuts: Sequence[SourceCut], time: EpochTime) -> Cut:
+        """The events of a decided epoch, read again from its start to its end; no clock is read."""
         known = {cut.name: cut for cut in cuts}
         self._moved = self._readers
-        events: dict[str, Sequence[Any]] = {each.name: [] for each in self._inputs}
+        events = {each.name: CutEvents(each.name) for each in self._inputs}
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
             if each.name in known:
                 reader.seek(known[each.name].start)
                 self._identify(number, known[each.name])
-                events[each.name] = _joined(reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S))
-        return Cut(events, tuple(cuts), watermark_ms)
+                parts = reader.read_to(known[each.name].end, READ_AGAIN_TIMEOUT_S)
+                events[each.name] = _events(each, parts, known[each.name].start, known[each.name].end)
+        return Cut(events, tuple(cuts), time)
 
     def _identify(self, number: int, known: SourceCut | None) -> None:
         """Before anything is read of it. Raises `StateLostError` where it is not what was read before."""
@@ -176,12 +182,6 @@ class Cutter:
     def _in_turn(self) -> list[SourceReader]:
         return [*self._readers[self._first :], *self._readers[: self._first]]
 
-    def _time_of(self, cuts: Sequence[SourceCut]) -> int | None:
-        """The event time to which the sources have come that were read last, also one that is retired now."""
-        timed = {each.name for each in self._inputs if each.time is not None}
-        timed |= {cut.name for cut in cuts if cut.clock.time_ms is not None}
-        return watermark_ms([cut.clock.time_ms for cut in cuts if cut.name in timed and not cut.is_retired])
-
     @property
     def _names(self) -> set[str]:
         return {each.name for each in self._inputs}
@@ -205,27 +205,24 @@ class Cutter:
     def _cut(self) -> Cut:
         if self._layout is not None:
             self._layout.check(self.partitions())
-        events: dict[str, Sequence[Any]] = {}
+        starts = [reader.position() for reader in self._readers]
+        parts = [reader.cut() for reader in self._readers]
+        ends = [reader.position() for reader in self._readers]
+        came = list(map(_events, self._inputs, parts, starts, ends))
+        clocks = self._clocks.cut(came)
         cuts: list[SourceCut] = []
-        moved: list[SourceReader] = []
-        timed = [each.time is not None for each in self._inputs]
-        began_ms = watermark_ms([clock.time_ms for clock in compress(self._clocks, timed)])
+        self._moved = []
         for number, (each, reader) in enumerate(zip(self._inputs, self._readers, strict=True)):
-            start, parts = reader.position(), reader.cut()
-            events[each.name] = _joined(parts)
-            if each.time is not None:
-                self._clocks[number] = self._clocks[number].after(parts, each.time)
-            end, clock, identities = reader.position(), self._clocks[number], self._identities[number]
-            cuts.append(SourceCut(each.name, start, end, clock, identities))
+            end = ends[number]
+            cuts.append(SourceCut(each.name, starts[number], end, clocks.sources[number], self._identities[number]))
             if end != self._noted[number]:
-                moved.append(reader)
+                self._moved.append(reader)
             self._noted[number] = end
         self._cut_at = time.monotonic()
         self._first = (self._first + 1) % len(self._readers)
         self._is_to_record = False
         self._rows = 0
-        self._moved = moved
-        return Cut(events, (*cuts, *self._retired), began_ms)
+        return Cut({each.source: each for each in came}, (*cuts, *self._retired), clocks.epoch)
 
     def close(self) -> None:
         """Let go of the sources."""
@@ -233,6 +230,5 @@ class Cutter:
             reader.close()
 
 
-def _joined(parts: Sequence[Part]) -> Sequence[Any]:
-    """Their events, one partition after the other."""
-    return parts[0].events if len(parts) == 1 else [event for part in parts for event in part.events]
+def _events(of: Input, parts: Sequence[Part], start: str, end: str) -> CutEvents:
+    return CutEvents(of.name, parts, of.time, start=start, end=end)

@@ -10,8 +10,10 @@ from tpc.coordinator.checkpoint_places import log_beside
 from tpc.coordinator.engine import EngineSettings
 from tpc.coordinator.job import Job
 from tpc.coordinator.log.contract import Log
+from tpc.coordinator.loop.cut_events import EventTime
+from tpc.coordinator.loop.dead_letters import KIND, DeadLetters
 from tpc.coordinator.loop.every import Seconds
-from tpc.coordinator.loop.functions import EventTime, Function, Input
+from tpc.coordinator.loop.functions import Function, Input, input_of
 from tpc.coordinator.loop.kept_states import KeptStates
 from tpc.coordinator.loop.layout import Layout
 from tpc.coordinator.loop.neighbours import STATES_FOLDER, Neighbours
@@ -24,20 +26,24 @@ from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.wanted_inputs import named_inputs
 from tpc.errors import ConfigurationError
+from tpc.event_time import AHEAD_MAX_S
 from tpc.handles import PipelineId
 from tpc.schemas import Columns
 from tpc.shards import Shard, not_a_shard_s
 from tpc.sink import Sink
 from tpc.source import Source
 from tpc.source_records import Inputs
+from tpc.user_code import require_plain
 
 if TYPE_CHECKING:
     from tpc.changelog import Changelog
     from tpc.coordinator.loop.declared_columns import Schema
+    from tpc.coordinator.loop.routes import Select
     from tpc.coordinator.loop.state.state import State
     from tpc.history import History
     from tpc.transactional import Transactional
 
+AHEAD_MAX = Seconds(AHEAD_MAX_S)
 Kept = TypeVar("Kept")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -68,9 +74,22 @@ class Description(Job):
         self._functions: list[Function] = []
         self._states = KeptStates()
         self._writings: list[LoopWriting] = []
+        self._dead_letters: DeadLetters | None = None
 
-    def read(self, source: Source, *, time: EventTime | None = None) -> Input:
-        """Read from `source`; any number of them, one cut. `time` gives the time of an event in ms since 1970."""
+    def read(
+        self,
+        source: Source,
+        *,
+        time: EventTime | None = None,
+        idle_after: Seconds | None = None,
+        ahead_max: Seconds = AHEAD_MAX,
+    ) -> Input:
+        """Read from `source`; any number of them, one cut.
+
+        `time` gives the time of an event in ms since 1970, an `int`. A source that has had no event for `idle_after`
+        and holds none does not hold the watermark back; without it, it does. An event whose time is more than
+        `ahead_max` after the clock of this machine does not move the watermark.
+        """
         if any(each.name == source.name for each in self._inputs):
             raise ConfigurationError(
                 f"two sources have the name {source.name!r}",
@@ -78,7 +97,7 @@ class Description(Job):
                 remedy="give one of them another name (name=...); a name is what its position is found by.",
             )
         part = source if self._shard is None else source.sharded(self._shard)
-        self._inputs.append(Input(part, time))
+        self._inputs.append(input_of(part, time, idle_after, ahead_max))
         return self._inputs[-1]
 
     def retire(self, source: str) -> None:
@@ -98,6 +117,7 @@ class Description(Job):
 
     def at_cut(self, function: Call) -> Call:
         """Decorates `function(out)`, called once in each epoch, after the functions that stand before it."""
+        require_plain(function, "a function of the cut")
         self._functions.append(Function(function))
         return function
 
@@ -106,6 +126,7 @@ class Description(Job):
             raise ConfigurationError("a function needs inputs", remedy="pass what service.read(...) has returned.")
 
         def taken(function: Call) -> Call:
+            require_plain(function, "a function of batches" if is_batch else "a function of events")
             self._functions.append(Function(function, inputs, is_batch))
             return function
 
@@ -118,10 +139,25 @@ class Description(Job):
         instant) and date, or to types of pyarrow. A value that its column does not hold exactly is refused. Raises
         `ConfigurationError` for a type that no column can have.
         """
-        if any(writing.name == name for writing in self._writings):
+        if any(writing.name == name for writing in self._writings) or name == KIND:
             raise ConfigurationError(f"rows {name!r} are written twice", remedy="add to() to the first write().")
         self._writings.append(LoopWriting(name, schema))
         return self._writings[-1]
+
+    def dead_letters_to(
+        self, sink: Sink, *, select: Select | None = None, max_share: float = 0.1, at_least: int = 100
+    ) -> None:
+        """Write events that the program refuses to `sink`, exactly once with their epoch, instead of ending.
+
+        An event is refused where `decode=`, `time=` or a function of events (`each`) raises an `Exception`; not by a
+        `TransientError`. Nothing of what that function has done for the event is kept. A row names `source`,
+        `position`, `function`, `error` (the exception's type), `reason` (its text), `raw_key` and `raw_value`. Where
+        there are `at_least` dead letters among the last 10,000 events, and they are more than `max_share` of these,
+        the service ends with a `DataError`.
+        """
+        if self._dead_letters is not None:
+            raise ConfigurationError("dead letters go to one sink", sink=sink.name, remedy="say it once.")
+        self._dead_letters = DeadLetters(sink, select, max_share=max_share, at_least=at_least)
 
     def state(
         self,
@@ -189,7 +225,8 @@ class Description(Job):
         return named_inputs(each.source for each in self._inputs)
 
     def _all_writings(self) -> list[LoopWriting]:
-        return [*self._writings, *self._states.writings()]
+        letters = [] if self._dead_letters is None else [self._dead_letters.writing]
+        return [*self._writings, *letters, *self._states.writings()]
 
     def _program(self) -> Program:
         return Program(
@@ -204,6 +241,7 @@ class Description(Job):
             self._states.logged,
             self._states.unlogged,
             frozenset(self._retired),
+            self._dead_letters,
         )
 
     def _neighbours(self) -> Neighbours:

@@ -1,33 +1,54 @@
-"""The user's functions, and how they are run over the events of an epoch: each after the other, in their order."""
+"""What a service runs in an epoch: its inputs, the user's functions, and what these change, event by event.
+
+How the functions are run is the affair of `function_runs.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tpc.coordinator.loop.cut_events import EventTime
 from tpc.coordinator.loop.emitted import Emitted
+from tpc.errors import ConfigurationError
+from tpc.event_time import AHEAD_MAX_S, Life
 from tpc.json import JSONObject
 from tpc.source import Source
+from tpc.user_code import name_of, require_done, require_plain
 
-EventTime = Callable[[Any], int]
-"""The time of an event, in milliseconds since 1970."""
-AT_ONCE = 1024
-"""Events that a function gets one by one until it is looked whether their rows are many."""
+_LENGTH_MAX_S = 1000 * 366 * 86_400.0
 
 
-class KeyedState(Protocol):
+class Undoable(Protocol):
+    """What changes with each event, and of which what one event has changed can be undone."""
+
+    def begin_event(self) -> None:
+        """What changes from here on is of one event, until `end_event`."""
+
+    def check_event(self) -> None:
+        """Raise `DataError` for what the event has left that cannot be kept."""
+
+    def end_event(self, *, is_kept: bool) -> None:
+        """Keep what has changed since `begin_event`, or undo it."""
+
+
+class KeyedState(Undoable, Protocol):
     """What the loop asks of a state (`tpc.coordinator.loop.state.State`); what functions ask is a mapping's."""
 
     name: str
     ttl_ms: int | None
-    event_ms: int | None
 
     def restore(self, *, before: int | None = None) -> None:
         """Read it from its store: as it is, or as it was before an epoch that is decided and not complete."""
 
-    def begin(self, epoch: int, watermark_ms: int | None = None) -> None:
-        """Begin an epoch."""
+    def begin(
+        self, epoch: int, watermark_ms: int | None = None, reached_ms: int | None = None, life: Life | None = None
+    ) -> None:
+        """Begin an epoch at a watermark, which its events bring to `reached_ms` at most. `life`: see `Life`."""
+
+    def at(self, event_ms: int | None, watermark_ms: int | None) -> None:
+        """The event at hand has this time, and those before it have brought the watermark to there."""
 
     def changes(self) -> Any:
         """The cut: what the epoch has changed, as an Arrow batch."""
@@ -41,15 +62,38 @@ class KeyedState(Protocol):
 
 @dataclass(frozen=True)
 class Input:
-    """A source of a service, as `service.read` returns it. `time` tells the time of its events."""
+    """A source of a service, as `service.read` returns it. `time` tells the time of its events.
+
+    `idle_after_s`, `ahead_max_ms`: see `service.read`.
+    """
 
     source: Source
     time: EventTime | None
+    idle_after_s: float | None = None
+    ahead_max_ms: int = round(AHEAD_MAX_S * 1000)
 
     @property
     def name(self) -> str:
         """The source's name."""
         return self.source.name
+
+
+def input_of(source: Source, time: EventTime | None, idle_after_s: float | None, ahead_max_s: float) -> Input:
+    """What the user says of a source. Raises `ConfigurationError` for what means nothing."""
+    if time is not None:
+        require_plain(time, f"time= of source {source.name!r}")
+    for name, length_s in (("idle_after", idle_after_s), ("ahead_max", ahead_max_s)):
+        if length_s is not None and not 0 < length_s <= _LENGTH_MAX_S:
+            raise ConfigurationError(
+                f"source {source.name!r} is read with {name}={length_s!r}",
+                remedy=f"give a length of time above 0 and of 1,000 years at most: {name}=tpc.seconds(60), say.",
+            )
+    if idle_after_s is not None and time is None:
+        raise ConfigurationError(
+            f"source {source.name!r} is read with idle_after, and its events have no time: it holds no watermark back",
+            remedy="say where the time stands, service.read(source, time=...), or leave idle_after out.",
+        )
+    return Input(source, time, idle_after_s, round(ahead_max_s * 1000))
 
 
 @dataclass(frozen=True)
@@ -60,60 +104,12 @@ class Function:
     inputs: tuple[Input, ...] = ()
     is_batch: bool = False
 
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        return f"function {name_of(self.call)}"
 
-def run_functions(
-    functions: Sequence[Function],
-    inputs: Sequence[Input],
-    events: Mapping[str, Sequence[Any]],
-    states: Sequence[KeyedState],
-    out: Emitted,
-) -> None:
-    """Run all of them over an epoch's `events`, by the name of their source; where there are none, nothing is run.
-
-    States with a time to live are told the time of the event at hand, or the newest of those at hand.
-    """
-    if not any(events.values()):
-        return
-    expiring = [state for state in states if state.ttl_ms is not None]
-    for function in functions:
-        if not function.inputs:
-            _tell(expiring, inputs, events)
-            function.call(out)
-        for source in function.inputs:
-            came = events[source.name]
-            if function.is_batch:
-                if came:
-                    _tell(expiring, [source], events)
-                    function.call(came, out)
-            elif source.time is None or not expiring:
-                _tell(expiring, [source], events)
-                call = function.call
-                for first in range(0, len(came), AT_ONCE):
-                    for event in came[first : first + AT_ONCE]:
-                        call(event, out)
-                    out.settle()
-            else:
-                for first in range(0, len(came), AT_ONCE):
-                    _timed(function.call, came[first : first + AT_ONCE], source.time, expiring, out)
-                    out.settle()
-        for state in expiring:
-            state.event_ms = None
-
-
-def _tell(states: Sequence[KeyedState], inputs: Sequence[Input], events: Mapping[str, Sequence[Any]]) -> None:
-    """The newest event of these inputs; none where none of them has a time, or an event."""
-    if states:
-        newest = [max(map(each.time, events[each.name])) for each in inputs if each.time and events[each.name]]
-        for state in states:
-            state.event_ms = max(newest, default=None)
-
-
-def _timed(
-    call: Callable[..., Any], came: Sequence[Any], time: EventTime, states: Sequence[KeyedState], out: Emitted
-) -> None:
-    """One by one, the states being told the time of each."""
-    for event in came:
-        at = time(event)
-        for state in states:
-            state.event_ms = at
-        call(event, out)
+    def run(self, out: Emitted, *arguments: Any) -> None:
+        """Call it. Raises `ConfigurationError` where its answer stands for work that is not done."""
+        if (answer := self.call(*arguments, out)) is not None:
+            require_done(answer, self.name)

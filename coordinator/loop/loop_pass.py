@@ -14,7 +14,7 @@ from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed, Partitio
 from tpc.coordinator.feeding.parts import slowest
 from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.loop.row_digests import KIND
-from tpc.errors import TransientError
+from tpc.errors import DataError, TransientError
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class LoopPass(EpochPass):
     """The runner of one epoch. `written` is called once every row has been handed to its sinks.
 
     `confirm` is called beside it: nothing is decided of events that are not of what they were to be (`confirming.py`).
+    `placed` adds to an error of a row what is known of the events that it is made of.
     """
 
     digest_kind = KIND
@@ -40,12 +41,14 @@ class LoopPass(EpochPass):
         *,
         written: Callable[[], None],
         confirm: Callable[[], None] | None,
+        placed: Callable[[DataError], DataError],
     ) -> None:
         super().__init__(context, batches.routes, batches.digests_by_writing)
         self._batches = batches
         self.compute = compute
         self._written = written
         self._confirm = confirm
+        self._placed = placed
         self._is_cancelled = False
 
     def cancel(self) -> None:
@@ -65,7 +68,10 @@ class LoopPass(EpochPass):
         with Confirming(self._confirm):
             made = self.compute()
             self.context.end_phase("compute")
-            report = PartitionFeed(work, partition=0, attempt=0).run(self._fed(made))
+            try:
+                report = PartitionFeed(work, partition=0, attempt=0).run(self._fed(made))
+            except DataError as error:
+                raise self._placed(error)  # noqa: B904  it is the same error
         self.sink_seconds = {task.sink.name: slowest(task.sink.name, [report]) for task in work.sinks}
         failpoints.hit("epoch.collected", epoch=work.epoch)
         self.context.end_phase("pass")

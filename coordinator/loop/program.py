@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tpc.coordinator.loop.dead_letters import DeadLetters
 from tpc.coordinator.loop.functions import Function, Input, KeyedState
 from tpc.coordinator.loop.layout import Layout
 from tpc.coordinator.loop.neighbours import Neighbours
@@ -18,8 +19,8 @@ from tpc.errors import ConfigurationError
 class Program:
     """Sources, functions, states, and where rows go. Raises `ConfigurationError` where there is nothing to do.
 
-    The first writings are the user's; one for each state follows, in their order, then one for each changelog of a
-    state: `logged` says of which.
+    The first writings are the user's, the last of them that of dead letters; one for each state follows, in their
+    order, then one for each changelog of a state: `logged` says of which.
     """
 
     inputs: Sequence[Input]
@@ -37,10 +38,25 @@ class Program:
     """The stores of the states that have no changelog."""
     retired: frozenset[str] = frozenset()
     """Sources of before that are read no more."""
+    dead_letters: DeadLetters | None = None
+    """The writing after those that functions make rows for is theirs."""
+
+    @property
+    def made_by_functions(self) -> Sequence[LoopWriting]:
+        """The writings that functions make rows for."""
+        others = len(self.states) + len(self.logged) + (self.dead_letters is not None)
+        return self.writings[: len(self.writings) - others]
 
     def __post_init__(self) -> None:
         if not self.inputs or not self.functions:
             raise ConfigurationError("the service reads nothing", remedy="@service.each(service.read(source))")
+        taken = {each.name for function in self.functions for each in function.inputs}
+        if idle := [each.name for each in self.inputs if each.name not in taken]:
+            raise ConfigurationError(
+                f"source {idle[0]!r} is read and no function takes its events: all of them would be dropped",
+                remedy="say @service.each(...) of it, or read it not. Where another program is to take them later, and "
+                f"an earlier one has read it: service.retire({idle[0]!r}).",
+            )
         if both := sorted(self.retired & {each.name for each in self.inputs}):
             raise ConfigurationError(f"source {both[0]!r} is read and retired", remedy="say one of the two.")
         if all(each.time is None for each in self.inputs):

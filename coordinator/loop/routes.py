@@ -6,6 +6,7 @@ Nothing is computed here: that is `row_batches.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,13 +36,17 @@ class LoopRoute:
 
 
 class LoopWriting:
-    """Rows of one kind, and the routes that they take. `schema` says their columns."""
+    """Rows of one kind, and the routes that they take. `schema` says their columns.
 
-    def __init__(self, name: str, schema: Schema) -> None:
+    The columns `undigested` may differ when an epoch is run again.
+    """
+
+    def __init__(self, name: str, schema: Schema, undigested: AbstractSet[str] = frozenset()) -> None:
         self.name = name
         self.schema = arrow_schema(name, schema)
         self.rules: tuple[Rule, ...] = column_rules(name, self.schema)
         """Which values each column takes."""
+        self.undigested = undigested
         self.routes: list[LoopRoute] = []
 
     def to(

@@ -37,8 +37,9 @@ class RowBatches:
 
         writing, rows = self._writings[index], batch.num_rows
         columns: dict[str, pyarrow.Array] = {f"column_{n}": batch.column(n) for n in range(batch.num_columns)}
+        undigested = {f"column_{n}" for n, name in enumerate(writing.schema.names) if name in writing.undigested}
         for plan, flags, route in zip(self._plans[index], _flags(writing, batch), writing.routes, strict=True):
-            values = [columns[name] for name, _ in plan.columns]
+            values = [columns[name] for name, _ in plan.columns if name not in undigested]
             digests = row_digests(values, rows, exact_floats=route.exact_floats).view("int64")
             columns[plan.digest] = pa.array(digests, mask=None if flags is None else ~flags)
         nobody = pa.nulls(rows, pa.int64())

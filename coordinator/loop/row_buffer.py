@@ -57,22 +57,27 @@ class RowBuffer:
             values = (*values[:number], rule.kept(values[number]), *values[number + 1 :])
         self._cells += values
 
-    def batch(self) -> pyarrow.RecordBatch:
-        """All of them as columns, and none is left. Raises `DataError` for the first value that does not fit."""
+    def batch(self, first: int = 0, last: int | None = None) -> pyarrow.RecordBatch:
+        """The rows from `first` to before `last`, or all, as columns. Raises `DataError` for the first unfit value."""
         import pyarrow as pa
 
         from tpc.coordinator.loop.exact_columns import UnfitRowError, column_of
 
         cells, width = self._cells, self._width
+        end = len(cells) if last is None else last * width
         columns = []
         for number, field in enumerate(self._writing.schema):
             try:
-                columns.append(column_of(field, cells[number::width]))
+                columns.append(column_of(field, cells[first * width + number : end : width]))
             except UnfitRowError as error:
-                row = dict(zip(self._names, cells[error.index * width : (error.index + 1) * width], strict=True))
+                at = (first + error.index) * width
+                row = dict(zip(self._names, cells[at : at + width], strict=True))
                 raise unfit_row(self._writing.name, field, row, error) from error
-        cells.clear()
         return pa.RecordBatch.from_arrays(columns, schema=self._writing.schema)
+
+    def drop(self, first: int = 0, last: int | None = None) -> None:
+        """Keep no row from `first` to before `last`, or none at all. In place: `takes` has handed out the list."""
+        del self._cells[first * self._width : None if last is None else last * self._width]
 
     def _only_value(self, row: Row) -> tuple[Any]:
         return (row[self._names[0]],)

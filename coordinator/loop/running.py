@@ -11,37 +11,44 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeAlias
 
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.feeding.lost_offsets import OffsetsRepair, only_offsets_are_lost
-from tpc.coordinator.loop.barriers import barrier_of, check_sources, cuts_of, last_cuts, watermark_of
+from tpc.coordinator.loop.barriers import (
+    Lives,
+    barrier_of,
+    check_sources,
+    cuts_of,
+    last_cuts,
+    last_time,
+    lives_of,
+    time_of,
+)
+from tpc.coordinator.loop.computing import Computation, Positions
+from tpc.coordinator.loop.cut_events import Refusal
 from tpc.coordinator.loop.cutting import Cut, Cutter
-from tpc.coordinator.loop.emitted import Emitted
-from tpc.coordinator.loop.functions import run_functions
 from tpc.coordinator.loop.garbage import Garbage
 from tpc.coordinator.loop.loop_pass import LoopPass
 from tpc.coordinator.loop.program import Program
 from tpc.coordinator.loop.reading_ahead import ReadingAhead
+from tpc.coordinator.loop.refusals import placed_between
 from tpc.coordinator.loop.repairing import check_repairable, remedy_for_offsets
 from tpc.coordinator.loop.row_batches import RowBatches
 from tpc.coordinator.resolve_commands import resolve_command
 from tpc.coordinator.stop_word import StopWord
 from tpc.errors import ConfigurationError, TransientError
+from tpc.event_time import EpochTime, Life, life_of
 from tpc.history import Action
-from tpc.json import JSONObject
 from tpc.manifest import Barrier, Manifest
 from tpc.sink import Sink
 
 logger = logging.getLogger(__name__)
 
 _UPKEEP_INTERVAL_S = 1.0
-Positions: TypeAlias = "Mapping[str, JSONObject | None]"
-"""Where each changelog stands before an epoch, by its sink's name."""
 
 
 class Running:
@@ -54,7 +61,12 @@ class Running:
         self._batches = RowBatches(program.writings)
         self._stop_word = stop_word
         self._stop_asked = False
+        self._misused: list[ConfigurationError] = []
+        """What was raised where an `out` was used after its epoch, or by another thread."""
         self._kept_at = time.monotonic()
+        self._ttls_ms = {state.name: state.ttl_ms for state in program.states}
+        self._lives: Lives = {}
+        """Of the last decided epoch."""
 
     def stop(self) -> None:
         """Stop after the current epoch. A decided one that cannot be committed now is finished by the next start."""
@@ -78,7 +90,8 @@ class Running:
         with engine.stating():
             for state in self._program.states:
                 state.restore()
-            self._cutter.seek(cuts)
+            self._cutter.seek(cuts, last_time(last))
+            self._lives = {} if last is None else lives_of(last)
         failpoints.hit("recovery.reconciled", generation=engine.state.generation)
 
     def _repair(self, manifest: Manifest) -> None:
@@ -90,9 +103,10 @@ class Running:
             logger.warning("epoch %d has lost branches: it is run again to write them", manifest.epoch)
             for state in self._program.states:
                 state.restore(before=manifest.epoch)
-            cut = self._cutter.again(cuts, watermark_of(manifest))
+            cut = self._cutter.again(cuts, time_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
-        self._run(manifest.epoch, cut, manifest.barrier, stood, written=lambda: None)
+        lives = lives_of(manifest)
+        self._run(manifest.epoch, cut, manifest.barrier, stood, lives, written=lambda: None, is_decided=True)
 
     def _write_offsets_again(self, manifest: Manifest) -> None:
         """No event is needed for them: their sources may be retired, and no function runs."""
@@ -125,22 +139,39 @@ class Running:
                 if cut is None:
                     return
                 epoch, history = self._coordinator.engine.state.last_decided, self._coordinator.journal.history
-                barrier = barrier_of(cut.sources, cut.watermark_ms, stateful=bool(self._program.states))
+                lives = self._lives_in(cut.time)
+                barrier = barrier_of(cut.sources, cut.time, stateful=bool(self._program.states), lives=lives)
                 positions = {logged.log_name: logged.position(history) for _, logged in self._program.logged}
                 with ReadingAhead(self._cutter.read_ahead, self._is_stopped) as ahead:
-                    self._run(0 if epoch is None else epoch + 1, cut, barrier, positions, written=ahead.begin)
+                    self._run(0 if epoch is None else epoch + 1, cut, barrier, positions, lives, written=ahead.begin)
+                self._lives = lives
                 garbage.between_epochs()
         finally:
             garbage.end()
 
+    def _lives_in(self, time: EpochTime) -> Lives:
+        """By which times to live states live in an epoch: those of the program, and of states that it has no more."""
+        gone = {name: Life(life.ttl_ms, life.ttl_ms) for name, life in self._lives.items()}
+        return {**gone, **{name: life_of(ttl, self._lives.get(name), time) for name, ttl in self._ttls_ms.items()}}
+
     def _run(
-        self, epoch: int, cut: Cut, barrier: Barrier, positions: Positions, *, written: Callable[[], None]
+        self,
+        epoch: int,
+        cut: Cut,
+        barrier: Barrier,
+        positions: Positions,
+        lives: Lives,
+        *,
+        written: Callable[[], None],
+        is_decided: bool = False,
     ) -> None:
         """One epoch. `written` is called once every row has been handed to its sinks."""
         failpoints.hit("epoch.planned", epoch=epoch)
         context = self._context(barrier, rows=cut.rows, positions=positions)
-        compute, confirm = self._computation(epoch, cut, positions), self._cutter.confirmation()
-        runner = LoopPass(context, self._batches, compute, written=written, confirm=confirm)
+        compute = self._computation(epoch, cut, positions, lives, is_decided=is_decided)
+        confirm = self._cutter.confirmation()
+        placed = partial(placed_between, cut.sources)
+        runner = LoopPass(context, self._batches, compute, written=written, confirm=confirm, placed=placed)
         try:
             self._coordinator.engine.run_batch(epoch, runner)
         except BaseException:
@@ -148,21 +179,16 @@ class Running:
                 state.abandon()
             raise
 
-    def _computation(self, epoch: int, cut: Cut, positions: Positions) -> Callable[[], list[tuple[int, object]]]:
-        program = self._program
+    def _computation(
+        self, epoch: int, cut: Cut, positions: Positions, lives: Lives, *, is_decided: bool
+    ) -> Callable[[], list[tuple[int, object]]]:
+        history, rows, letters = self._coordinator.journal.history, cut.rows, self._program.dead_letters
 
-        def compute() -> list[tuple[int, object]]:
-            for state in program.states:
-                state.begin(epoch, cut.watermark_ms)
-            users = len(program.writings) - len(program.states) - len(program.logged)
-            out = Emitted(program.writings[:users], epoch, cut.watermark_ms)
-            run_functions(program.functions, program.inputs, cut.take(), program.states, out)
-            changed = [(users + number, state.changes()) for number, state in enumerate(program.states)]
-            for number, (state, logged) in enumerate(program.logged, users + len(program.states)):
-                changed += [(number, batch) for batch in state.logged(positions.get(logged.log_name))]
-            return [*out.batches(), *((number, batch) for number, batch in changed if batch.num_rows)]
+        def require_few(refused: Sequence[Refusal]) -> None:
+            if letters is not None and not is_decided:  # of a decided epoch they are as many as they are
+                letters.require_few(refused, rows, history)
 
-        return compute
+        return partial(Computation(self._program, epoch, lives, positions, self._misused, require_few).run, cut)
 
     def _context(self, barrier: Barrier, *, rows: int, positions: Positions) -> PassContext:
         engine, participants = self._coordinator.engine, self._coordinator.participants

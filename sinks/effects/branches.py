@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import sqlite3
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from tpc.handles import Handle
+from tpc.handles import DELIMITER, Handle
+from tpc.json import JSONObject
 from tpc.sink import Committable, GivenUp, Marker, Outcome, Verdict
 from tpc.sinks.effects.database import Database
 from tpc.sinks.effects.effect import Fate
 from tpc.sinks.effects.writer import read_staged
+
+BASE_EPOCH = -1
 
 
 class Branches:
@@ -28,6 +32,16 @@ class Branches:
         """Of the newest epoch that has effects here, and of its branches one of the highest generation."""
         with self.database.transaction() as db:
             return self._newest(db)
+
+    def evidence(self) -> JSONObject:
+        """The newest epoch; before the first a base, drawn once, which tells whether markers were removed since."""
+        with self.database.transaction() as db:
+            if (newest := self._newest(db)) is not None:
+                return {"before": newest.epoch}
+            found = db.execute("SELECT handle FROM markers WHERE sink = ? AND epoch < 0", (self.sink,)).fetchone()
+            base = found["handle"] if found else f"base{DELIMITER}{uuid.uuid4()}"
+            db.execute("INSERT OR IGNORE INTO markers VALUES (?, ?, ?, 0)", (base, self.sink, BASE_EPOCH))
+            return {"before": None, "base": base}
 
     def publish(self, branch: Committable, staged: Path) -> Outcome:
         """Make a branch's effects decided ones, unless its marker says that they are."""
@@ -92,9 +106,17 @@ class Branches:
     def _gone(self, db: sqlite3.Connection, branch: Committable) -> Outcome:
         newest = self._newest(db)
         shown, before = None if newest is None else newest.epoch, branch.data["before"]
-        lost = shown in (before, branch.handle.epoch)
+        lost = shown in (before, branch.handle.epoch) and self._shows_what_was(db, branch)
         said = f"no staged file, no marker; the newest epoch is {shown}, and was {before}"
         return Outcome(Verdict.LOST if lost else Verdict.UNKNOWN, said, contradiction=not lost)
+
+    def _shows_what_was(self, db: sqlite3.Connection, branch: Committable) -> bool:
+        """Whether what stood there when the epoch began is there; branches of older versions have recorded no base."""
+        if branch.data["before"] is not None:
+            found = "SELECT 1 FROM markers WHERE sink = ? AND epoch = ?"
+            return db.execute(found, (self.sink, branch.data["before"])).fetchone() is not None
+        base = branch.data.get("base")
+        return base is None or db.execute("SELECT 1 FROM markers WHERE handle = ?", (base,)).fetchone() is not None
 
     def _is_past(self, db: sqlite3.Connection, branch: Committable) -> bool:
         """Whether its marker may have been there, and pruned since."""
@@ -102,8 +124,8 @@ class Branches:
         return newest is not None and newest.epoch > branch.handle.epoch
 
     def _newest(self, db: sqlite3.Connection) -> Marker | None:
-        newest = "SELECT handle, epoch FROM markers WHERE sink = ? ORDER BY epoch DESC, generation DESC LIMIT 1"
-        found = db.execute(newest, (self.sink,)).fetchone()
+        newest = "SELECT handle, epoch FROM markers WHERE sink = ? AND epoch >= 0"
+        found = db.execute(f"{newest} ORDER BY epoch DESC, generation DESC LIMIT 1", (self.sink,)).fetchone()
         return Marker(found["epoch"], Handle.parse(found["handle"])) if found else None
 
     def _has(self, db: sqlite3.Connection, table: str, handle: Handle) -> bool:

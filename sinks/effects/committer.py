@@ -93,8 +93,7 @@ class EffectCommitter(StagedCommitter):
         """Which epoch is the newest, for evidence. It is asked before each epoch: here that waits for effects."""
         if self.sink.wait and self._carrier is not None:
             self._carrier.wait()
-        newest = self.newest_marker()
-        return {"before": None if newest is None else newest.epoch}
+        return self._branches.evidence()
 
     def take_ownership(self, owner: Owner, before: Owner | None) -> bool:
         """As every sink; its effects are carried out under this term."""

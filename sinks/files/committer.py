@@ -102,8 +102,14 @@ class FileCommitter(Committer):
         return f"files:{self._ask('asking who it is', self.layout.known_as)}"
 
     def hint(self) -> JSONObject:
-        """The newest published epoch: the evidence for a lost branch."""
-        return {"after": self._ask("reading the newest manifest", lambda: newest_epoch(self._manifests))}
+        """The newest published epoch, before the first the base: the evidence for a lost branch."""
+        return self._ask("reading the newest manifest", self._evidence)
+
+    def _evidence(self) -> JSONObject:
+        newest = newest_epoch(self._manifests)
+        if newest != NO_EPOCH or not self.layout.identity.exists():  # nothing is made where a mount is away
+            return {"after": newest}
+        return {"after": newest, "base": self.layout.make_base(self.pipeline, self.sink.name)}
 
     def verify(self, committables: Sequence[Committable], since_generation: int = 0) -> Marker | None:
         """Every staged file must be there for the driver too, as long as it was prepared: it is the one who renames.

@@ -4,6 +4,7 @@
     <path>/_tpc/identity                                             the uuid of this directory
     <path>/_tpc/staging/<handle>.<extension>                         a branch that is being written or prepared
     <path>/_tpc/manifests/tpc~<pipeline>~<incarnation>~<sink>/<millions>/<thousands>/<epoch>.json
+    <path>/_tpc/manifests/tpc~<pipeline>~<incarnation>~<sink>/base   drawn before the first epoch of this sink
     <path>/_tpc/owners/tpc~<pipeline>~<incarnation>~<sink>/<number>.json
 
 Manifests lie a thousand to a directory, so that the newest is found by three short listings however long the
@@ -70,6 +71,26 @@ class Layout:
     def manifests_of(self, pipeline: PipelineId, sink: str) -> Path:
         """The manifests of one sink of one incarnation."""
         return self.manifests / f"{pipeline.prefix}{sink}"
+
+    def base_of(self, pipeline: PipelineId, sink: str) -> str | None:
+        """What was drawn before the first epoch; None if it is not there. Raises `OSError`.
+
+        As long as a branch finds what it has recorded, no manifest was removed that was there since.
+        """
+        try:
+            return self._base(pipeline, sink).read_text()
+        except FileNotFoundError:
+            return None
+
+    def make_base(self, pipeline: PipelineId, sink: str) -> str:
+        """The same, drawn now if it is not there. Raises `OSError`."""
+        if found := self.base_of(pipeline, sink):
+            return found
+        put_if_absent(self._base(pipeline, sink), uuid.uuid4().hex.encode())
+        return self._base(pipeline, sink).read_text()
+
+    def _base(self, pipeline: PipelineId, sink: str) -> Path:
+        return self.manifests_of(pipeline, sink) / "base"
 
     def manifest(self, pipeline: PipelineId, sink: str, epoch: int) -> Path:
         """The manifest of one epoch."""

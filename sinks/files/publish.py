@@ -113,6 +113,10 @@ def _gone(layout: Layout, branch: Committable, target: Path) -> Outcome | None:
         if newest != expected:
             what = f"{target.name} is gone and the newest manifest is of epoch {newest}, not {expected} as at prepare"
             return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?", contradiction=True)
+        base = branch.data.get("base")
+        if base is not None and base != layout.base_of(branch.handle.pipeline, branch.handle.sink):
+            what = f"{target.name} is gone, and the manifest directory is not the one that was there at prepare"
+            return Outcome(Verdict.UNKNOWN, f"{what}: were manifests removed?", contradiction=True)
         return Outcome(Verdict.LOST, f"{target.name} is neither staged nor renamed")
     if digest.hexdigest() != branch.data["sha256"]:
         return Outcome(Verdict.REFUSED, f"{target} is not the file that was prepared: its SHA-256 differs")

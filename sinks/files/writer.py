@@ -32,7 +32,7 @@ class FileWriter(Writer):
     """Writes a branch's file.
 
     `hint["after"]` is the epoch of the newest manifest before this one (-1: none), which later tells a lost branch
-    from a directory that was put back to an earlier time.
+    from a directory that was put back to an earlier time; before the first, `hint["base"]` tells that.
 
     A file system that is silent is given up after the sink's `timeout_s`, at every step. The thread that still waits
     for it lets go of the file when there is an answer: closed by another, it might write into what is opened next.
@@ -109,6 +109,8 @@ class FileWriter(Writer):
             raise
         size_bytes, digest = self._file.size_bytes, self._file.sha256
         data = {"file": self.name, "sha256": digest, "after": self.hint.get("after")}
+        if "base" in self.hint:
+            data["base"] = self.hint["base"]
         return Committable(self.handle, str(self.handle), self.rows, size_bytes, data)
 
     def _finish(self) -> None:

@@ -4,7 +4,7 @@ Both ways read what the targets hold, make the writes that are still missing (`g
 them in unordered bulks. Guarded: each chunk is recorded in the marker when it is done (`progress`). A duplicate key on
 `_id` means that somebody else wrote the target meanwhile; it is read again, and only a guard found at this epoch counts
 as applied. What can never be applied is a `Refusal`; the other operations are applied all the same, and a later apply
-finishes what is left.
+finishes what is left. After `MAX_NOT_APPLIED` refusals a guarded apply stops there.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 OPERATIONS_PER_WRITE = 500
 """So many operations may be under way when a process dies: never less than a version before had."""
+MAX_NOT_APPLIED = 2_000
+"""Beyond so many refused operations of a branch the rest is not tried: each is listed in the marker, whose size has a
+limit (16 MB), and a marker that cannot be written any more could not be resolved either."""
 ROUNDS = 5
 DUPLICATE_KEY = 11000
 REFUSALS: Mapping[int, str] = {
@@ -86,6 +89,8 @@ def apply_guarded(
             if now is None:
                 return first
             done = now
+            if first is not None and len(done.refused) + len(done.in_doubt) > MAX_NOT_APPLIED:
+                return first
     return first
 
 

@@ -58,7 +58,13 @@ class EpochCommit:
             if settled and marker is not None:
                 outcomes.update(_all(settled, Verdict.ALREADY, f"the marker is at epoch {marker.epoch}"))
                 self.outbox.delete(settled)
-            rest = [branch for branch in branches if branch not in settled]
+            unmarked = [branch for branch in branches if branch not in settled]
+            rest = []
+            for branch in unmarked:
+                if what := _other_history(marker, branch):
+                    outcomes[branch.handle] = Outcome(Verdict.UNKNOWN, what, contradiction=True)
+                else:
+                    rest.append(branch)
             if rest:
                 outcomes.update(self._commit_unmarked(rest))
         except PyMongoError as error:
@@ -86,8 +92,8 @@ class EpochCommit:
         if marker.settles(branch.handle):
             return GivenUp.COMMITTED
         # The target is asked too: a marker that was lost or restored knows nothing of what was begun.
-        is_begun = str(branch.handle) in marker.begun
-        partly = is_begun or self._is_partly_applied(branch) or self._has_left_guards(branch)
+        may_be = str(branch.handle) in marker.begun or _other_history(marker, branch) is not None
+        partly = may_be or self._is_partly_applied(branch) or self._has_left_guards(branch)
         return GivenUp.NOT_KNOWN if partly else GivenUp.UNDONE
 
     def _commit_unmarked(self, branches: Branches) -> Outcomes:
@@ -113,14 +119,16 @@ class EpochCommit:
         marker = self._marker_of(branch.handle)
         if marker is not None and marker.settles(branch.handle):
             return Outcome(Verdict.ALREADY, f"the marker is at epoch {marker.epoch}")
+        if what := _other_history(marker, branch):
+            return Outcome(Verdict.UNKNOWN, what, contradiction=True)
         newest, expected = NO_EPOCH if marker is None else marker.epoch, branch.data.get("after")
         # Another branch of this epoch may be committed: that is no other history of the target.
         if newest not in (expected, branch.handle.epoch):
             what = f"outbox documents are gone and the marker is at epoch {newest}, not at {expected} as at prepare"
             return Outcome(Verdict.UNKNOWN, f"{what}: was a backup restored?", contradiction=True)
-        # What was begun may have been applied, and removed since: no look at the target tells.
+        # What was begun may have been applied, and removed since: no look at the target tells, and no guard is left.
         is_begun = marker is not None and str(branch.handle) in marker.begun
-        if self.is_append and (is_begun or self._is_partly_applied(branch)):
+        if is_begun or (self.is_append and self._is_partly_applied(branch)):
             return Outcome(
                 Verdict.REFUSED, "outbox documents are gone after a part of the branch was or may have been applied"
             )
@@ -134,7 +142,7 @@ class EpochCommit:
     def _has_left_guards(self, branch: Committable) -> bool:
         """Whether a guarded commit has applied some of the operations that are still in the outbox."""
         guard = guard_field(branch.handle, run_of(branch))
-        for operations in self.outbox.operations(branch):
+        for operations in self.outbox.operations_left(branch):
             for start in range(0, len(operations), KEYS_ASKED):
                 asked = operations[start : start + KEYS_ASKED]
                 merged = {
@@ -239,6 +247,20 @@ class EpochCommit:
     def _marker_of(self, handle: Handle, session: ClientSession | None = None) -> EpochMarker | None:
         """The marker of a branch's sink."""
         return self.markers.read(handle.pipeline, handle.sink, session)
+
+
+def _other_history(marker: EpochMarker | None, branch: Committable) -> str | None:
+    """Why the marker is no successor of the one that stood there at prepare: then nothing that it lacks is evidence.
+
+    Branches of older versions have recorded no base, and their marker may not be there before the first epoch.
+    """
+    newest, expected = NO_EPOCH if marker is None else marker.epoch, branch.data.get("after", NO_EPOCH)
+    base = branch.data.get("base")
+    if newest < expected:
+        return f"the marker is at epoch {newest}, and was at {expected} at prepare: was a backup restored?"
+    if base is not None and (marker is None or marker.base != base):
+        return "the marker is not the document that stood there at prepare: markers were removed, or a backup restored"
+    return None
 
 
 def run_of(branch: Committable) -> str:

@@ -96,13 +96,13 @@ class MongoCommitter(Committer):
             return f"mongo:{self.markers.installation()}/{self.sink.database_name()}.{self.sink.collection}"
 
     def hint(self) -> JSONObject:
-        """The newest marked epoch, the evidence for a lost branch; the mode that runs; the run, if it has one."""
+        """The newest marked epoch and the marker's base, the evidence for a lost branch; the mode, and the run."""
         with transient("reading the MongoDB marker", sink=self.sink.name):
-            marker = self.markers.read(self.pipeline, self.sink.name)
+            marker = self.markers.read_with_base(self.pipeline, self.sink.name)
             mode = "transaction" if self.transactional(0) else "guarded"
             if self._run is None:  # asked once: it stays as long as the owner entry
                 self._run = self.owners.run(self.pipeline, self.sink.name)
-        hint: JSONObject = {"after": NO_EPOCH if marker is None else marker.epoch, "mode": mode}
+        hint: JSONObject = {"after": marker.epoch, "base": marker.base, "mode": mode}
         return {**hint, "run": self._run} if self._run else hint
 
     def transactional(self, operations: int) -> bool:

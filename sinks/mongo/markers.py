@@ -1,9 +1,11 @@
 """The markers: one document per pipeline, incarnation and sink that tells committed from never prepared.
 
-`{_id: tpc~pipeline~incarnation~sink, epoch, handles, begun, progress, given_up, ended}`: the newest committed epoch and
-its branches; those that a guarded commit may have applied in part, and how far it has come with each (`progress`);
-those that an operator has given up, which nobody can begin or mark any more; and what became of each, `{handle, end}`.
-A branch is begun before it is given up or never: both are changes of this one document. Readers who need one view over
+`{_id: tpc~pipeline~incarnation~sink, epoch, handles, base, begun, progress, given_up, ended}`: the newest committed
+epoch and its branches; those that a guarded commit may have applied in part, and how far it has come with each
+(`progress`); those that an operator has given up, which nobody can begin or mark any more; and what became of each,
+`{handle, end}`. A branch is begun before it is given up or never: both are changes of this one document. `base` is
+drawn when the document is made, before the first epoch, and every branch records it: one that finds another base, or
+no document, knows that markers were removed and that what is absent proves nothing. Readers who need one view over
 several systems read the epoch here; it is -1 before the first. The collection also holds the installation's uuid.
 """
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 MARKERS = "tpc_markers"
 INSTALLATION = "installation"
+BASE_DIGITS = 12
 NO_EPOCH = -1
 """Stands for the newest epoch of a sink that has committed none."""
 
@@ -41,6 +44,7 @@ class EpochMarker:
     given_up: frozenset[str] = frozenset()
     ended: Mapping[str, GivenUp] = field(default_factory=dict)
     progress: Mapping[str, Progress] = field(default_factory=dict)
+    base: str = ""
 
     def settles(self, handle: Handle) -> bool:
         """Whether this branch, which a decision names, is committed: epochs commit one after the other."""
@@ -67,6 +71,15 @@ class Markers:
             self.collection.find_one(wanted, session=session) if session else retried(self.collection.find_one, wanted)
         )
         return None if document is None else _marker(document)
+
+    def read_with_base(self, pipeline: PipelineId, sink: str) -> EpochMarker:
+        """The marker of a sink of this incarnation; one without a base, or none at all, gets one."""
+        found = self.read(pipeline, sink)
+        if found is not None and found.base:
+            return found
+        identifier = marker_id(pipeline, sink)
+        self._make(identifier)
+        return self._changed(identifier, {"_id": identifier, "base": {"$exists": False}}, {"$set": {"base": _base()}})
 
     def read_all(self, prefix: str) -> dict[str, EpochMarker]:
         """The markers whose `_id` begins so, e.g. with a pipeline's `name_prefix`, by `marker_id`."""
@@ -129,23 +142,23 @@ class Markers:
         identifier, names = marker_id(first.pipeline, first.sink), sorted(map(str, handles))
         if seen is None:
             try:
-                self.collection.insert_one({"_id": identifier, "epoch": first.epoch, "handles": names}, session=session)
+                made = {"_id": identifier, "epoch": first.epoch, "handles": names, "base": _base()}
+                self.collection.insert_one(made, session=session)
             except DuplicateKeyError:
                 if session is not None:
                     raise
                 return False
             return True
         # Of this epoch others may be begun or given up: a refused branch beside committed ones.
-        past = [
-            name for name in seen.begun | seen.given_up | seen.ended.keys() if Handle.parse(name).epoch < first.epoch
-        ]
+        known = seen.begun | seen.given_up | seen.ended.keys() | seen.progress.keys()
+        past = [name for name in known if Handle.parse(name).epoch < first.epoch]
         change: Document = {"$set": {"epoch": first.epoch, "handles": names}}
         if seen.epoch == first.epoch:
             change = {"$addToSet": {"handles": {"$each": names}}}
         change["$pullAll"] = {"begun": sorted([*past, *names]), "given_up": sorted(past)}
         change["$pull"] = {"ended": {"handle": {"$in": sorted(past)}}}
-        if over := forgotten(name for name in seen.progress if name in {*past, *names}):
-            change["$unset"] = over
+        # Others may have recorded progress since `seen`: of these branches it goes whether it was seen or not.
+        change["$unset"] = forgotten({*past, *names})
         as_seen = {"_id": identifier, "epoch": seen.epoch, "given_up": {"$nin": names}}
         return self.collection.update_one(as_seen, change, session=session).matched_count == 1
 
@@ -168,7 +181,8 @@ class Markers:
         from pymongo.errors import DuplicateKeyError
 
         with suppress(DuplicateKeyError):
-            retried(self.collection.insert_one, {"_id": identifier, "epoch": NO_EPOCH, "handles": []})
+            made = {"_id": identifier, "epoch": NO_EPOCH, "handles": [], "base": _base()}
+            retried(self.collection.insert_one, made)
 
     def _changed(self, identifier: str, as_seen: Document, change: Document) -> EpochMarker:
         retried(self.collection.update_one, as_seen, change)
@@ -196,4 +210,9 @@ def _marker(document: Document) -> EpochMarker:
         frozenset(document.get("given_up", ())),
         {ended["handle"]: GivenUp(ended["end"]) for ended in document.get("ended", ())},
         progress_of(document),
+        str(document.get("base", "")),
     )
+
+
+def _base() -> str:
+    return uuid.uuid4().hex[:BASE_DIGITS]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpc.errors import CorruptionError
+from tpc.errors import CorruptionError, TransientError
 from tpc.handles import DELIMITER, Handle
 from tpc.sink import Committable
 from tpc.sinks.mongo.connection import Document, DocumentCollection, retried
@@ -87,12 +87,21 @@ class Outbox:
         return "damaged" if damaged or whole.hexdigest() != committable.data["sha256"] else None
 
     def operations(self, committable: Committable) -> Iterator[list[Document]]:
-        """The operations of a branch, part by part in the order they were written."""
-        from bson import CodecOptions, decode_all
+        """The operations of a branch, part by part in the order they were written.
 
-        options: CodecOptions[Document] = CodecOptions(tz_aware=True)
-        for part in self._parts(committable):
-            yield decode_all(part["operations"], options)
+        Raises `TransientError` when a part has gone since the look at `state`: without it the branch would be marked as
+        applied in part, and the numbers of its operations would be others.
+        """
+        parts = self._parts(committable)
+        for identifier in part_ids(committable):
+            part = next(parts, None)
+            if part is None or part["_id"] != identifier:
+                raise TransientError(f"the outbox document {identifier} has gone while its branch was applied")
+            yield _decoded(part)
+
+    def operations_left(self, committable: Committable) -> Iterator[list[Document]]:
+        """The operations in those parts that are there."""
+        yield from map(_decoded, self._parts(committable))
 
     def _parts(self, committable: Committable) -> Iterator[Document]:
         """One at a time, since a part may have 8 MB."""
@@ -120,6 +129,13 @@ class Outbox:
         wanted = {"_id": {"$regex": beginning_with(prefix)}}
         identifiers = retried(lambda: [part["_id"] for part in self.collection.find(wanted, {"_id": 1})])
         return sorted({identifier.rpartition(DELIMITER)[0] for identifier in identifiers})
+
+
+def _decoded(part: Document) -> list[Document]:
+    from bson import CodecOptions, decode_all
+
+    options: CodecOptions[Document] = CodecOptions(tz_aware=True)
+    return decode_all(part["operations"], options)
 
 
 def part_id(handle: Handle | str, sequence: int) -> str:

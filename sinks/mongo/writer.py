@@ -37,9 +37,9 @@ logger = logging.getLogger(__name__)
 class MongoWriter(Writer):
     """One branch: rows into operations, operations into outbox parts.
 
-    `hint["after"]` is the epoch of the newest marker before this one (-1: none), which later tells a lost branch
-    from one that was applied; `hint["mode"]` is the mode the driver found, for reports; `hint["run"]` goes into
-    the names of operations (see `owners`).
+    `hint["after"]` is the epoch of the newest marker before this one (-1: none), and `hint["base"]` the marker's base:
+    they later tell a lost branch from one that was applied. `hint["mode"]` is the mode the driver found, for reports;
+    `hint["run"]` goes into the names of operations (see `owners`).
     """
 
     def __init__(self, sink: MongoSink, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> None:
@@ -169,7 +169,7 @@ class MongoWriter(Writer):
                 logger.warning("%s: its outbox documents remain for the next sweep", self.handle, exc_info=True)
             raise
         data = {"parts": self.parts, "sha256": self._digest.hexdigest()}
-        data.update({name: self.hint[name] for name in ("after", "mode", "run") if name in self.hint})
+        data.update({name: self.hint[name] for name in ("after", "base", "mode", "run") if name in self.hint})
         return Committable(self.handle, str(self.handle), self.rows, self.size_bytes, data)
 
     def _flush(self, *, is_last: bool = False) -> None:

@@ -4,9 +4,10 @@ A gid that is not there (42704, for the whole cluster, not only this database) p
 
 - the branch's marker row is there: ALREADY;
 - it is not, and the newest marker of this sink is exactly the one that stood there when the epoch began (as
-  the committable recorded it), or is of the same epoch: LOST. The server remembers everything before this
-  epoch and not this branch, and the marker cannot have been pruned, since no later epoch is there;
-- else (a backup restored, a later epoch there, no record of what stood there): UNKNOWN.
+  the committable recorded it; before the first epoch the base row), or is of the same epoch and that one is
+  there too: LOST. The server remembers everything before this epoch and not this branch, and the marker cannot
+  have been pruned, since no later epoch is there;
+- else (a backup restored, the table emptied, a later epoch there, no record of what stood there): UNKNOWN.
 
 The marker is read after the answer 42704: PostgreSQL makes a transaction's rows visible before it forgets
 the gid. Whatever else the server says, or does not say, is UNKNOWN.
@@ -59,6 +60,9 @@ def _without_gid(connection: BoundedConnection, sink: PostgresSink, committable:
         return Outcome(Verdict.UNKNOWN, f"{facts}; which it was before is not recorded", contradiction=True)
     before = committable.data[PREVIOUS_EPOCH]
     if shown in (before, handle.epoch):
+        if not connection.execute(markers.what_was_before(sink, committable)).fetchone():
+            gone = "the row that stood there when the epoch began is gone: were rows of the marker table removed?"
+            return Outcome(Verdict.UNKNOWN, f"{facts}, and {gone}", contradiction=True)
         return Outcome(Verdict.LOST, f"{facts}, as it must be before this branch is committed")
     return Outcome(
         Verdict.UNKNOWN, f"{facts}, and was {before} when the epoch began: another history", contradiction=True

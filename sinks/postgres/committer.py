@@ -24,7 +24,7 @@ from tpc.sinks.postgres.commit_prepared import abort_one, commit_one, give_up_on
 from tpc.sinks.postgres.connection import borrowed, close_idle
 from tpc.sinks.postgres.diagnosis import findings
 from tpc.sinks.postgres.errors import asked_in_vain, said
-from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_last_look, read_newest_marker
+from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_hint, read_last_look, read_newest_marker
 from tpc.sinks.postgres.owners import read_all_owners, read_owner, replace_owner
 from tpc.sinks.postgres.sessions import end_older_sessions
 from tpc.sinks.shared.owner_entry import ANY_PIPELINE
@@ -209,9 +209,14 @@ class PostgresCommitter(Committer):
             raise self._failed("could not write the owner entry", error) from error
 
     def hint(self) -> JSONObject:
-        """What the newest marker shows before the epoch: the evidence for `LOST` later on."""
-        newest = self.newest_marker()
-        return {PREVIOUS_EPOCH: newest.epoch if newest is not None else None}
+        """What the newest marker, or the base row, shows before the epoch: the evidence for `LOST` later on."""
+        try:
+            with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
+                return read_hint(connection, self._sink, self._pipeline)
+        except psycopg.errors.UndefinedTable:
+            return {PREVIOUS_EPOCH: None}
+        except psycopg.Error as error:
+            raise self._failed("could not read the newest marker", error) from error
 
     def released(self, committables: Sequence[Committable], epoch: int) -> None:
         """Prune the markers of earlier epochs, once this one has markers of its own.

@@ -1,18 +1,22 @@
 """The markers of the PostgreSQL sink: one row of `tpc_markers` per branch, which tells committed from never prepared.
 
-A row is written inside the branch's transaction, so it is there exactly if the branch is committed. Composes SQL, and
-reads the newest row.
+A row is written inside the branch's transaction, so it is there exactly if the branch is committed. Before the first
+epoch a base row is written, of epoch -1: as long as it is there, nobody has emptied the table, so that a branch without
+a row is not committed. Its `handle` is drawn, and a branch records it: one that is written again is another. Composes
+SQL, and reads the newest row.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from tpc.handles import Handle, PipelineId
-from tpc.sink import Marker
+from tpc.handles import DELIMITER, Handle, PipelineId
+from tpc.json import JSONObject
+from tpc.sink import Committable, Marker
 from tpc.sinks.postgres.statements import columns, limits, own, table
 from tpc.support.bounded_connection import BoundedConnection
 
@@ -23,6 +27,10 @@ MARKERS = "tpc_markers"
 MARKER_COLUMNS = ("pipeline", "incarnation", "sink", "epoch", "handle", "generation", "prepared_at")
 PREVIOUS_EPOCH = "previous_epoch"
 """In hint and committable: the newest epoch the sink showed as committed when the branch's epoch began."""
+BASE = "base"
+"""In hint and committable, where there is no such epoch: the `handle` of the base row."""
+NO_EPOCH = -1
+"""The epoch of the base row."""
 
 
 def create_markers(sink: PostgresSink) -> sql.Composed:
@@ -60,6 +68,35 @@ def newest_marker(sink: PostgresSink, pipeline: PipelineId) -> sql.Composed:
     )
 
 
+def set_base(sink: PostgresSink, pipeline: PipelineId) -> sql.Composed:
+    """The base row, if the sink has no row at all."""
+    values = (pipeline.name, pipeline.incarnation, sink.name, NO_EPOCH, f"{BASE}{DELIMITER}{uuid.uuid4()}", 0)
+    return sql.SQL("INSERT INTO {markers} ({columns}) SELECT {values} WHERE NOT EXISTS ({newest})").format(
+        markers=table(sink, MARKERS),
+        columns=columns(MARKER_COLUMNS[:-1]),
+        values=sql.SQL(", ").join(map(sql.Literal, values)),
+        newest=newest_marker(sink, pipeline),
+    )
+
+
+def what_was_before(sink: PostgresSink, committable: Committable) -> sql.Composed:
+    """A row if the marker is still there that the sink showed when the branch's epoch began, or the base row.
+
+    Neither is pruned before this epoch is complete. Branches of older versions have recorded no base row.
+    """
+    before, base = committable.data[PREVIOUS_EPOCH], committable.data.get(BASE)
+    shown = sql.SQL("SELECT 1 FROM {} WHERE {} AND epoch = {}").format(
+        table(sink, MARKERS),
+        own(sink, committable.handle.pipeline),
+        sql.Literal(NO_EPOCH if before is None else before),
+    )
+    if before is not None:
+        return shown
+    if base is None:
+        return sql.Composed([sql.SQL("SELECT 1")])
+    return sql.SQL("{} AND handle = {}").format(shown, sql.Literal(base))
+
+
 def prune_markers(sink: PostgresSink, pipeline: PipelineId, epoch: int) -> sql.Composed:
     """Delete the markers of epochs before `epoch`. Lost in a crash, it is repeated with the next epoch's.
 
@@ -76,6 +113,19 @@ def read_newest_marker(connection: BoundedConnection, sink: PostgresSink, pipeli
     """The newest marker of a sink of this incarnation."""
     row = connection.execute(newest_marker(sink, pipeline)).fetchone()
     return _marker(None if row is None else row[0])
+
+
+def read_hint(connection: BoundedConnection, sink: PostgresSink, pipeline: PipelineId) -> JSONObject:
+    """What the sink shows before an epoch; writes the base row where it shows nothing."""
+    row = connection.execute(newest_marker(sink, pipeline)).fetchone()
+    if row is None:
+        connection.execute(set_base(sink, pipeline))
+        row = connection.execute(newest_marker(sink, pipeline)).fetchone()
+    handle = None if row is None else row[0]
+    marker = _marker(handle)
+    if marker is not None:
+        return {PREVIOUS_EPOCH: marker.epoch}
+    return {PREVIOUS_EPOCH: None, **({} if handle is None else {BASE: handle})}
 
 
 def read_last_look(
@@ -102,7 +152,7 @@ def read_last_look(
 
 
 def _marker(handle: str | None) -> Marker | None:
-    if handle is None:
+    if handle is None or handle.startswith(f"{BASE}{DELIMITER}"):
         return None
     parsed = Handle.parse(handle)
     return Marker(parsed.epoch, parsed)

@@ -24,7 +24,7 @@ from tpc.sinks.postgres.column_types import SqlType, remedy_for, remedy_for_sum
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
 from tpc.sinks.postgres.errors import MISSING_GID, column_altered, columns_changed_meanwhile, failed
 from tpc.sinks.postgres.kept_values import require_kept
-from tpc.sinks.postgres.markers import PREVIOUS_EPOCH
+from tpc.sinks.postgres.markers import BASE, PREVIOUS_EPOCH
 from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, UNDO_MERGE, Refusal, key_columns
 from tpc.sinks.shared.exact import REFUSALS, refused_value
 
@@ -145,7 +145,7 @@ class PostgresWriter(Writer):
             self._let_go()
             raise refused from error
         self._let_go()
-        data = {PREVIOUS_EPOCH: self._hint[PREVIOUS_EPOCH]} if PREVIOUS_EPOCH in self._hint else {}
+        data = {name: self._hint[name] for name in (PREVIOUS_EPOCH, BASE) if name in self._hint}
         return Committable(self._handle, gid, self._rows, self._size_bytes, data)
 
     def _merge(self, connection: PooledConnection) -> None:

@@ -23,6 +23,7 @@ from tpc import failpoints
 from tpc.coordinator import operations
 from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.passes.digests import KIND
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.query import PipelineQuery
@@ -367,7 +368,7 @@ def test_a_repair_by_digests_of_another_kind_stops_as_that_and_writes_nothing(
     finally:
         failpoints.install({})
     monkeypatch.setattr(SparkPass, "digest_kind", "another")
-    with pytest.raises(DigestKindError, match="decided with xxhash64, its replay makes another") as caught:
+    with pytest.raises(DigestKindError, match=f"decided with {KIND}, its replay makes another") as caught:
         job.run()
     assert (caught.value.sink, caught.value.epoch) == ("evens", 1)
     assert job.evens.leftovers() == []

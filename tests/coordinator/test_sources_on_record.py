@@ -168,6 +168,19 @@ def test_sides_of_a_union_that_change_places_are_refused_and_no_record_accepts_i
     assert job.ids("all") == [1, 101]
 
 
+def test_a_write_that_is_wanted_no_more_stays_with_a_condition_that_takes_no_row(job: Job) -> None:
+    """What the refusal of another number of sources advises."""
+    job.run(*orders_and_payments(job, 1))
+    orders, (_, payments, _) = orders_and_payments(job, 2)
+    with pytest.raises(SourcesChangedError, match="reads 1 sources") as raised:
+        job.run(orders)
+    assert 'where="false"' in raised.value.remedy
+    pipeline = job.pipeline(orders)
+    pipeline.write(payments).to(FileSink(str(job.root / "out/payments"), name="payments", format="json"), where="false")
+    pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
+    assert (job.ids("orders"), job.ids("payments")) == ([1, 2], [101])
+
+
 def test_a_dataframe_that_two_writes_share_is_not_read_twice_by_the_next_start(job: Job) -> None:
     job.file("in/1.json", 1)
     shared = job.files("in/*.json")
@@ -236,9 +249,10 @@ class Topics(Job):
             producer.produce(topic, value=str(id))
         assert producer.flush(30) == 0
 
-    def topic(self, **options: Any) -> DataFrame:
+    def topic(self, *, left_out: str = "", **options: Any) -> DataFrame:
         reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.kafka.bootstrap)
         frame = reader.option("startingOffsets", "earliest").options(**options).load()
+        frame = frame.filter(F.col("topic") != left_out)
         return frame.select(F.col("value").cast("string").cast("long").alias("id"))
 
 
@@ -292,6 +306,23 @@ def test_a_topic_that_was_created_again_is_refused_at_the_start_until_it_is_said
     assert topics.ids("orders") == [0, 1, 2, *range(103, 110)]
 
 
+def test_a_topic_that_was_read_is_left_out_by_a_condition_and_not_on_the_record(topics: Topics) -> None:
+    first, second = (topics.kafka.topic(partitions=1) for _ in range(2))
+    topics.produce(first, [1])
+    topics.produce(second, [2])
+    topics.run(("", topics.topic(subscribe=f"{first},{second}"), "orders"))
+    fewer = ("", topics.topic(subscribe=first), "orders")
+    for refused in (lambda: topics.run(fewer), lambda: accept_sources(topics.pipeline(fewer), "no", {})):
+        with pytest.raises(SourcesChangedError, match=f"topic '{second}' was read") as raised:
+            refused()
+        assert "accept-sources" not in raised.value.remedy
+    for topic in (first, second):
+        topics.produce(topic, [3])
+    both = topics.topic(subscribe=f"{second}, {first}", left_out=second)
+    topics.run(("", both, "orders"))
+    assert topics.ids("orders") == [1, 2, 3]
+
+
 def test_nothing_is_decided_of_a_topic_that_was_created_again_while_its_epoch_was_written(topics: Topics) -> None:
     topic = topics.kafka.topic(partitions=1)
     topics.produce(topic, range(3))
@@ -340,7 +371,7 @@ def test_a_start_without_its_cluster_finishes_what_is_decided_and_reads_nothing(
         topics.run(("", topics.topic(subscribe=topic), "orders"))
     failpoints.install({})
     assert topics.ids("orders") == []
-    away = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": 2000}
+    away: dict[str, Any] = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": 2000}
     away["kafka.request.timeout.ms"] = 1000
     with pytest.raises(TransientError, match="does not tell which topics"):
         topics.run(("", topics.topic(subscribe=topic, **away), "orders"))

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 import tpc
 from tests.support.folder_sink import FolderSink
 from tests.support.processes import eventually
 from tpc import failpoints
-from tpc.coordinator import EngineSettings
+from tpc.coordinator import EngineSettings, orderly_stop
 from tpc.coordinator.job_process import await_end
 from tpc.coordinator.query import PipelineQuery
 from tpc.coordinator.spark.query_log import SparkLog
@@ -28,6 +29,12 @@ from tpc.sink import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
 
 pytestmark = pytest.mark.spark
 
@@ -156,6 +163,51 @@ def test_a_stop_asked_for_in_the_middle_of_an_epoch_ends_after_spark_s_commit_of
         assert not stopping.is_alive()
         assert deployed.left_to_replay(query) == []
         assert len(query.history()) - before <= 1, "another epoch was decided after the stop was asked for"
+
+
+class Terminations(StreamingQueryListener):
+    """What Spark tells its listeners of the ends of queries: the error of each, None of one that was stopped."""
+
+    def __init__(self) -> None:
+        self.told: list[str | None] = []
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Nothing."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        self.told.append(event.exception)
+
+
+def test_spark_takes_a_batch_that_it_begins_after_a_stop_was_asked_for_as_stopped_and_not_as_failed(
+    deployed: Deployments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`spark.streams.awaitAnyTermination` and listeners of the session are told by Spark alone."""
+    monkeypatch.setattr(orderly_stop, "_POLL_S", 1.0)  # Spark has begun another batch by then
+    listener, streams = Terminations(), deployed.spark.streams
+    streams.addListener(listener)
+    pause = Pause("epoch.completed")
+    try:
+        query = deployed.start()
+        streams.resetTerminated()
+        pause.arm()
+        assert pause.met.wait(DEADLINE_S)
+        stopping = threading.Thread(target=query.stop)
+        stopping.start()
+        assert query._stop.is_asked.wait(DEADLINE_S)
+        pause.end()
+        assert streams.awaitAnyTermination(int(DEADLINE_S))
+        stopping.join(DEADLINE_S)
+        eventually(lambda: bool(listener.told), "Spark tells of the end", timeout_s=DEADLINE_S)
+    finally:
+        streams.removeListener(listener)
+    assert listener.told == [None]
+    assert deployed.left_to_replay(query) == []
 
 
 def test_a_stop_of_a_run_over_what_is_available_is_one_like_any_other(deployed: Deployments) -> None:

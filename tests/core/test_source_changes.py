@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -166,6 +167,76 @@ def test_names_and_sinks_that_all_change_at_once_are_ambiguous() -> None:
     with pytest.raises(ConfigurationError, match="cannot be distinguished") as raised:
         recorded_order(before, after, JOB, stateful=False)
     assert "the names and sinks that they had" in raised.value.remedy
+
+
+@given(programs(), st.randoms(use_true_random=False), st.booleans())
+def test_writes_that_gain_a_sink_are_known_by_those_that_they_had(
+    program: list[InputRecord], random: object, stateful: bool
+) -> None:
+    """Each of them a sink of its own. They have no names, and nothing in common but what they read."""
+    program = [replace(each, name="", sinks=(f"old{n}",)) for n, each in enumerate(program)]
+    lines = list(range(len(program)))
+    random.shuffle(lines)  # type: ignore[attr-defined]
+    moved = [replace(program[line], sinks=(f"new{line}", f"old{line}")) for line in lines]
+    order = recorded_order(numbered(program), numbered(moved), JOB, stateful=stateful)
+    assert [lines[number] for number in order] == list(range(len(program)))
+
+
+def test_a_write_with_the_sinks_of_two_is_neither() -> None:
+    before = write(files("t")), write(files("t", reader=1), to="b")
+    after = write(files("t"), to="a,b"), write(files("t", reader=1), to="c")
+    with pytest.raises(ConfigurationError, match="cannot be distinguished"):
+        recorded_order(before, after, JOB, stateful=False)
+
+
+def test_of_writes_with_states_it_is_said_that_these_would_be_exchanged() -> None:
+    shared = write(files("t")), write(files("t"))
+    with pytest.raises(ConfigurationError, match="the position and the state of the other") as raised:
+        require_distinct(shared, JOB, stateful=True)
+    assert "read the source once" not in raised.value.remedy, "they do"
+
+
+@pytest.mark.parametrize(
+    ("after", "remedy"),
+    [
+        ((ORDERS,), r'a condition that takes none of them: \.to\(sink, where="false"\)'),
+        ((ORDERS, PAYMENTS, write(files("orders"), to="c")), r"add them to its write"),
+        ((ORDERS, PAYMENTS, write(files("new", reader=2), to="c")), "in a pipeline of its own"),
+    ],
+    ids=["one less", "the same once more", "another one"],
+)
+def test_another_number_of_sources_is_refused_with_what_can_be_done_instead(after: Inputs, remedy: str) -> None:
+    with pytest.raises(SourcesChangedError) as raised:
+        check_inputs((ORDERS, PAYMENTS), after, JOB)
+    assert re.search(remedy, raised.value.remedy)
+
+
+@pytest.mark.parametrize(
+    ("place", "gone"),
+    [
+        ("topics t", "u"),
+        ("topics t, u, v", None),
+        ("topics v", "t"),
+        ('partitions {"t": [0]}', "u"),
+        ('partitions {"t": [0], "u": [0]}', None),
+        ("pattern t|v", "u"),
+        ("pattern [tu]", None),
+        ("pattern .", None),
+        (r"pattern \p{Lower}", None),
+    ],
+)
+def test_a_topic_that_was_read_cannot_be_left_out_and_one_more_can_be_accepted(place: str, gone: str | None) -> None:
+    before = (write(SourceRecord("kafka", "topics t, u", ids={"t": "1", "u": "2"})),)
+    with pytest.raises(SourcesChangedError) as raised:
+        check_inputs(before, (write(SourceRecord("kafka", place)),), JOB)
+    assert raised.value.details.get("acceptable", True) == (gone is None)
+    if gone is not None:
+        assert f"topic '{gone}' was read" in raised.value.what
+        assert f"topic != '{gone}'" in raised.value.remedy
+    never_read = (write(SourceRecord("kafka", "topics x, u", ids={})),)
+    with pytest.raises(SourcesChangedError, match="was kafka topics x, u") as raised:
+        check_inputs(never_read, (write(SourceRecord("kafka", place)),), JOB)
+    assert raised.value.details.get("acceptable", True)
 
 
 def test_a_change_says_which_source_what_it_was_and_is_and_what_to_do() -> None:

@@ -430,6 +430,20 @@ class GoesOnRegardless(DirectoryCommitter):
         return outcome
 
 
+# Bookkeeping that was taken away ------------------------------------------------------------------------------
+
+
+@rejected_by(
+    "test_a_first_epoch_whose_bookkeeping_is_gone_is_not_lost",
+    "test_a_branch_whose_bookkeeping_is_gone_is_not_lost_beside_a_later_one",
+)
+class TakesAnEmptyTableForTheFirstStart(DirectoryCommitter):
+    """Compares the newest epoch with that before, and never asks whether what stood there is still there."""
+
+    def _shows_what_was(self, committable: Committable) -> bool:
+        return True
+
+
 # Consumers ----------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@
     <root>/writing/<handle>              a branch that is being written, as an Arrow stream
     <root>/prepared/<handle>             a prepared branch: complete and fsynced
     <root>/visible/<handle>              a committed branch: what readers read
+    <root>/base/<pipeline>               drawn before the first epoch: as long as it is there, no marker was forgotten
     <root>/owners/<pipeline>/<number>    owner entries; the one with the highest number counts
 
 A rename commits a branch. Its file's name is its marker: it appears with the rows and says which branch it is.
@@ -79,6 +80,8 @@ class DirectorySink(Sink):
         """The rows stay, and nothing tells whose they are."""
         for path in (self.root / "visible").glob("*"):
             path.rename(path.with_name(f"forgotten-{path.name}"))
+        for path in (self.root / "base").glob("*"):
+            path.unlink()
 
     def leftovers(self) -> list[str]:
         """Branches that are neither committed nor aborted."""
@@ -126,7 +129,8 @@ class DirectoryWriter(Writer):
         except TransientError:
             self.abort()
             raise
-        return Committable(self.handle, str(self.handle), self.rows, size_bytes, {"after": self.hint["after"]})
+        data = {"after": self.hint["after"], "base": self.hint.get("base")}
+        return Committable(self.handle, str(self.handle), self.rows, size_bytes, data)
 
     def _prepare(self) -> int:
         self._stream.close()
@@ -169,8 +173,17 @@ class DirectoryCommitter(Committer):
         return "directory:" + self._ask("asking who it is", (self.sink.root / "identity").read_text)
 
     def hint(self) -> JSONObject:
-        """The newest epoch before this one: the evidence for a lost branch."""
-        return {"after": self._newest_epoch()}
+        """The newest epoch before this one, or the base before the first: the evidence for a lost branch."""
+        after = self._newest_epoch()
+        return {"after": after, **({"base": self._ask("making the base", self._made_base)} if after < 0 else {})}
+
+    def _made_base(self) -> str:
+        put_if_absent(self._base, uuid.uuid4().hex)
+        return self._base.read_text()
+
+    @property
+    def _base(self) -> Path:
+        return self.sink.root / "base" / f"{self.pipeline.prefix}{self.sink.name}"
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
         """A rename for each; what the directory does not answer is UNKNOWN."""
@@ -197,9 +210,16 @@ class DirectoryCommitter(Committer):
             sync(visible.parent)  # whoever renamed it may not have come so far
             return Outcome(Verdict.ALREADY, "its file is visible")
         newest = self._newest_epoch()
-        if newest in (committable.data["after"], committable.handle.epoch):
+        if newest in (committable.data["after"], committable.handle.epoch) and self._shows_what_was(committable):
             return Outcome(Verdict.LOST, f"neither prepared nor visible, and the newest epoch is still {newest}")
         return Outcome(Verdict.UNKNOWN, f"not there, and epoch {newest} is: another history", contradiction=True)
+
+    def _shows_what_was(self, committable: Committable) -> bool:
+        """Whether what stood here when the epoch began is still here: else markers were forgotten since."""
+        after = committable.data["after"]
+        if after == NO_EPOCH:
+            return self._base.exists() and self._base.read_text() == committable.data["base"]
+        return any(handle.epoch == after for handle in self._own())
 
     def abort(self, branches: Sequence[InDoubt | Committable]) -> None:
         """Remove what is not committed."""
@@ -242,9 +262,11 @@ class DirectoryCommitter(Committer):
 
     def _newest(self) -> Handle | None:
         (self.sink.root / "identity").stat()
+        return max(self._own(), key=lambda handle: (handle.epoch, handle.generation), default=None)
+
+    def _own(self) -> list[Handle]:
         names = [path.name for path in (self.sink.root / "visible").glob(self.pipeline.prefix + "*")]
-        own = [handle for name in names for handle in handles_of(name) if handle.sink == self.sink.name]
-        return max(own, key=lambda handle: (handle.epoch, handle.generation), default=None)
+        return [handle for name in names for handle in handles_of(name) if handle.sink == self.sink.name]
 
     def _newest_epoch(self) -> int:
         return marker.epoch if (marker := self.newest_marker()) else NO_EPOCH

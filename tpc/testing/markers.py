@@ -9,7 +9,7 @@ from tpc.testing.bench import Bench
 from tpc.testing.branch import Branch
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.processes import ask
-from tpc.testing.readers import told
+from tpc.testing.readers import counted, told
 from tpc.testing.requirements import Clause, no_error, require
 
 WITH_THE_ROWS = "write the marker inside the branch, so that it appears with the rows and not before."
@@ -172,6 +172,44 @@ class MarkerTests(KitTests):
             Clause.HOOKS,
             "let the hook do what the system does in time; a system whose markers stay declares no such limit.",
         )
+
+    def test_a_first_epoch_whose_bookkeeping_is_gone_is_not_lost(self, bench: Bench) -> None:
+        bench.needs("forget_markers", "cannot_forget")
+        branch = bench.committed(0)
+        self.forget_markers(bench.sink)
+        if self.provides("consume"):
+            self.consume(bench.sink)
+        for when in ("", ", and again after another `hint`"):
+            self.require_not_lost(bench, branch, f"were taken away before the first epoch was complete{when}")
+            bench.hint(bench.fresh_committer())
+
+    def test_a_branch_whose_bookkeeping_is_gone_is_not_lost_beside_a_later_one(self, bench: Bench) -> None:
+        bench.needs("forget_markers", "cannot_forget")
+        if self.one_act or self.keyed:
+            pytest.skip("an epoch is committed by one act, or has one branch")
+        for epoch in (0, 1):
+            first, second = bench.prepare(epoch, 0), bench.prepare(epoch, 1)
+            bench.commit(first)
+            self.forget_markers(bench.sink)
+            bench.outcomes(second)
+            self.require_not_lost(bench, first, f"were taken away between two commits of epoch {epoch}")
+
+    def require_not_lost(self, bench: Bench, branch: Branch, what: str) -> None:
+        """The committed branch is not said to be lost, and committing it again writes nothing."""
+        before = counted(self.visible_rows(bench.sink))
+        outcomes = bench.outcomes(branch, committer=bench.fresh_committer())
+        require(
+            outcomes[0].verdict is not Verdict.LOST,
+            f"The markers {what}; a committed branch was committed again: {told(outcomes)}.",
+            Clause.EVIDENCE,
+            "draw a base marker before the first epoch (`hint` may do it) and record it in the committable; answer "
+            "LOST only while it, or the marker of the epoch before, is still there.",
+        )
+        after = counted(self.visible_rows(bench.sink))
+        # Where readers follow the markers, rows were hidden with them, and may be seen again.
+        once = before if self.provides("consume") else before | counted(branch.rows)
+        again = "The markers {}; after a commit sent again readers see rows that were removed, or rows twice."
+        require(not after - once, again.format(what), Clause.EVIDENCE, OWN_MARKER)
 
     def test_the_last_look_tells_the_newest_epoch_with_branches_and_without(self, bench: Bench) -> None:
         self.require_last_look(bench, None, "on a fresh target")

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tpc.errors import StateLostError
-from tpc.source import Part, Source, SourceReader
+from tpc.source import Origin, Part, Source, SourceReader
 
 
 class IterableSource(Source):
@@ -64,9 +64,9 @@ class _IterableReader(SourceReader):
         return len(new)
 
     def cut(self) -> list[Part]:
-        taken, self._polled = self._polled, []
+        taken, self._polled, start = self._polled, [], self._position
         self._position += len(taken)
-        return [Part("", taken, self._is_exhausted)]
+        return [Part("", taken, self._is_exhausted, origin=lambda index: Origin(f"value {start + index}"))]
 
     def read_to(self, end: str, timeout_s: float) -> list[Part]:
         wanted = int(end) - self._position

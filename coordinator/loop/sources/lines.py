@@ -8,15 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tpc.errors import DataError, StateLostError, TransientError
-from tpc.source import Part, Source, SourceReader
+from tpc.errors import StateLostError, TransientError
+from tpc.source import Origin, Part, Source, SourceReader, decoded
+from tpc.user_code import require_plain
 
 
 class LinesSource(Source):
     """Each whole line of `path` without its end; a line that has no end yet is waited for.
 
-    Events are text (UTF-8), or what `decode` makes of a line's bytes, each time the same. A `ValueError` of it is a
-    `DataError` that names the line.
+    Events are text (UTF-8), or what `decode` makes of a line's bytes, each time the same. A line of which it raises is
+    a `DataError` that names file and byte, or a dead letter.
     """
 
     kind = "lines"
@@ -32,6 +33,7 @@ class LinesSource(Source):
         super().__init__(Path(path).stem if name is None else name)
         self.path = Path(path)
         self.place = str(self.path.absolute())
+        require_plain(decode, "decode= of a LinesSource")
         self.decode = decode
 
     def reader(self) -> SourceReader:
@@ -108,23 +110,17 @@ class _LinesReader(SourceReader):
         return taken
 
     def cut(self) -> list[Part]:
-        taken, self._polled = self._decoded(), []
+        lines, self._polled, start = self._polled, [], self._position
         self._position = self._read_to
-        return [Part("", taken, self._is_exhausted)]
+        return [self._part(lines, start, self._is_exhausted)]
 
-    def _decoded(self) -> list[Any]:
-        events, at = [], self._position
-        for line in self._polled:
-            try:
-                events.append(self._decode(line))
-            except ValueError as error:
-                raise DataError(
-                    f"the line of {self._path} at byte {at} cannot be decoded: {error}",
-                    remedy="correct the line while the service does not run; or let decode= make something of it: "
-                    "LinesSource(path, decode=lambda line: line.decode(errors='replace')).",
-                ) from error
-            at += len(line) + 1
-        return events
+    def _part(self, lines: list[bytes], start: int, is_ended: bool) -> Part:
+        def origin(index: int) -> Origin:
+            at = start + sum(len(line) + 1 for line in lines[:index])
+            return Origin(f"file {self._path}, byte {at}", None, lines[index])
+
+        events, refused = decoded(lines, self._decode)
+        return Part("", events, is_ended, refused, origin, lambda: self._part(lines, start, is_ended))
 
     def read_to(self, end: str, timeout_s: float) -> list[Part]:
         self._take(None, int(end))

@@ -57,8 +57,8 @@ class Contents(ABC):
                 yield held
 
     @abstractmethod
-    def due(self, watermark_ms: int) -> list[bytes]:
-        """The keys that expire at this event time or earlier."""
+    def due(self, watermark_ms: int) -> list[tuple[int, bytes]]:
+        """When those keys end that do at this event time or earlier, the first ones first."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -113,7 +113,7 @@ class MemoryContents(Contents):
         """Sorted for who asks."""
         return iter(sorted(self._values))
 
-    def due(self, watermark_ms: int) -> list[bytes]:
+    def due(self, watermark_ms: int) -> list[tuple[int, bytes]]:
         """From the heap, which keeps them until an epoch has taken them away."""
         popped = []
         while self._expiring and self._expiring[0][0] <= watermark_ms:
@@ -121,7 +121,7 @@ class MemoryContents(Contents):
         due = {key: at for at, key in popped if self._expires_ms.get(key) == at}
         for key, at in due.items():  # the epoch may be aborted, and another one has to find them again
             heapq.heappush(self._expiring, (at, key))
-        return sorted(due)
+        return sorted((at, key) for key, at in due.items())
 
     def __len__(self) -> int:
         return len(self._values)
@@ -203,11 +203,11 @@ class DiskContents(Contents):
         kept = (key for key in self.store.sorted_keys() if key not in self._over)
         return heapq.merge(kept, sorted(key for key, (_, change) in self._over.items() if change.value is not None))
 
-    def due(self, watermark_ms: int) -> list[bytes]:
+    def due(self, watermark_ms: int) -> list[tuple[int, bytes]]:
         """By the store's index."""
-        kept = [key for key in self.store.due(watermark_ms) if key not in self._over]
-        over = [one for _, one in self._over.values() if one.value is not None and one.expires_ms is not None]
-        return sorted([*kept, *(c.key for c in over if c.expires_ms is not None and c.expires_ms <= watermark_ms)])
+        kept = [(at, key) for at, key in self.store.due(watermark_ms) if key not in self._over]
+        over = [(one.expires_ms, one.key) for _, one in self._over.values() if one.value is not None]
+        return sorted([*kept, *((at, key) for at, key in over if at is not None and at <= watermark_ms)])
 
     def __len__(self) -> int:
         return self._count

@@ -13,9 +13,10 @@ import pyarrow
 from tpc.coordinator.loop.state.changelog_rows import changelog_rows
 from tpc.coordinator.loop.state.changes import Change, to_batch
 from tpc.coordinator.loop.state.contents import MemoryContents
-from tpc.coordinator.loop.state.state import OBJECT_KEY
+from tpc.coordinator.loop.state.epoch_state import OBJECT_KEY
 from tpc.coordinator.loop.state.store import Store
 from tpc.errors import ConfigurationError
+from tpc.event_time import Life
 from tpc.json import JSONObject
 from tpc.transactional import Transactional
 
@@ -27,7 +28,6 @@ class KeptObject:
 
     def __init__(self, transactional: Transactional[Any], store: Store) -> None:
         self.name = transactional.name = store.name
-        self.event_ms: int | None = None
         self._transactional = transactional
         self._contents = MemoryContents(store)
         self._epoch = self._contents.epoch
@@ -46,13 +46,18 @@ class KeptObject:
         self._cut = None
         self._transactional.restore(None if held is None else held.value)
 
-    def begin(self, epoch: int, watermark_ms: int | None = None) -> None:
+    def begin(
+        self, epoch: int, watermark_ms: int | None = None, reached_ms: int | None = None, life: Life | None = None
+    ) -> None:
         """Begin an epoch; the one before it, if it was cut, is decided."""
-        del watermark_ms  # nothing of an object expires
+        del watermark_ms, reached_ms, life  # nothing of an object expires
         if self._cut:
             self._contents.fold(self._epoch, self._cut, added=0)
         self._epoch, self._cut = epoch, None
         self._transactional.begin()
+
+    def at(self, event_ms: int | None, watermark_ms: int | None) -> None:
+        """No time matters to an object."""
 
     def changes(self) -> pyarrow.RecordBatch:
         """The cut: the whole object if it has changed, else no row. The first epoch stores it in any case."""
@@ -69,3 +74,15 @@ class KeptObject:
         """The epoch is aborted."""
         self._cut = None
         self._transactional.abandon()
+
+    def begin_event(self) -> None:
+        """What changes from here on is of one event, until `end_event`."""
+        self._transactional.begin_event()
+
+    def check_event(self) -> None:
+        """Raise `DataError` for an object that the event has left and that cannot be kept."""
+        self._transactional.check_event()
+
+    def end_event(self, *, is_kept: bool) -> None:
+        """Keep what has changed since `begin_event`, or undo it."""
+        self._transactional.end_event(is_kept=is_kept)

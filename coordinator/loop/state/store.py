@@ -141,11 +141,11 @@ class Store:
                 return
             last = found[-1]
 
-    def due(self, watermark_ms: int) -> list[bytes]:
-        """The keys of the entries that have expired."""
-        question = "SELECT key FROM entries WHERE content = ? AND expires_ms <= ?"
+    def due(self, watermark_ms: int) -> list[tuple[int, bytes]]:
+        """When those keys of the entries end that do by then."""
+        question = "SELECT expires_ms, key FROM entries WHERE content = ? AND expires_ms <= ?"
         with self.database.reading("looking for what has expired in") as reading:
-            return [row[0] for row in reading.execute(question, (content_of(reading, self.owned), watermark_ms))]
+            return list(reading.execute(question, (content_of(reading, self.owned), watermark_ms)))
 
     def close(self) -> None:
         """Let go of the file."""

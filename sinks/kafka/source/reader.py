@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.errors import ConfigurationError, TransientError
 from tpc.identities import Identities, require_same
 from tpc.sinks.kafka.kafka_python import require_kafka_python
+from tpc.sinks.kafka.source.messages import part_of
 from tpc.sinks.kafka.source.own_settings import OURS
 from tpc.sinks.kafka.source.partitions import (
     Cluster,
@@ -170,14 +171,10 @@ class KafkaReader(SourceReader):
 
     def cut(self) -> list[Part]:
         """See `SourceReader`."""
-        decode = self._source.decode
         polled = self._polled
         self._polled = {partition: [] for partition in self._polled}
         self._position, self._waits = dict(self._next), False
-        return [
-            Part(f"{p[0]}-{p[1]}", came if decode is None else [decode(message) for message in came], p in self._ended)
-            for p, came in polled.items()
-        ]
+        return [part_of(p, came, self._source.decode, is_ended=p in self._ended) for p, came in polled.items()]
 
     def read_to(self, end: str, timeout_s: float) -> list[Part]:
         """See `SourceReader`. A partition that ends before `end` is waited for.

@@ -14,6 +14,7 @@ from tpc.shards import Shard
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
 from tpc.sinks.kafka.source.own_settings import OURS
 from tpc.source import Source, SourceReader
+from tpc.user_code import require_plain
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -62,6 +63,8 @@ class KafkaSource(Source):
                 f"the Kafka setting {taken[0]!r} is the source's own: it is always {OURS[taken[0]]!r}",
                 remedy="leave it out of client=; where a first start begins is said by first=.",
             )
+        if decode is not None:
+            require_plain(decode, "decode= of a KafkaSource")
         self.topics = tuple(dict.fromkeys(topics))
         self.connection = ConnectionSettings(servers, dict(client or {}))
         self.decode = decode

@@ -15,10 +15,13 @@ from tpc.chaos.explorer.loop_store import Seen
 from tpc.chaos.explorer.loop_world import LoopWorld
 from tpc.coordinator.loop import cutting
 from tpc.coordinator.loop.barriers import SourceCut
+from tpc.coordinator.loop.cut_events import CutEvents
 from tpc.coordinator.loop.cutting import Cut, Cutter
 from tpc.coordinator.loop.functions import KeyedState
 from tpc.coordinator.loop.state.state import State
+from tpc.event_time import EpochTime
 from tpc.manifest import Barrier
+from tpc.source import Part
 from tpc.transactional import Transactional
 
 EMPTY = Seen((), (), ())
@@ -124,8 +127,8 @@ def test_other_rows_of_a_source_that_was_compacted_are_refused() -> None:
 def test_a_process_that_reads_from_where_the_last_epoch_began_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     seek = Cutter.seek
 
-    def from_the_start(cutter: Cutter, cuts: Sequence[SourceCut]) -> None:
-        seek(cutter, [replace(each, end=each.start) for each in cuts])
+    def from_the_start(cutter: Cutter, cuts: Sequence[SourceCut], last: EpochTime) -> None:
+        seek(cutter, [replace(each, end=each.start) for each in cuts], last)
 
     monkeypatch.setattr(Cutter, "seek", from_the_start)
     assert LoopScope(loop_faults=1).run().violated == "cut"
@@ -134,9 +137,13 @@ def test_a_process_that_reads_from_where_the_last_epoch_began_is_seen(monkeypatc
 def test_a_replay_up_to_another_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     again = Cutter.again
 
-    def less(cutter: Cutter, cuts: Sequence[SourceCut], watermark_ms: int | None) -> Cut:
-        made = again(cutter, cuts, watermark_ms)
-        return replace(made, events={name: events[:1] for name, events in made.events.items()})
+    def less(cutter: Cutter, cuts: Sequence[SourceCut], time: EpochTime) -> Cut:
+        made = again(cutter, cuts, time)
+        return replace(made, events={name: first_of(events) for name, events in made.events.items()})
+
+    def first_of(events: CutEvents) -> CutEvents:
+        time = None if events.times is None else lambda event: int(event.time_ms)
+        return CutEvents(events.source, [Part("", events[:1], is_ended=True)], time)
 
     monkeypatch.setattr(Cutter, "again", less)
     exploration = LoopScope(loop_faults=1).run()

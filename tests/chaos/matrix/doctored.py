@@ -73,23 +73,27 @@ def expire_a_second_early() -> None:
 
     honest = DiskContents.due
 
-    def hasty(self: DiskContents, watermark_ms: int) -> list[bytes]:
-        return honest(self, watermark_ms + 1000 if self.epoch == 1 else watermark_ms)
+    def hasty(self: DiskContents, watermark_ms: int) -> list[tuple[int, bytes]]:
+        early_ms = 1000 if self.epoch == 1 else 0
+        return [(at - early_ms, key) for at, key in honest(self, watermark_ms + early_ms)]
 
     DiskContents.due = hasty  # type: ignore[method-assign]  # the defect that the checks must notice
 
 
 def expire_late_after_a_restart() -> None:
     """The first epoch after each start begins with what had expired."""
-    from tpc.coordinator.loop.state.state import State
+    from tpc.coordinator.loop.state.epoch_state import EpochState
 
-    honest, begun = State.begin, set[str]()
+    honest, begun = EpochState.begin, set[str]()
 
-    def forgetful(self: State, epoch: int, watermark_ms: int | None = None) -> None:
-        honest(self, epoch, watermark_ms if self.name in begun else None)
+    def forgetful(self: EpochState, epoch: int, watermark_ms: int | None = None, *others: Any) -> None:
+        if self.name in begun:
+            honest(self, epoch, watermark_ms, *others)
+        else:
+            honest(self, epoch)
         begun.add(self.name)
 
-    State.begin = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
+    EpochState.begin = forgetful  # type: ignore[method-assign, assignment]  # the defect that the checks must notice
 
 
 def keep_the_object_of_before() -> None:
@@ -108,15 +112,15 @@ def keep_the_object_of_before() -> None:
 
 def log_one_change_less() -> None:
     """The changelog of the totals never gets the last change of an epoch."""
-    from tpc.coordinator.loop.state.state import State
+    from tpc.coordinator.loop.state.epoch_state import EpochState
 
-    honest = State.logged
+    honest = EpochState.logged
 
-    def forgetful(self: State, position: Any) -> Any:
+    def forgetful(self: EpochState, position: Any) -> Any:
         batches = honest(self, position)
         return [batch.slice(0, batch.num_rows - 1) for batch in batches] if self.name == "totals" else batches
 
-    State.logged = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
+    EpochState.logged = forgetful  # type: ignore[method-assign]  # the defect that the checks must notice
 
 
 def call_before_the_epoch_is_complete() -> None:
@@ -167,9 +171,9 @@ def make_all_but_one_key_again() -> None:
 
 def let_event_time_stand() -> None:
     """Event time does not go on, whatever is read."""
-    from tpc.coordinator.loop.barriers import SourceClock
+    from tpc.event_time import SourceClock
 
-    SourceClock.after = lambda self, parts, time: self  # type: ignore[method-assign]  # the defect that the checks must notice
+    SourceClock.after = lambda self, parts, limit_ms=None: self  # type: ignore[method-assign]  # the defect that the checks must notice
 
 
 def sync_no_store() -> None:

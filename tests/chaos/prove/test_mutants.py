@@ -10,7 +10,13 @@ import pytest
 from tests.chaos.prove.patches import patch
 from tests.coordinator import test_checkpoint_lock
 from tests.coordinator.log import test_journal
-from tests.coordinator.loop import test_made_anew, test_missing_targets, test_reading_ahead, test_retired_sources
+from tests.coordinator.loop import (
+    test_cut_and_time,
+    test_made_anew,
+    test_missing_targets,
+    test_reading_ahead,
+    test_retired_sources,
+)
 from tests.coordinator.loop.changelog import test_lost_stores
 from tests.coordinator.loop.state import test_compaction
 from tests.coordinator.savepoints import test_folder
@@ -56,6 +62,7 @@ NAMED = {
     "kafka pruning kit": {name for name in dir(test_pruning) if name.startswith("test_")},
     "mongo transaction kit": {name for name in dir(test_transaction) if name.startswith("test_")},
     "lost state kit": {name for name in dir(test_lost_stores) if name.startswith("test_")},
+    "event time kit": {name for name in dir(test_cut_and_time) if name.startswith("test_")},
     "sources kit": {name for name in dir(test_retired_sources) if name.startswith("test_")},
     "compaction kit": {name for name in dir(test_compaction) if name.startswith("test_")},
     "durability kit": {name for name in dir(test_lineage) if name.startswith("test_")},

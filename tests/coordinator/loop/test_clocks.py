@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tpc.coordinator.loop.barriers import NO_TIME, SourceClock, watermark_ms
-from tpc.source import Part
+from tpc.event_time import NO_TIME, PartTimes, SourceClock, lowest
 
 
 def after(clock: SourceClock, *parts: tuple[str, list[int], bool]) -> SourceClock:
-    return clock.after([Part(name, events, is_ended) for name, events, is_ended in parts], _itself)
-
-
-def _itself(event: Any) -> int:
-    return int(event)
+    return clock.after([PartTimes(name, times, is_ended) for name, times, is_ended in parts])
 
 
 def test_a_partition_that_was_read_ahead_does_not_move_the_time() -> None:
@@ -40,6 +33,6 @@ def test_without_events_no_time_is_known() -> None:
 
 
 def test_the_slowest_source_tells_the_watermark_once_all_have_told() -> None:
-    assert watermark_ms([30, 20]) == 20
-    assert watermark_ms([30, None]) is None
-    assert watermark_ms([]) is None
+    assert lowest([30, 20]) == 20
+    assert lowest([30, None]) is None
+    assert lowest([]) is None

@@ -56,7 +56,9 @@ def test_true_is_yes_and_none_is_no(where: Any, rows: list[bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    "where", [awaitable, generator, Asking(), partial(awaitable), "valid", True, 1, ["n"], pa.array([True])], ids=repr
+    "where",
+    [awaitable, generator, Asking(), partial(awaitable), "valid", True, 1, ["n"], pa.array([True])],
+    ids=lambda where: type(where).__name__,
 )
 def test_what_cannot_answer_is_refused_when_it_is_said(where: Any) -> None:
     with pytest.raises(ConfigurationError, match="where=") as refused:
@@ -74,7 +76,7 @@ def test_an_expression_that_is_no_condition_of_these_rows_is_refused_when_it_is_
 @pytest.mark.parametrize(
     "answer",
     [1, 0, "", "no", [], {}, np.array([True, False]), np.array(True), pa.scalar(False), 0.0, lambda: True],
-    ids=repr,
+    ids=lambda answer: f"{type(answer).__name__}-{'' if callable(answer) else answer}",
 )
 def test_an_answer_that_is_neither_yes_nor_no_is_refused_by_name(answer: Any) -> None:
     def odd(row: Mapping[str, Any]) -> Any:

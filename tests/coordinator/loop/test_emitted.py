@@ -6,9 +6,12 @@ from weakref import ref
 import pyarrow as pa
 
 from tpc.coordinator.loop import emitted
+from tpc.coordinator.loop.cut_events import CutEvents
 from tpc.coordinator.loop.emitted import Emitted
-from tpc.coordinator.loop.functions import Function, Input, run_functions
+from tpc.coordinator.loop.function_runs import run_functions
+from tpc.coordinator.loop.functions import Function, Input
 from tpc.coordinator.loop.routes import LoopWriting
+from tpc.source import Part
 from tpc.sources import IterableSource
 
 EVENTS = 50_000
@@ -28,10 +31,12 @@ def made(count: int = EVENTS) -> Emitted:
     """What a function has made of so many numbers, each as a row of its kind."""
     source, out = Input(IterableSource([], name="numbers"), None), Emitted([ODD, EVEN], epoch=0)
 
+    events = CutEvents("numbers", [Part("", range(count), is_ended=True)])
+
     def routed(number: int, out: Emitted) -> None:
         out.row("odd" if number % 2 else "even", {"n": number})
 
-    run_functions([Function(routed, (source,))], [source], {"numbers": range(count)}, [], out)
+    run_functions([Function(routed, (source,))], [source], {"numbers": events}, [], out)
     return out
 
 

@@ -199,7 +199,9 @@ def require_told(error: DataError, rows: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"), REFUSED, ids=lambda each: ascii(each)[:40] if not isinstance(each, Unshowable) else "unshowable"
+    ("kind", "value"),
+    REFUSED,
+    ids=lambda each: type(each).__name__ if isinstance(each, (Unshowable, memoryview)) else ascii(each)[:40],
 )
 @pytest.mark.parametrize("before", [0, 2])
 def test_a_value_that_would_not_arrive_is_refused(kind: pa.DataType, value: Any, before: int) -> None:

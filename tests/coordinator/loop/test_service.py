@@ -39,8 +39,10 @@ from tpc.errors import (
     FencedError,
     HistoryMismatchError,
     StateLostError,
+    TransientError,
 )
 from tpc.records import RecordKind
+from tpc.source import Origin
 from tpc.sources import IterableSource, LinesSource
 
 ROOT = Path(__file__).parents[3]
@@ -218,8 +220,9 @@ def test_what_a_function_raises_undoes_the_epoch_everywhere(tmp_path: Path) -> N
         return str(number)
 
     numbers.text_of = text_of
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(DataError, match=r"value 140 of source 'numbers': ZeroDivisionError: the function's own") as met:
         numbers.run()
+    assert isinstance(met.value.__cause__, ZeroDivisionError)
     assert len(numbers.history()) == 1
     numbers.text_of = str
     numbers.run()
@@ -317,7 +320,7 @@ def test_a_line_that_is_no_text_is_named_with_its_file_and_its_place(tmp_path: P
     service = tpc.service("lines", directory=tmp_path / "service")
     service.each(service.read(LinesSource(file)))(lambda line, out: None)
     service.write("rows", {"n": int}).to(Numbers(tmp_path).sink("even"))
-    with pytest.raises(DataError, match=r"lines\.txt at byte 3 cannot be decoded: .* byte 0xff in position 1.*decode="):
+    with pytest.raises(DataError, match=r"decode refuses .*lines\.txt, byte 3 of .* byte 0xff in position 1"):
         service.run(until_end=True)
 
 
@@ -335,18 +338,25 @@ def test_lines_are_what_decode_makes_of_them_also_when_they_are_read_again(tmp_p
     reader.close()
 
 
-def test_a_line_that_decode_refuses_is_named_and_its_own_failures_stay_what_they_are(tmp_path: Path) -> None:
+def test_a_line_that_decode_refuses_is_told_with_its_place_and_another_failure_stays_what_it_is(tmp_path: Path) -> None:
     file = tmp_path / "lines.txt"
     file.write_bytes(b"[1]\n{\n")
     reader = LinesSource(file, decode=json.loads).reader()
-    reader.seek("4")
-    with pytest.raises(DataError, match="at byte 4 cannot be decoded: Expecting property name"):
-        reader.read_to("6", 0)
-    reader.close()
-    reader = LinesSource(file, decode=lambda line: json.loads(line)["n"]).reader()
     reader.seek(None)
-    with pytest.raises(TypeError):
-        reader.read_to("4", 0)
+    [part] = reader.read_to("6", 0)
+    assert part.events == [[1], None]
+    assert [(index, type(error)) for index, error in part.refused.items()] == [(1, json.JSONDecodeError)]
+    assert part.origin is not None
+    assert part.origin(1) == Origin(f"file {file}, byte 4", None, b"{")
+    reader.close()
+
+    def unreachable(line: bytes) -> str:
+        raise TransientError("the registry does not answer")
+
+    reader = LinesSource(file, decode=unreachable).reader()
+    reader.seek(None)
+    with pytest.raises(TransientError, match="registry"):
+        reader.read_to("6", 0)
     reader.close()
 
 

@@ -19,7 +19,7 @@ from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
 from tests.support.processes import eventually
 from tpc import failpoints
 from tpc.coordinator.loop import cutting
-from tpc.errors import ConfigurationError, StateLostError, TransientError
+from tpc.errors import ConfigurationError, DataError, StateLostError, TransientError
 from tpc.sinks import FileSink, KafkaSink
 from tpc.sinks.kafka.source.reader import KafkaReader
 from tpc.source import Part, SourceReader
@@ -232,7 +232,7 @@ def test_what_came_after_the_first_start_is_read_although_that_process_decided_n
     kafka.produce(topic, [(None, "before")])
     failpoints.install({"recovery.reconciled": lambda *_: kafka.produce(topic, [(None, "after")])})
     try:
-        with pytest.raises(ZeroDivisionError, match="after"):
+        with pytest.raises(DataError, match=r"offset 1 of .*ZeroDivisionError: after"):
             run(die)
     finally:
         failpoints.install({})

@@ -15,8 +15,9 @@ from tests.sinks.mongo.branches import Branches, tallies
 from tests.support.mongo_database import MongoDatabase
 from tests.support.steps import before_each
 from tpc.sink import Committable, Verdict
-from tpc.sinks.mongo import apply
+from tpc.sinks.mongo import apply, outbox
 from tpc.sinks.mongo.markers import Markers
+from tpc.sinks.mongo.progress import Step
 
 ROWS = tallies(A=1, B=2, C=3, D=4, E=5, F=6)
 KINDS: list[dict[str, Any]] = [{"append": True}, {}]
@@ -106,13 +107,70 @@ def test_a_refused_operation_is_tried_again_and_the_others_are_not(mongo: MongoD
     assert there(branches) == ["C"]
 
 
-def test_an_append_whose_outbox_is_gone_is_not_lost_once_it_is_begun(mongo: MongoDatabase) -> None:
-    branches = Branches(mongo, append=True)
+@kinds
+def test_a_branch_whose_outbox_is_gone_is_not_lost_once_it_is_begun(mongo: MongoDatabase, kind: dict[str, Any]) -> None:
+    branches = Branches(mongo, **kind)
     committable = branches.prepare(ROWS, 0)
     cut_short(branches, committable, (Markers, "record"), 0)
     take(branches)
     mongo.db.tpc_outbox.delete_many({})
     assert branches.commit(committable) == [Verdict.REFUSED]
+
+
+@kinds
+@pytest.mark.parametrize("part", range(3))
+def test_an_outbox_document_that_goes_while_its_branch_is_applied_leaves_no_row_out(
+    mongo: MongoDatabase, kind: dict[str, Any], part: int
+) -> None:
+    branches = Branches(mongo, **kind)
+    with mock.patch.object(outbox, "MAX_PART_BYTES", 1):
+        committable = branches.prepare(tallies(A=1, B=2, C=3), 0)
+    kept = list(branches.db.tpc_outbox.find())
+    turns = itertools.count()
+
+    def one_goes() -> None:
+        if next(turns) == 0:
+            branches.db.tpc_outbox.delete_one({"_id": committable.resource + f"~{part:06d}"})
+
+    with before_each(Markers, "begin", one_goes):
+        assert branches.commit(committable) == [Verdict.UNKNOWN]
+    assert branches.committer.newest_marker() is None
+    branches.db.tpc_outbox.delete_many({})
+    branches.db.tpc_outbox.insert_many(kept)
+    assert branches.commit(committable) == [Verdict.COMMITTED]
+    assert there(branches) == list("ABC")
+
+
+@kinds
+def test_refusals_are_listed_up_to_a_bound_and_the_rest_is_applied_later(
+    mongo: MongoDatabase, kind: dict[str, Any]
+) -> None:
+    branches = Branches(mongo, **kind)
+    branches.target.create_index("flights", unique=True)
+    committable = branches.prepare(tallies(**dict.fromkeys("ABCDEFGHIJ", 1)), 0)
+    with mock.patch.object(apply, "MAX_NOT_APPLIED", 3):
+        for _ in range(2):
+            assert finished(branches, committable) == [Verdict.REFUSED]
+            marker = branches.committer.markers.read(branches.pipeline, branches.sink.name)
+            assert marker is not None
+            assert len(marker.progress[str(committable.handle)].refused) == 5
+        branches.target.drop_indexes()
+        assert finished(branches, committable) == [Verdict.COMMITTED]
+    assert there(branches) == list("ABCDEFGHIJ")
+
+
+@kinds
+def test_progress_that_others_record_meanwhile_goes_with_the_mark(mongo: MongoDatabase, kind: dict[str, Any]) -> None:
+    branches = Branches(mongo, **kind)
+    committable = branches.prepare(ROWS, 0)
+    branches.committer.markers.begin(
+        branches.committer.markers.read(branches.pipeline, branches.sink.name), [committable.handle]
+    )
+    seen = branches.committer.markers.read(branches.pipeline, branches.sink.name)
+    branches.committer.markers.record(committable.handle, Step((0, 1)))
+    assert branches.committer.markers.advance(seen, [committable])
+    (document,) = branches.db.tpc_markers.find({"epoch": {"$exists": True}})
+    assert not document.get("progress")
 
 
 @kinds

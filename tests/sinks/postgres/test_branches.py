@@ -8,7 +8,7 @@ from tests.sinks.postgres.branches import JOB, branch, checked, committed, prepa
 from tests.support.postgres_database import PostgresDatabase, fresh_database
 from tpc.errors import TransientError
 from tpc.handles import MAX_NAME_LENGTH, Handle, PipelineId
-from tpc.sink import Committable, Committer, InDoubt, Marker, Verdict
+from tpc.sink import Committable, Committer, GivenUp, InDoubt, Marker, Verdict
 from tpc.sinks.postgres.sink import PostgresSink
 
 TABLE = "CREATE TABLE t (id bigint PRIMARY KEY, words text)"
@@ -139,6 +139,55 @@ def test_absence_is_unknown_when_later_epochs_may_have_pruned_the_marker(
     committer.commit([new])
     committer.released([new], 2)
     assert verdicts(committer.commit([old])) == [Verdict.UNKNOWN]
+
+
+def test_absence_is_unknown_where_the_markers_of_the_first_epoch_were_removed(
+    postgres: PostgresDatabase, sink: PostgresSink, committer: Committer
+) -> None:
+    committable = prepared(sink, branch(1), ONE, hint=committer.hint())
+    committer.commit([committable])
+    postgres.execute("DELETE FROM tpc_markers")
+    for _ in range(2):
+        (outcome,) = committer.commit([committable])
+        assert (outcome.verdict, outcome.contradiction) == (Verdict.UNKNOWN, True)
+        assert committer.give_up([committable]) == [GivenUp.NOT_KNOWN]
+        committer.hint()  # a start looks before it commits again: the base that it writes is another
+
+
+@pytest.mark.parametrize("epochs_before", [0, 1])
+def test_absence_is_unknown_where_markers_were_removed_between_two_branches_of_an_epoch(
+    postgres: PostgresDatabase, sink: PostgresSink, committer: Committer, epochs_before: int
+) -> None:
+    for epoch in range(epochs_before):
+        committed(sink, branch(epoch), rows(id=[9], words=["z"]))
+    hint = committer.hint()
+    first = prepared(sink, branch(1, partition=0), ONE, hint=hint)
+    second = prepared(sink, branch(1, partition=1), rows(id=[3], words=["c"]), hint=hint)
+    committer.commit([first])
+    postgres.execute("DELETE FROM tpc_markers")
+    assert verdicts(committer.commit([second, first])) == [Verdict.COMMITTED, Verdict.UNKNOWN]
+
+
+def test_a_base_is_written_once_and_goes_with_the_first_epoch(
+    postgres: PostgresDatabase, sink: PostgresSink, committer: Committer
+) -> None:
+    hint = committer.hint()
+    assert committer.hint() == hint
+    assert (hint["previous_epoch"], committer.newest_marker()) == (None, None)
+    committable = prepared(sink, branch(1), ONE, hint=hint)
+    assert committer.verify([committable]) is None
+    committer.commit([committable])
+    committer.released([committable], 1)
+    assert postgres.execute("SELECT epoch FROM tpc_markers") == [(1,)]
+    assert committer.hint() == {"previous_epoch": 1}
+
+
+def test_a_branch_of_a_version_without_bases_is_lost_as_before(
+    postgres: PostgresDatabase, sink: PostgresSink, committer: Committer
+) -> None:
+    committable = prepared(sink, branch(1), ONE, hint={"previous_epoch": None})
+    postgres.execute(f"ROLLBACK PREPARED '{committable.resource}'")
+    assert verdicts(committer.commit([committable])) == [Verdict.LOST]
 
 
 def test_absence_is_unknown_when_nobody_recorded_what_was_before(

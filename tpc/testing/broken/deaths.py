@@ -54,11 +54,9 @@ class TwoCommits(DirectoryCommitter):
         sync(marker.parent)
         sync(self.sink.root)
 
-    def _newest(self) -> Handle | None:
-        (self.sink.root / "identity").stat()
+    def _own(self) -> list[Handle]:
         names = [path.name for path in (self.sink.root / "markers").glob(self.pipeline.prefix + "*")]
-        own = [handle for name in names for handle in handles_of(name) if handle.sink == self.sink.name]
-        return max(own, key=lambda handle: (handle.epoch, handle.generation), default=None)
+        return [handle for name in names for handle in handles_of(name) if handle.sink == self.sink.name]
 
 
 class MarkerAfterRows(DirectorySink):
@@ -134,12 +132,10 @@ class LooksThenShows(DirectorySink):
             shown = any((self.sink.root / "visible").glob(f"{committable.resource}.*"))
             return GivenUp.COMMITTED if shown else super()._give_up(committable)
 
-        def _newest(self) -> Handle | None:
-            (self.sink.root / "identity").stat()
+        def _own(self) -> list[Handle]:
             names = [path.name for path in (self.sink.root / "visible").glob(self.pipeline.prefix + "*")]
             handles = [handle for name in names for handle in handles_of(name.rpartition(".")[0])]
-            own = [handle for handle in handles if handle.sink == self.sink.name]
-            return max(own, key=lambda handle: (handle.epoch, handle.generation), default=None)
+            return [handle for handle in handles if handle.sink == self.sink.name]
 
     committer_class = Committer
 

@@ -134,6 +134,7 @@ class Counted:
         """What another process would read of the store."""
         state = StateSink("kept", self.directory / "service" / "state").state(PipelineId(self.name))
         state.restore()
+        state.begin(state.epoch + 1)
         found = dict(state)
         state.close()
         return found

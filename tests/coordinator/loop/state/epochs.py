@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tpc.coordinator.loop.state import State, StateSink
 from tpc.coordinator.loop.state.changes import SCHEMA
+from tpc.coordinator.loop.state.codec import decode
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.sink import CheckContext, Committable, Outcome
 
@@ -60,7 +61,7 @@ class Epochs:
         """What another process would read now."""
         other = self.sink.state(PIPELINE)
         other.restore()
-        found = dict(other)
+        found = {decode(entry.key): decode(entry.value or b"") for entry in other._contents.entries()}
         other.close()
         return found
 

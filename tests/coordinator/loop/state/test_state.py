@@ -55,6 +55,7 @@ def test_the_values_of_many_keys_are_had_at_once(epochs: Epochs) -> None:
 
     epochs.run(1, work)
     assert epochs.stored() == {"a": [1, 7], "b": [2], ("c", 3): 4, "new": 6}
+    epochs.state.begin(2)
     assert epochs.state.get_all([]) == {}
 
 
@@ -189,6 +190,7 @@ def test_the_state_before_an_epoch_is_that_of_its_last_change_however_long_ago_i
         epochs.complete(epoch)
     epochs.run(3, lambda state: state.update({"a": 2}))
     epochs.state.restore(before=3)
+    epochs.state.begin(3)
     assert (dict(epochs.state), epochs.state.rests_on) == ({"a": 1}, 0)
 
 

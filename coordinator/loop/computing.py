@@ -1,0 +1,113 @@
+"""The rows and changes of one epoch: the functions are run over its events, and events that they refuse are found.
+
+An epoch is run as if nothing were refused. Where something is, all of it is dropped and the epoch is run once more,
+each event so that it alone can be undone (`function_runs.Guard`): with events that are decoded once more, since a
+function may have changed them. A source that cannot decode again is run like that from the start, if there are dead
+letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from tpc.coordinator.loop.barriers import Lives
+from tpc.coordinator.loop.cut_events import CutEvents, Refusal
+from tpc.coordinator.loop.cutting import Cut
+from tpc.coordinator.loop.emitted import Emitted
+from tpc.coordinator.loop.function_runs import Guard, run_functions
+from tpc.coordinator.loop.program import Program
+from tpc.coordinator.loop.refusals import error_of, placed
+from tpc.errors import ConfigurationError, DataError
+from tpc.event_time import EpochTime
+from tpc.json import JSONObject
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow
+
+    Made = list[tuple[int, "pyarrow.RecordBatch"]]
+
+Positions = Mapping[str, "JSONObject | None"]
+"""Where each changelog stands before an epoch, by its sink's name."""
+RequireFew = Callable[["Sequence[Refusal]"], None]
+"""Raises where an epoch has too many dead letters."""
+
+
+class Computation:
+    """Of one epoch: `run` is called once. `misused` holds what was raised where an `out` was used wrongly."""
+
+    def __init__(
+        self,
+        program: Program,
+        epoch: int,
+        lives: Lives,
+        positions: Positions,
+        misused: list[ConfigurationError],
+        few: RequireFew,
+    ) -> None:
+        self._program = program
+        self._epoch = epoch
+        self._lives = lives
+        self._positions = positions
+        self._misused = misused
+        self._require_few = few
+
+    def run(self, cut: Cut) -> Made:
+        """The batches of the epoch, each with the number of its writing. Raises what ends the epoch."""
+        events, time = cut.take(), cut.time
+        letters = self._program.dead_letters
+        if letters is None and (refused := _refused(events)):
+            raise error_of(refused[0]) from refused[0].error
+        is_fresh_again = all(each.is_fresh_again for each in events.values())
+        if letters is not None and not is_fresh_again:
+            return self._run(events, time, is_guarded=True)
+        try:
+            return self._run(events, time, is_guarded=False)
+        except DataError as error:
+            if letters is None and error.position is not None:
+                raise  # it is known which event it is
+            if not is_fresh_again:
+                raise placed(error, events)  # noqa: B904  it is the same error
+            events = {name: each.again() for name, each in events.items()}
+            for state in self._program.states:
+                state.abandon()
+            made = self._run(events, time, is_guarded=True)
+            if letters is None:  # what has failed is right now: the program does not do the same twice
+                raise placed(error, events)  # noqa: B904  it is the same error
+            return made
+
+    def _run(self, events: Mapping[str, CutEvents], time: EpochTime, *, is_guarded: bool) -> Made:
+        program, letters = self._program, self._program.dead_letters
+        for state in program.states:
+            state.begin(self._epoch, time.watermark_ms, time.reached_ms, self._lives.get(state.name))
+        out = Emitted(program.made_by_functions, self._epoch, time.watermark_ms, self._misused)
+        refused = None if letters is None else _refused(events)
+        guard = Guard(program.states, out, refused) if is_guarded else None
+        try:
+            run_functions(program.functions, program.inputs, events, program.states, out, guard, time=time)
+            made: Made = out.batches()
+            made += self._changes()
+        except DataError as error:
+            raise placed(error, events) if is_guarded else error  # noqa: B904  it is the same error
+        finally:
+            out.end()
+        if self._misused:  # by whoever has kept it for himself
+            raise self._misused[0]
+        if letters is not None and refused:
+            self._require_few(refused)
+            made += [(len(program.made_by_functions), batch) for batch in letters.batches(refused)]
+        return made
+
+    def _changes(self) -> Made:
+        program = self._program
+        first = len(program.writings) - len(program.states) - len(program.logged)
+        changed = [(number, state.changes()) for number, state in enumerate(program.states, first)]
+        for number, (state, logged) in enumerate(program.logged, first + len(program.states)):
+            changed += [(number, batch) for batch in state.logged(self._positions.get(logged.log_name))]
+        return [(number, batch) for number, batch in changed if batch.num_rows]
+
+
+def _refused(events: Mapping[str, CutEvents]) -> list[Refusal]:
+    return [refusal for each in events.values() for refusal in each.refused]
