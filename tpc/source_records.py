@@ -6,12 +6,15 @@ service finds a position by the source's name. Plain data, no sources; what may 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tpc.errors import ConfigurationError
 from tpc.json import JSONObject
+
+_PASSWORD = re.compile(r"(?P<user>[a-zA-Z][a-zA-Z0-9+.-]*://[^/@:\s]*):[^/@\s]*@")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,10 @@ class SourceRecord:
     parsing: Mapping[str, str] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     reader: int = 0
+
+    def __post_init__(self) -> None:
+        # A password in a URL reaches no record, and another one is no other place.
+        object.__setattr__(self, "place", _PASSWORD.sub(r"\g<user>@", self.place))
 
     def __str__(self) -> str:
         options = "".join(f", {name}={value}" for name, value in sorted(self.identity.items()))

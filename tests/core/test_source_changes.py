@@ -330,3 +330,18 @@ def test_accepted_sources_take_the_place_of_those_on_record_and_the_columns_stay
     history = fold(records((RecordKind.GENERATION, body), accepted))
     assert history.inputs == (PAYMENTS,)
     assert history.schemas == {"a": (("id", "bigint"),)}
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("ftp://ann:pass@host/in/*.csv", "ftp://ann@host/in/*.csv"),
+        ("s3a://KEY:SE+CRET@bucket/in, s3a://KEY:other@bucket/more", "s3a://KEY@bucket/in, s3a://KEY@bucket/more"),
+        ("abfss://container@account/in", "abfss://container@account/in"),
+        ("hdfs://host:8020/in@2024", "hdfs://host:8020/in@2024"),
+        ("topics a, b", "topics a, b"),
+    ],
+)
+def test_a_password_in_a_place_goes_on_no_record(given: str, kept: str) -> None:
+    assert SourceRecord("files", given).place == kept
+    assert SourceRecord("files", given).to_json()["place"] == kept
