@@ -125,6 +125,7 @@ class World:
         """What waits in the state still."""
         state: Any = self.service()._states.states[0]
         state.restore()
+        state.begin(state.epoch + 1)
         return Counter((time, *event) for time, event in state.items())
 
     def in_doubt(self) -> list[str]:

@@ -73,8 +73,8 @@ def test_an_apply_that_is_lost_itself_is_made_at_the_next_attempt(place: Place) 
 
 def test_a_marker_whose_reply_is_lost_says_already(place: Place) -> None:
     committable = place.branches.prepare(TWO, 2)
-    # The first update says that the branch is begun, and is repeated by the sink; the second sets the marker.
-    rule = place.proxy.add(Rule(Action.LOSE_REPLY_AND_RESET, "update", matching=r"\.tpc_markers$", nth=2))
+    # That the branch is begun, and how far it has come, is said by findAndModify; the update sets the marker.
+    rule = place.proxy.add(Rule(Action.LOSE_REPLY_AND_RESET, "update", matching=r"\.tpc_markers$"))
 
     assert place.branches.commit(committable) == [Verdict.UNKNOWN]
 

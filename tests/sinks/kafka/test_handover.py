@@ -116,6 +116,6 @@ def test_a_row_for_which_the_client_never_has_room_is_named(kafka: KafkaTopics) 
     limit = {"queue.buffering.max.kbytes": "1"}
     branches = Branches(KafkaSink(kafka.topic(), servers=kafka.bootstrap, client=limit), kafka.name("pipeline"))
     writer = branches.writer()
-    with pytest.raises(DataError, match=r"key 'k-x+': the client's queue is empty, and has no room for it"):
+    with pytest.raises(DataError, match=r"key='k-x+[.x]*': the client's queue is empty, and has no room for it"):
         writer.write(pa.RecordBatch.from_pylist(texts("small", "x" * 2_000), schema=TEXT))
     writer.abort()
