@@ -114,7 +114,7 @@ class PipelineQuery(QueryFacts):
         finally:
             self._coordinator.engine.stopping.set()
             # Where the JVM has died the batch learns of it at the same moment, and still has an epoch to undo. One that
-            # Spark still begins is refused: nobody would tell of its end.
+            # Spark still begins is refused: its end would be told to no caller.
             self._stop.close(_BATCH_ENDS_WITHIN_S)
             try:
                 self._topics.close()

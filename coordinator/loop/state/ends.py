@@ -20,7 +20,7 @@ class Ends:
             heapq.heappush(self._heap, (end_ms, key))
 
     def apart(self) -> Ends:
-        """For what one event adds: `take_over` adds it here, or nobody does."""
+        """For what one event adds: only `take_over` adds it here."""
         return Ends(self._upto_ms, ())
 
     def take_over(self, other: Ends) -> None:

@@ -2,7 +2,7 @@
 
 What a function gets is decoded for the epoch and belongs to it: it may be changed in place. At the cut every entry that
 was handed out or written is encoded and compared with what was there, so that a change in place is noticed and what was
-only read costs no row. An epoch costs what it touched, not what the state holds. The next epoch decodes anew: a
+only read costs no row. An epoch costs what it touched, not what the state holds. The next epoch decodes again: a
 function sees the same objects, and iterates over them in the same order, whether there was a restart in between or not.
 """
 
@@ -53,7 +53,7 @@ class EpochState(UndoesOneEvent):
         """That of the running epoch; 0, which no thread is, from its cut to the next epoch."""
         self._ends = NONE
         self._is_due = False
-        """Something has ended by the watermark, and nobody has looked since."""
+        """An entry has ended by the watermark since the last look."""
         self._contents = contents
         self._touched: MutableMapping[bytes, Touched] = {}
         self._named: dict[str, Touched] = {}
