@@ -75,6 +75,8 @@ _SHARED = tuple(f"tpc/{name}.py" for name in ("errors", "handles", "json", "merg
 """What the core gives to sinks; the files kit, which needs no server, runs it."""
 _JOURNAL = ("coordinator/log/journal.py",)
 """Seldom does a simulated log come to all that a forgotten process may find in its own."""
+_DAMAGED_END = ("coordinator/shown_at_claim.py", "tpc/damaged_end.py")
+"""Damage, a commit and markers that expire seldom meet in a simulation by chance: these are runs in which they do."""
 _DEPOSED = ("tpc/support/deposed.py",)
 _CHECKPOINT_LOCK = ("coordinator/checkpoint_lock.py",)
 _TAKEOVER = (*_DEPOSED, *_CHECKPOINT_LOCK)
@@ -135,6 +137,7 @@ CHECKS = (
     Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
     Check("takeover kit", 120.0, _DEPOSED, tests="tests/tpc_support/test_deposed.py"),
     Check("checkpoint lock kit", 120.0, _CHECKPOINT_LOCK, tests="tests/coordinator/test_checkpoint_lock.py"),
+    Check("damaged end kit", 120.0, _DAMAGED_END, tests="tests/chaos/simulator/test_forgotten_markers.py"),
     Check("journal kit", 120.0, _JOURNAL, tests="tests/coordinator/log/test_journal.py"),
     Check("kafka source kit", 240.0, _KAFKA_SOURCE, tests="tests/sinks/kafka/test_source.py"),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),

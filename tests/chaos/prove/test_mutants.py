@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.prove.patches import patch
+from tests.chaos.simulator import test_forgotten_markers
 from tests.coordinator import test_checkpoint_lock
 from tests.coordinator.log import test_journal
 from tests.coordinator.loop import (
@@ -47,6 +48,7 @@ NAMED = {
     "simulator": {invariant.value for invariant in Invariant},
     "log kit": {name for name in dir(LogConformance) if name.startswith("test_")},
     "savepoint kit": {name for name in dir(test_folder) if name.startswith("test_")},
+    "damaged end kit": {name for name in dir(test_forgotten_markers) if name.startswith("test_")},
     "journal kit": {name for name in dir(test_journal) if name.startswith("test_")},
     "takeover kit": {name for name in dir(test_deposed) if name.startswith("test_")},
     "checkpoint lock kit": {name for name in dir(test_checkpoint_lock) if name.startswith("test_")},
