@@ -1,7 +1,7 @@
 """What one event reads and writes of a state, apart from the rest until it is known whether the event is refused.
 
-The event works on copies: what lies below is as it was, whatever becomes of them, also of values that are changed in
-place. A copy is what an epoch after this one would decode.
+The event works on copies, also of values that it changes in place; what they were copied from does not change, whatever
+the outcome. A copy is what an epoch after this one would decode.
 """
 
 from __future__ import annotations
