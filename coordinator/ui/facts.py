@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from tpc.coordinator.epochs import epoch_row, epoch_rows
+from tpc.coordinator.event_report import event_time_of
 from tpc.coordinator.resolve_commands import resolve_command
 from tpc.coordinator.source_lag import lag_in_words
 from tpc.coordinator.ui.watching import EPOCHS, Look, Watched
@@ -159,6 +160,34 @@ def rates(rows: Sequence[dict[str, Any]]) -> list[tuple[int, float]]:
         if seconds > 0:
             found.append((row["epoch"], row["rows"] / seconds))
     return found
+
+
+def event_time(history: History) -> dict[str, Any] | None:
+    """How far a service has come in event time with its last decided epoch; times in seconds since 1970.
+
+    None for a pipeline whose events have no time. A source without a time yet holds the watermark back, unless it is
+    idle; `behind_s` is None where the watermark is not behind the clock.
+    """
+    last = history.last_intent
+    told = event_time_of(None if last is None else history.manifests.get(last))
+    if told is None:
+        return None
+    watermark_ms, now_ms = told["watermark_ms"], told["now_ms"]
+    is_behind = watermark_ms is not None and now_ms is not None and watermark_ms < now_ms
+    return {
+        "watermark_s": None if watermark_ms is None else watermark_ms / 1000,
+        "behind_s": (now_ms - watermark_ms) / 1000 if is_behind else None,
+        "too_far": sum(told["too_far"].values()),
+        "sources": [
+            {
+                "name": name,
+                "reached_s": None if reached_ms is None else reached_ms / 1000,
+                "state": "idle" if name in told["idle"] else "active",
+                "too_far": told["too_far"].get(name, 0),
+            }
+            for name, reached_ms in sorted(told["sources"].items())
+        ],
+    }
 
 
 def sinks(history: History, note: dict[str, Any] | None) -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ def pipeline_page(one: Watched, now: float) -> str:
     rows, terms = facts.newest_rows(history, look.parked), terms_of(look.window.records)
     view |= {
         "history": history,
+        "event_time": facts.event_time(history),
         "sinks": facts.sinks(history, look.parked),
         "terms": terms[:EPOCHS],
         "resolutions": history.resolutions[-EPOCHS:],

@@ -56,8 +56,11 @@ class LocalPipeline:
         self.journal.append(RecordKind.GENERATION, generation_body(self.generation, **claim))
         return self
 
-    def decide(self) -> LocalPipeline:
+    def decide(self, cut: str | None = None) -> LocalPipeline:
+        """`cut` is what a service puts into the intent of an epoch about its sources and their times."""
         made = manifest(self.next_epoch, generation=self.generation)
+        if cut is not None:
+            made = replace(made, barrier=replace(made.barrier, offsets_file=cut))
         made = replace(made, pipeline=replace(made.pipeline, name=self.name), counts={"rows": 100, "unrouted": 7})
         self.journal.append(*intent(made))
         self.next_epoch += 1

@@ -23,6 +23,7 @@ from tpc.coordinator.source_lag import SourceLag, SourceLagNote
 from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.targets import place_named
 from tpc.errors import ConfigurationError, TransientError
+from tpc.event_time import TIME_MAX_MS, TIME_MIN_MS
 from tpc.history import Action, Resolution
 from tpc.records import Record, RecordKind, digest
 
@@ -105,6 +106,46 @@ def test_a_pipeline_without_a_log_has_never_started_and_is_found_once_it_has(tmp
     site.clock.now_s = made.now
     site.look()
     assert table_row(site.text(), "job#1")[1] == "running"
+
+
+def timed_cut(**changes: dict[str, object]) -> str:
+    """The barrier of a service's epoch whose clock reads second 300."""
+    sources: dict[str, dict[str, object]] = {
+        "busy": {"name": "busy", "began_ms": 100_000, "ended_ms": 200_000},
+        "quiet": {"name": "quiet", "began_ms": None, "ended_ms": None},
+    }
+    told = [source | changes.get(name, {}) for name, source in sources.items()]
+    return json.dumps({"watermark_ms": 100_000, "time": {"now_ms": 300_000, "sources": told}})
+
+
+def test_a_page_tells_how_far_a_service_has_come_in_event_time_and_which_sources_are_idle(tmp_path: Path) -> None:
+    service = LocalPipeline(tmp_path).term()
+    service.decide(timed_cut(quiet={"is_idle": True}, busy={"too_far": 12_000})).complete()
+    page = over(service).text("/pipelines/0")
+    assert "Watermark: 1970-01-01 00:03:20 UTC , 1 min 40 s behind the clock" in words(page)
+    assert table_row(page, "busy") == ["busy", "1970-01-01 00:03:20 UTC", "active", "12,000"]
+    assert table_row(page, "quiet") == ["quiet", "no event with a time yet", "idle", "0"]
+    assert "ahead_max" in page
+
+
+def test_a_page_says_that_a_source_without_events_holds_the_watermark_back(tmp_path: Path) -> None:
+    service = LocalPipeline(tmp_path).term()
+    service.decide(timed_cut().replace('"watermark_ms": 100000', '"watermark_ms": null')).complete()
+    page = over(service).text("/pipelines/0")
+    assert "Watermark: not known yet" in words(page)
+    assert table_row(page, "quiet") == ["quiet", "no event with a time yet", "active", "0"]
+    assert "ahead_max" not in page
+
+
+@pytest.mark.parametrize("ended_ms", [TIME_MIN_MS, TIME_MAX_MS])
+def test_a_page_shows_any_time_that_an_event_may_have(tmp_path: Path, ended_ms: int) -> None:
+    service = LocalPipeline(tmp_path).term()
+    service.decide(timed_cut(busy={"ended_ms": ended_ms}, quiet={"ended_ms": ended_ms})).complete()
+    assert re.search(r"\d+-\d\d-\d\d \d\d:\d\d:\d\d UTC", table_row(over(service).text("/pipelines/0"), "busy")[1])
+
+
+def test_the_page_of_a_pipeline_whose_events_have_no_time_has_no_event_time(running: LocalPipeline) -> None:
+    assert "Event time" not in over(running).text("/pipelines/0")
 
 
 def test_a_parked_epoch_is_told_with_the_commands_that_decide_it(tmp_path: Path) -> None:
