@@ -1,6 +1,6 @@
 # `make demo` runs the main job, `make test` the whole test suite, `make quick` what of it needs no server and no Spark,
-# `make prove` the exploration, the simulations and the mutants (`make prove MUTANT=x.patch`: that patch alone;
-# ARGS="--first 50000": other simulations), `make chaos` the matrix of faults on real servers, `make bench` the benchmark
+# `make prove` the exploration, the simulations and the mutants (`make prove MUTANT=name`: that one of
+# tests/mutants alone; ARGS="--first 50000": other simulations), `make chaos` the matrix of faults on real servers, `make bench` the benchmark
 # beside other systems (`make bench QUICK=1`: in under ten minutes), `make programs` the programs of docs/examples, killed
 # and compared (ARGS="moving_average --seed 7": one of them). Each installs what it needs into .venv.
 PYTHON ?= python3

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tpc.chaos.prove.command import PARTS, prove, try_patch
+from tpc.chaos.prove.command import PARTS, prove, try_one
 from tpc.chaos.prove.copies import MUTANTS
+from tpc.chaos.prove.mutant import read_mutants
 from tpc.chaos.prove.trial import Controls
 
 SEEDS = 10_000
@@ -18,7 +19,7 @@ SEEDS = 10_000
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, and prove; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tpc.chaos.prove", description=__doc__)
-    parser.add_argument("--mutant", type=Path, metavar="PATCH", help="try only this patch, and say who notices it")
+    parser.add_argument("--mutant", metavar="NAME", help="try this mutant alone, and say who notices it")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many simulations (default: %(default)s)")
     parser.add_argument("--first", type=_seed, default=0, metavar="SEED", help="the first of them (default: 0)")
     parser.add_argument("--only", choices=PARTS, help="one part of the proof")
@@ -28,9 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
     if not MUTANTS.is_dir():
         parser.error(f"{MUTANTS} is not there: the proof needs a checkout, not an installed package")
     if given.mutant is not None:
-        if not given.mutant.is_file():
-            parser.error(f"{given.mutant} is no file")
-        return try_patch(given.mutant, Controls(), console)
+        named = [mutant for mutant in read_mutants(MUTANTS) if mutant.name == given.mutant]
+        if not named:
+            parser.error(f"no table in {MUTANTS} has a mutant {given.mutant}")
+        return try_one(named[0], Controls(), console)
     return prove([given.only] if given.only else PARTS, given.first, given.seeds, given.json, console)
 
 

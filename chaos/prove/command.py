@@ -14,7 +14,7 @@ from tpc.chaos.explorer.whole import WHOLE, Whole
 from tpc.chaos.prove import records
 from tpc.chaos.prove.bars import Bar, bars
 from tpc.chaos.prove.copies import MUTANTS
-from tpc.chaos.prove.mutant import read_mutant, read_mutants
+from tpc.chaos.prove.mutant import Mutant, read_mutants
 from tpc.chaos.prove.parts import add_mutants, add_searches, add_seeds
 from tpc.chaos.prove.trial import Controls, Fate, MutantTrial, try_mutant
 from tpc.chaos.prove.work import Work
@@ -80,14 +80,14 @@ def _entries_of(wanted: set[str], first: int, seeds: int, console: Console) -> l
 def _told(trial: MutantTrial) -> str:
     """A mutant in a line."""
     noticed = f"by {trial.catch}" if trial.catch else escape(trial.what.strip().splitlines()[-1] if trial.what else "")
-    otherwise = "" if trial.is_as_expected or not trial.catch else f" [yellow](its header says {trial.expected})[/]"
+    otherwise = "" if trial.is_as_expected or not trial.catch else f" [yellow](its table says {trial.expected})[/]"
     return f"[{COLOURS[trial.fate]}]{trial.fate.value:10}[/] {trial.mutant} {noticed}{otherwise}"
 
 
-def try_patch(path: Path, controls: Controls, console: Console) -> int:
-    """Try anybody's patch, and say who noticed it. 0 when it was caught; what the code as it is fails is told."""
-    with console.status(f"{path.name}: trying the checks"):
-        trial = try_mutant(read_mutant(path), controls)
+def try_one(mutant: Mutant, controls: Controls, console: Console) -> int:
+    """Try one mutant, and say who noticed it. 0 when it was caught; what the code as it is fails is told."""
+    with console.status(f"{mutant.name}: trying the checks"):
+        trial = try_mutant(mutant, controls)
     for check, outcome in trial.tried:
         console.print(f"  {check}: {outcome}", highlight=False)
     for failure in records.failures(records.control_entries(controls)):

@@ -1,30 +1,49 @@
-"""A mutant as a file: a unified diff with a header that says which rule it breaks, how, and what notices it.
+"""A mutant as an entry of a table in tests/mutants: which rule it breaks, how, what notices it, and what it changes.
 
-    Rule: 3
-    Defect: The sweep spares nothing that the pending intent names.
-    Caught by: explorer (durable)
+    [[mutant]]
+    name = "03-named-branches-swept"
+    rule = 3
+    defect = "The sweep spares nothing that the pending intent names."
+    caught_by = "explorer (durable)"
 
-    diff --git a/tpc/sweeping.py b/tpc/sweeping.py
-    ...
+    [[mutant.edit]]
+    in = "Sweeper.sweep"
+    old = '''
+    if doubt.resource not in spared and self._may_abort(doubt)
+    '''
+    new = '''
+    if self._may_abort(doubt)
+    '''
 
-Reads the file only; `copies.py` applies it.
+An edit names no line and no module: `anchors.py` finds the definition, so a function takes its mutants along when it
+moves. `old` and `new` are whole lines, indented only as they are to each other.
+Reads the tables only; `copies.py` makes the changed copy.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 RULES = (*range(1, 19), 20, 23, 24, 25, 38)
 """The rules of the protocol that mutants break."""
 
 _CAUGHT_BY = re.compile(r"(?P<check>[a-z][a-z ]*[a-z]) \((?P<invariant>[\w-]+)\)")
+_KEYS = {"name", "rule", "defect", "caught_by", "edit"}
+_KEYS_OF_AN_EDIT = {"in", "file", "old", "new"}
 
 
-class PatchError(Exception):
-    """A patch cannot be tried: it does not apply, changes nothing, or touches what it must not."""
+class MutantError(Exception):
+    """A mutant cannot be tried: its table cannot be read, its old text is not there once, or it is no Python."""
 
 
 @dataclass(frozen=True)
@@ -45,44 +64,69 @@ class Catch:
 
 
 @dataclass(frozen=True)
+class Edit:
+    """Whole lines of one definition, and what is there instead of them in the mutant."""
+
+    definition: str
+    """The qualified name of a function, a class or a constant, as `Sweeper.sweep`."""
+    old: tuple[str, ...]
+    """Indented as much as `new` is in relation to it, and otherwise as little as possible."""
+    new: tuple[str, ...]
+    file: str = ""
+    """The end of the module's path, where two definitions of that name have the old text."""
+
+
+@dataclass(frozen=True)
 class Mutant:
-    """A patch with its header; a patch without one has neither rule nor defect nor an expected catch."""
+    """One mistake. One that is only tried for a moment has neither rule nor defect nor an expected catch."""
 
-    path: Path
-    text: str
-    rule: int | None
-    defect: str
-    expected: Catch | None
-
-    @property
-    def name(self) -> str:
-        """The file's name without its ending."""
-        return self.path.stem
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The files that the diff changes, as paths below the checkout."""
-        return tuple(dict.fromkeys(re.findall(r"^(?:---|\+\+\+) [ab]/(\S+)", self.text, re.MULTILINE)))
-
-
-def read_mutant(path: Path) -> Mutant:
-    """The mutant in a file."""
-    text = path.read_text(encoding="utf-8")
-    header = re.split(r"^(?:diff |--- )", text, maxsplit=1, flags=re.MULTILINE)[0]
-    fields = dict(re.findall(r"^(Rule|Defect|Caught by): (.+)$", header, re.MULTILINE))
-    rule = fields.get("Rule", "")
-    return Mutant(
-        path,
-        text,
-        int(rule) if rule.isdecimal() else None,
-        fields.get("Defect", ""),
-        Catch.parse(fields.get("Caught by", "")),
-    )
+    name: str
+    edits: tuple[Edit, ...]
+    rule: int | None = None
+    defect: str = ""
+    expected: Catch | None = None
 
 
 def read_mutants(directory: Path) -> list[Mutant]:
-    """All mutants of a directory, by name."""
-    return [read_mutant(path) for path in sorted(directory.glob("*.patch"))]
+    """All mutants of the tables of a directory, by name. Raises `MutantError`."""
+    mutants = [mutant for table in sorted(directory.glob("*.toml")) for mutant in read_table(table)]
+    names = [mutant.name for mutant in mutants]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise MutantError(f"more than one mutant has the name {twice[0]}")
+    return sorted(mutants, key=lambda mutant: mutant.name)
+
+
+def read_table(path: Path) -> list[Mutant]:
+    """The mutants of one table, in its order. Raises `MutantError`."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return [_mutant(entry) for entry in table["mutant"]]
+    except KeyError as error:
+        raise MutantError(f"{path.name}: an entry has no {error}") from error
+    except (tomllib.TOMLDecodeError, MutantError) as error:
+        raise MutantError(f"{path.name}: {error}") from error
+
+
+def _mutant(entry: Mapping[str, Any]) -> Mutant:
+    _refuse_other_keys(entry, _KEYS)
+    return Mutant(
+        entry["name"],
+        tuple(_edit(edit) for edit in entry["edit"]),
+        entry.get("rule"),
+        entry.get("defect", ""),
+        Catch.parse(entry.get("caught_by", "")),
+    )
+
+
+def _edit(entry: Mapping[str, Any]) -> Edit:
+    _refuse_other_keys(entry, _KEYS_OF_AN_EDIT)
+    old, new = entry["old"].splitlines(), entry["new"].splitlines()
+    return Edit(entry["in"], tuple(old), tuple(new), entry.get("file", ""))
+
+
+def _refuse_other_keys(entry: Mapping[str, Any], known: set[str]) -> None:
+    if others := sorted(entry.keys() - known):
+        raise MutantError(f"unknown key {others[0]!r}; known are {', '.join(sorted(known))}")
 
 
 def table_of(mutants: Iterable[Mutant]) -> list[str]:

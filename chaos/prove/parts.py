@@ -14,6 +14,7 @@ from typing import Any
 from tpc.chaos.explorer.whole import WHOLE, Whole, explore
 from tpc.chaos.prove.bars import Bar
 from tpc.chaos.prove.checks import CHECKS, checks_of
+from tpc.chaos.prove.copies import sources
 from tpc.chaos.prove.mutant import Mutant
 from tpc.chaos.prove.trial import Controls, MutantTrial, try_mutant
 from tpc.chaos.prove.work import Work, in_a_process
@@ -44,7 +45,7 @@ def add_seeds(work: Work, first: int, count: int, bar: Bar) -> list[Future[dict[
 def add_mutants(
     work: Work, mutants: Sequence[Mutant], controls: Controls, bar: Bar, tell: Callable[[MutantTrial], None]
 ) -> list[Future[MutantTrial]]:
-    """Every mutant, and before them the controls that their headers ask for; returned in the order of the mutants.
+    """Every mutant, and before them the controls that their tables ask for; returned in the order of the mutants.
 
     The checks run in processes of their own.
     """
@@ -65,4 +66,4 @@ def add_mutants(
 
 
 def _deadline_s(mutant: Mutant) -> float:
-    return max((check.deadline_s for check in checks_of(mutant.files)), default=0.0)
+    return max((check.deadline_s for check in checks_of(sources().files(mutant))), default=0.0)

@@ -1,6 +1,6 @@
 """Tries one mutant: the checks that look at its files, one after the other, until one of them catches it.
 
-Caught means that a check names an invariant. A mutant that cannot be applied or imported, or that only crashes, is
+Caught means that a check names an invariant. A mutant that does not fit or cannot be imported, or that only crashes, is
 broken; one that every check lets pass has survived. A check counts only if the code as it is passes it (the control);
 of the simulator, seeds that the code as it is fails are left out, so that the others count. What is left is not judged.
 """
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.prove.checks import CHECKS, SIMULATOR, Check, checks_of
-from tpc.chaos.prove.copies import copied
-from tpc.chaos.prove.mutant import Catch, Mutant, PatchError
+from tpc.chaos.prove.copies import copied, sources
+from tpc.chaos.prove.mutant import Catch, Mutant, MutantError
 from tpc.chaos.prove.outcome import BROKEN, HELD, NOT_JUDGED, SKIPPED, VIOLATED, Found, found
 
 _CONTROL_ATTEMPTS = 2
@@ -40,7 +40,7 @@ class Fate(str, Enum):
     NOT_JUDGED = "not judged"
     """Who might have noticed it does not let the code as it is pass either."""
     BROKEN = "broken"
-    """It does not apply, or does not run."""
+    """It does not fit the code, or does not run."""
     SKIPPED = "skipped"
     """Only checks that cannot run on this machine were left."""
 
@@ -63,7 +63,7 @@ class MutantTrial:
 
     @property
     def is_as_expected(self) -> bool:
-        """Whether the header names the check and the invariant that were found."""
+        """Whether the table names the check and the invariant that were found."""
         return self.catch == self.expected
 
     def to_json(self) -> dict[str, Any]:
@@ -108,12 +108,12 @@ def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
     results: list[tuple[str, Found]] = []
     try:
         with copied(mutant) as copy:
-            for check in _expected_first(checks_of(mutant.files), mutant.expected):
+            for check in _expected_first(checks_of(sources().files(mutant)), mutant.expected):
                 results.append((check.name, _judged(copy, check, controls, mutant.expected)))
                 if results[-1][1]["outcome"] == VIOLATED:
                     break
-    except PatchError as error:
-        results.append(("patch", found(BROKEN, "", str(error))))
+    except MutantError as error:
+        results.append(("edits", found(BROKEN, "", str(error))))
     name, last = _telling(results)
     fate = _FATES[last["outcome"]]
     return MutantTrial(

@@ -142,6 +142,7 @@ OTHERS: dict[str, set[str]] = {
     "filelock": {"tpc.chaos.servers"},
     "platformdirs": {"tpc.chaos.servers"},
     "hypothesis": {"tpc.testing"},
+    "tomli": {"tpc.chaos.prove"},
     "pytest": {"tpc.testing", "tpc.chaos.prove", "tpc.chaos.authoring"},
 }
 """The same for what is no driver."""

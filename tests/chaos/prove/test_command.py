@@ -39,3 +39,9 @@ def test_a_seed_that_the_code_as_it_is_violates_ends_the_proof_red(
     monkeypatch.setattr("tpc.chaos.prove.parts.in_a_process", lambda *_: block)
     assert simulator(tmp_path, "--seeds", "10")[0] == 1
     assert "seed 7: live: x" in capsys.readouterr().out
+
+
+def test_a_mutant_that_is_in_no_table_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--mutant", "99-nothing"])
+    assert "has a mutant 99-nothing" in capsys.readouterr().err

@@ -1,13 +1,12 @@
-"""The mutants of the repository fit the code as it is, and their headers say what a reader needs."""
+"""The mutants of the repository fit the code as it is, and their tables say what a reader needs."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.prove.patches import patch
+from tests.chaos.prove.edited import edited
 from tests.chaos.simulator import test_forgotten_markers
 from tests.coordinator import test_checkpoint_lock
 from tests.coordinator.log import test_journal
@@ -35,8 +34,8 @@ from tests.sinks.mongo import test_transaction
 from tests.tpc_support import test_deposed
 from tpc.chaos.explorer.invariants import INVARIANTS
 from tpc.chaos.prove.checks import CHECKS, checks_of
-from tpc.chaos.prove.copies import CHECKOUT, MUTANTS, apply_patch, copied
-from tpc.chaos.prove.mutant import RULES, Catch, Mutant, PatchError, read_mutants
+from tpc.chaos.prove.copies import CHECKOUT, MUTANTS, copied, sources
+from tpc.chaos.prove.mutant import RULES, Catch, Mutant, read_mutants, read_table
 from tpc.chaos.simulator.world import Invariant
 from tpc.testing import SinkConformance
 from tpc.testing.log_conformance import LogConformance
@@ -73,29 +72,31 @@ OF_SINKS = {name for name in dir(SinkConformance) if name.startswith("test_")}
 
 
 @each_mutant
-def test_a_mutant_applies_and_compiles(mutant: Mutant, tmp_path: Path) -> None:
-    for name in mutant.files:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(CHECKOUT / name, tmp_path / name)
-    apply_patch(mutant, tmp_path)
-    assert all((tmp_path / name).read_text() != (CHECKOUT / name).read_text() for name in mutant.files)
+def test_each_old_text_is_in_one_place_and_the_mutant_is_python(mutant: Mutant) -> None:
+    changed = sources().changed(mutant)
+    assert len(changed) <= 2
+    assert all(text != sources().text(file) for file, text in changed.items())
 
 
 @each_mutant
-def test_a_header_names_rule_defect_and_who_notices_it(mutant: Mutant) -> None:
+def test_an_entry_names_rule_defect_and_who_notices_it(mutant: Mutant) -> None:
     assert mutant.rule in RULES
     assert mutant.name.startswith(f"{mutant.rule:02d}-")
     assert mutant.defect.endswith(".")
     assert mutant.expected is not None
-    assert mutant.expected.check in [check.name for check in checks_of(mutant.files)]
+    assert mutant.expected.check in [check.name for check in checks_of(sources().files(mutant))]
     assert mutant.expected.invariant in NAMED.get(mutant.expected.check, OF_SINKS)
 
 
 @each_mutant
 def test_a_mutant_is_one_small_mistake(mutant: Mutant) -> None:
-    changed = [line for line in mutant.text.splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
-    assert 1 <= len(changed) <= 14
-    assert len(mutant.files) <= 2
+    assert sum(max(len(edit.old), len(edit.new)) for edit in mutant.edits) <= 12
+
+
+@pytest.mark.parametrize("table", sorted(MUTANTS.glob("*.toml")), ids=lambda table: table.stem)
+def test_a_table_is_in_the_order_of_its_names(table: Path) -> None:
+    names = [mutant.name for mutant in read_table(table)]
+    assert names == sorted(names)
 
 
 def test_every_rule_has_a_mutant() -> None:
@@ -112,24 +113,6 @@ def test_a_catch_is_read_as_it_is_written() -> None:
     assert Catch.parse("files kit (test_a_b)") == Catch("files kit", "test_a_b")
     assert str(Catch("explorer", "intent-first")) == "explorer (intent-first)"
     assert Catch.parse("somebody") is None
-
-
-def test_a_patch_of_the_checks_is_refused() -> None:
-    mutant = Mutant(MUTANTS / "x.patch", "--- a/tpc/testing/commit.py\n+++ b/tpc/testing/commit.py\n", None, "", None)
-    with pytest.raises(PatchError, match=r"tpc/testing/commit\.py"):
-        apply_patch(mutant, MUTANTS)
-
-
-def test_a_patch_that_does_not_fit_is_refused() -> None:
-    text = "--- a/tpc/json.py\n+++ b/tpc/json.py\n@@ -1 +1 @@\n-nothing like this\n+something\n"
-    with pytest.raises(PatchError, match="does not apply"), copied(Mutant(MUTANTS, text, None, "", None)):
-        pass
-
-
-def test_a_patch_that_is_no_python_is_refused(tmp_path: Path) -> None:
-    mutant = patch(tmp_path, "coordinator/log/local.py", "class LocalLog(Log):", "class LocalLog(Log)")
-    with pytest.raises(PatchError, match="no Python"), copied(mutant):
-        pass
 
 
 @pytest.mark.parametrize(
@@ -153,3 +136,8 @@ def test_a_copy_has_the_links_and_the_files_as_they_are() -> None:
         assert (copy / "sinks" / "files" / "sink.py").read_text() == (
             CHECKOUT / "sinks" / "files" / "sink.py"
         ).read_text()
+
+
+def test_a_copy_has_the_edits_of_its_mutant() -> None:
+    with copied(edited("LocalLog._linked", "return target.read_bytes() == data", "return True")) as copy:
+        assert "return True\n" in (copy / "coordinator" / "log" / "local.py").read_text()

@@ -16,7 +16,7 @@ from tpc.chaos.explorer.search import Exploration
 from tpc.chaos.explorer.whole import GIVE_UPS, Whole, explore
 from tpc.chaos.prove.checks import Check
 from tpc.chaos.prove.command import PARTS, prove
-from tpc.chaos.prove.mutant import Catch, Mutant
+from tpc.chaos.prove.mutant import Catch, Edit, Mutant
 from tpc.chaos.prove.outcome import Found, found
 from tpc.chaos.prove.records import read_record
 from tpc.chaos.prove.trial import Controls, Fate, MutantTrial
@@ -25,14 +25,18 @@ DEADLINE_S = 30.0
 SEEDS = 251
 
 
-def mutant(name: str, file: str, check: str) -> Mutant:
-    return Mutant(Path(f"{name}.patch"), f"--- a/{file}\n+++ b/{file}\n", 1, "x.", Catch(check, "x"))
+LOG = Edit("LocalLog._linked", ("return target.read_bytes() == data",), ("return True",))
+KAFKA = Edit("verdict_of_reply", ("return None",), ("return Outcome(Verdict.ALREADY)",))
+
+
+def mutant(name: str, edit: Edit, check: str) -> Mutant:
+    return Mutant(name, (edit,), 1, "x.", Catch(check, "x"))
 
 
 MUTANTS = [
-    mutant("01-short", "coordinator/log/local.py", "log kit"),
-    mutant("02-long", "sinks/kafka/sink.py", "kafka kit"),
-    mutant("03-short", "coordinator/log/local.py", "log kit"),
+    mutant("01-short", LOG, "log kit"),
+    mutant("02-long", KAFKA, "kafka kit"),
+    mutant("03-short", LOG, "log kit"),
 ]
 
 

@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.prove.patches import patch
+from tests.chaos.prove.edited import edited
 from tpc.chaos.prove.checks import Check, check_named
-from tpc.chaos.prove.command import try_patch
+from tpc.chaos.prove.command import try_one
 from tpc.chaos.prove.copies import MUTANTS
-from tpc.chaos.prove.mutant import read_mutant
+from tpc.chaos.prove.mutant import Mutant, read_mutants
 from tpc.chaos.prove.outcome import Found, found
 from tpc.chaos.prove.trial import Controls, Fate, MutantTrial, try_mutant
 
-LOCAL_LOG = "coordinator/log/local.py"
-ENGINE = "coordinator/engine/loop.py"
-ENGINE_LINE = "class Engine:"
-FIRST_LINE = '"""The log in a local directory'
+NOTHING_ELSE = edited("LocalLog", "class LocalLog(Log):", "class LocalLog(Log):  # a remark")
+NOTHING_ELSE_OF_THE_ENGINE = edited("Engine", "class Engine:", "class Engine:  # a remark")
 
 
 class Known(Controls):
@@ -44,42 +42,45 @@ CORE = (
 )
 
 
+def named(name: str) -> Mutant:
+    return next(mutant for mutant in read_mutants(MUTANTS) if mutant.name == name)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORE)
-def test_a_mutant_is_caught_as_its_header_says(name: str) -> None:
-    trial = try_mutant(read_mutant(MUTANTS / f"{name}.patch"), Known())
+def test_a_mutant_is_caught_as_its_table_says(name: str) -> None:
+    trial = try_mutant(named(name), Known())
     assert trial.fate is Fate.CAUGHT
     assert trial.catch == trial.expected
 
 
 @pytest.mark.slow
-def test_a_patch_that_does_nothing_is_not_caught(tmp_path: Path) -> None:
-    mutant = patch(tmp_path, LOCAL_LOG, FIRST_LINE, f"# a remark\n{FIRST_LINE}")
-    trial = try_mutant(mutant, Known())
+def test_a_mutant_that_changes_no_behaviour_is_not_caught() -> None:
+    trial = try_mutant(NOTHING_ELSE, Known())
     assert trial.fate is Fate.SURVIVED
     assert trial.tried == [("log kit", "held")]
     assert trial.catch is None
 
 
 @pytest.mark.slow
-def test_a_patch_that_cannot_be_imported_is_broken(tmp_path: Path) -> None:
-    mutant = patch(tmp_path, LOCAL_LOG, "import re\n", "import not_there\n")
+def test_a_mutant_that_cannot_be_imported_is_broken() -> None:
+    mutant = edited("LocalLog", "class LocalLog(Log):", "class LocalLog(Log):\n    import not_there\n")
     trial = try_mutant(mutant, Known())
     assert trial.fate is Fate.BROKEN
     assert "not_there" in trial.what
 
 
 @pytest.mark.slow
-def test_a_patch_that_only_crashes_is_broken(tmp_path: Path) -> None:
-    mutant = patch(tmp_path, LOCAL_LOG, "temporary, self._path(slot)", "temporary, self.nowhere(slot)")
+def test_a_mutant_that_only_crashes_is_broken() -> None:
+    mutant = edited("LocalLog.read", "return self._path(slot).read_bytes()", "return self.nowhere(slot).read_bytes()")
     trial = try_mutant(mutant, Known())
     assert trial.fate is Fate.BROKEN
     assert "nowhere" in trial.what
 
 
 @pytest.mark.slow
-def test_a_catch_does_not_count_when_the_code_as_it_is_fails_too(tmp_path: Path) -> None:
-    mutant = patch(tmp_path, LOCAL_LOG, "return target.read_bytes() == data", "return True")
+def test_a_catch_does_not_count_when_the_code_as_it_is_fails_too() -> None:
+    mutant = edited("LocalLog._linked", "return target.read_bytes() == data", "return True")
     assert try_mutant(mutant, Known()).fate is Fate.CAUGHT
     trial = try_mutant(mutant, Known("violated"))
     assert trial.fate is Fate.NOT_JUDGED
@@ -88,7 +89,7 @@ def test_a_catch_does_not_count_when_the_code_as_it_is_fails_too(tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_mutant_is_caught_by_a_seed_that_the_code_as_it_is_holds() -> None:
-    mutant = read_mutant(MUTANTS / "06-commits-ahead-accepted.patch")
+    mutant = named("06-commits-ahead-accepted")
     first = seed_of(try_mutant(mutant, Known()))
     trial = try_mutant(mutant, Known("violated", failing=[first]))
     assert trial.fate is Fate.CAUGHT
@@ -112,7 +113,7 @@ def seed_of(trial: MutantTrial) -> int:
 )
 @pytest.mark.slow
 def test_a_mutant_that_no_other_seed_notices_is_not_judged_and_the_seeds_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: list[int], told: str
+    monkeypatch: pytest.MonkeyPatch, failing: list[int], told: str
 ) -> None:
     left_out: list[str] = []
 
@@ -121,12 +122,11 @@ def test_a_mutant_that_no_other_seed_notices_is_not_judged_and_the_seeds_are_nam
         return found("held")
 
     monkeypatch.setattr("tpc.chaos.prove.trial.run_in", holds)
-    mutant = patch(tmp_path, ENGINE, ENGINE_LINE, f"# a remark\n{ENGINE_LINE}")
-    trial = try_mutant(mutant, Known("violated", failing))
+    trial = try_mutant(NOTHING_ELSE_OF_THE_ENGINE, Known("violated", failing))
     assert trial.fate is Fate.NOT_JUDGED
     assert told in trial.what
     assert left_out == ["--leave-out", *map(str, failing)]
-    assert try_mutant(mutant, Known()).fate is Fate.SURVIVED
+    assert try_mutant(NOTHING_ELSE_OF_THE_ENGINE, Known()).fate is Fate.SURVIVED
 
 
 @pytest.mark.slow
@@ -143,9 +143,9 @@ def test_every_seed_of_the_code_as_it_is_is_run(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_the_command_says_who_caught_a_patch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_who_caught_a_mutant(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
-    code = try_patch(MUTANTS / "04-unknown-is-settled.patch", Known(), Console(width=200))
+    code = try_one(named("04-unknown-is-settled"), Known(), Console(width=200))
     assert code == 0
     assert "caught by explorer (atomic)" in capsys.readouterr().out
