@@ -121,6 +121,12 @@ _EVENT_TIME = (
     *(f"coordinator/loop/state/{name}.py" for name in ("ends", "epoch_state", "state", "touched")),
 )
 """In the explorer's service events come in the order of their times, and no clock goes on."""
+_FEEDING = ("coordinator/feeding/",)
+"""The simulator has a pass of its own, whose branches are one batch each."""
+_REPORTS = ("coordinator/passes/reports.py",)
+"""And its tasks report once each."""
+_LOST_COMMITS = ("tpc/lost_commits.py",)
+"""Who gives up an epoch of the simulator brings no backup back afterwards."""
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
 
@@ -138,6 +144,9 @@ CHECKS = (
     Check("takeover kit", 120.0, _DEPOSED, tests="tests/tpc_support/test_deposed.py"),
     Check("checkpoint lock kit", 120.0, _CHECKPOINT_LOCK, tests="tests/coordinator/test_checkpoint_lock.py"),
     Check("damaged end kit", 120.0, _DAMAGED_END, tests="tests/chaos/simulator/test_forgotten_markers.py"),
+    Check("lost commits kit", 120.0, _LOST_COMMITS, tests="tests/core/test_lost_commits.py"),
+    Check("passes kit", 120.0, _REPORTS, tests="tests/coordinator/passes/test_complete_reports.py"),
+    Check("feeding kit", 240.0, _FEEDING, tests="tests/coordinator/feeding/test_repaired_branches.py"),
     Check("journal kit", 120.0, _JOURNAL, tests="tests/coordinator/log/test_journal.py"),
     Check("kafka source kit", 240.0, _KAFKA_SOURCE, tests="tests/sinks/kafka/test_source.py"),
     Check("kafka evidence kit", 240.0, _KAFKA_EVIDENCE, tests="tests/sinks/kafka/test_completeness.py"),

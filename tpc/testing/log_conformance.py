@@ -27,15 +27,16 @@ from multiprocessing.connection import Connection
 import pytest
 
 from tpc.errors import DecisionUnknownError, TpcError
-from tpc.testing.log_chain import LogChain, equal, fill, require
+from tpc.testing.log_chain import equal, fill, require
 from tpc.testing.log_processes import DEADLINE_S, LogUnderTest, putting, races, record
+from tpc.testing.log_pruning import LogPruning
 
 LARGE_BYTES = 2_000_000
 READS = 30
 """How often the newest slots are read while another process puts."""
 
 
-class LogConformance(LogChain):
+class LogConformance(LogPruning):
     """Subclass it, provide `make_log` and `make_neighbour`, and run pytest."""
 
     RACES = 2000

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.log.test_conformance_local import losing_the_record_before
+from tests.coordinator.log.test_conformance_local import interrupting_pruning, losing_the_record_before
 from tpc.coordinator.log.local import LocalLog
 from tpc.errors import LogGoneError
 from tpc.testing.log_conformance import LogConformance
@@ -70,6 +70,18 @@ class PrunesUpTo(LocalLog):
         super().delete([slot for slot in self.slots() if slot <= max(slots, default=0) + 1])
 
 
+class PrunesTheNewestFirst(LocalLog):
+    def delete(self, slots: Sequence[int]) -> None:
+        for slot in sorted(slots, reverse=True):
+            super().delete([slot])
+
+
+class PrunesInTheOrderGiven(LocalLog):
+    def delete(self, slots: Sequence[int]) -> None:
+        for slot in slots:
+            super().delete([slot])
+
+
 class ShowsSecrets(LocalLog):
     def describe(self) -> str:
         return f"{self.directory}?password=hunter2"
@@ -126,6 +138,7 @@ class Kit(LogConformance):
     RACES = 300
     SECRETS = ("hunter2",)
     NO_LOSS_MEANWHILE = ""
+    NO_INTERRUPTED_PRUNING = ""
 
     def __init__(self, kind: type[LocalLog], directory: Path) -> None:
         self.kind = kind
@@ -139,6 +152,9 @@ class Kit(LogConformance):
 
     def losing_the_record_before(self, slot: int) -> AbstractContextManager[LocalLog]:
         return losing_the_record_before(self.make_log(), slot)
+
+    def interrupting_pruning(self, at: int) -> AbstractContextManager[LocalLog]:
+        return interrupting_pruning(self.make_log(), at)
 
 
 def one_gone(kit: Kit) -> None:
@@ -172,6 +188,8 @@ def one_gone(kit: Kit) -> None:
             "answered with False",
         ),
         (TakesGoneForTheEnd, Kit.test_it_says_whether_a_slot_is_the_last, "answered with False"),
+        (PrunesTheNewestFirst, Kit.test_a_pruning_interrupted_at_any_act_leaves_no_slot_to_an_old_putter, "the slots"),
+        (PrunesInTheOrderGiven, Kit.test_a_pruning_interrupted_at_any_act_leaves_no_slot_to_an_old_putter, "the slots"),
         (ShowsSecrets, Kit.test_it_says_where_it_is_and_shows_no_secret, "a secret is shown"),
     ],
 )

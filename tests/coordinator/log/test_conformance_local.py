@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,14 @@ import pytest
 from tpc import failpoints
 from tpc.coordinator.log.local import LocalLog
 from tpc.testing.log_conformance import LogConformance
+from tpc.testing.log_pruning import PruningInterrupted
 
 
 class TestLocalLog(LogConformance):
     slow_tests = ("test_of_two_racing_processes_exactly_one_wins_each_slot",)  # `test_local.py` has a shorter race
     NO_LOST_ANSWER = ""
     NO_LOSS_MEANWHILE = ""
+    NO_INTERRUPTED_PRUNING = ""
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)
@@ -50,6 +53,9 @@ class TestLocalLog(LogConformance):
     def losing_the_record_before(self, slot: int) -> AbstractContextManager[LocalLog]:
         return losing_the_record_before(self.make_log(), slot)
 
+    def interrupting_pruning(self, at: int) -> AbstractContextManager[LocalLog]:
+        return interrupting_pruning(self.make_log(), at)
+
     def damage(self, slot: int, data: bytes) -> None:
         (self.directory / "log" / f"{slot:020d}.json").write_bytes(data)
 
@@ -62,3 +68,18 @@ def losing_the_record_before(log: LocalLog, slot: int) -> Iterator[LocalLog]:
         yield log
     finally:
         failpoints.install({})
+
+
+@contextmanager
+def interrupting_pruning(log: LocalLog, at: int) -> Iterator[LocalLog]:
+    """Each file that is removed is an act."""
+    honest, acts = Path.unlink, count(1)
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if next(acts) == at:
+            raise PruningInterrupted
+        honest(path, missing_ok=missing_ok)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", unlink)
+        yield log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from tests.support.s3_server import BUCKET, S3Server, lose_the_answer
 from tpc.coordinator.log.objects import ObjectLog
 from tpc.testing.log_conformance import LogConformance
+from tpc.testing.log_pruning import PruningInterrupted
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +40,31 @@ def losing_the_record_before(log: ObjectLog, slot: int) -> Iterator[ObjectLog]:
         yield log
 
 
+@contextmanager
+def interrupting_pruning(log: ObjectLog, at: int) -> Iterator[ObjectLog]:
+    """Each object is an act; of a request that names several the store may delete the last one first."""
+    import obstore
+
+    honest, acts = obstore.delete, count(1)
+
+    def delete(store: Any, paths: Any) -> None:
+        for path in [paths] if isinstance(paths, str) else reversed(list(paths)):
+            if next(acts) == at:
+                raise PruningInterrupted
+            honest(store, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(obstore, "delete", delete)
+        yield log
+
+
 @pytest.mark.slow
 class TestS3Log(LogConformance):
     RACES = 300  # this server is one Python process: 14 ms each on a quiet machine, ten times that on a loaded one
     SECRETS = ("key-not-to-be-seen", "secret-not-to-be-seen")
     NO_LOST_ANSWER = ""
     NO_LOSS_MEANWHILE = ""
+    NO_INTERRUPTED_PRUNING = ""
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)
@@ -67,6 +88,9 @@ class TestS3Log(LogConformance):
     def losing_the_record_before(self, slot: int) -> AbstractContextManager[ObjectLog]:
         return losing_the_record_before(self.make_log(), slot)
 
+    def interrupting_pruning(self, at: int) -> AbstractContextManager[ObjectLog]:
+        return interrupting_pruning(self.make_log(), at)
+
     def damage(self, slot: int, data: bytes) -> None:
         import obstore
         from obstore.store import from_url
@@ -81,6 +105,7 @@ class TestLocalStoreLog(LogConformance):
     )
     NO_LOST_ANSWER = "the store is this process and its disk"
     NO_LOSS_MEANWHILE = ""
+    NO_INTERRUPTED_PRUNING = ""
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)
@@ -100,6 +125,9 @@ class TestLocalStoreLog(LogConformance):
     def losing_the_record_before(self, slot: int) -> AbstractContextManager[ObjectLog]:
         return losing_the_record_before(self.make_log(), slot)
 
+    def interrupting_pruning(self, at: int) -> AbstractContextManager[ObjectLog]:
+        return interrupting_pruning(self.make_log(), at)
+
     def damage(self, slot: int, data: bytes) -> None:
         (self.directory / "orders" / f"{slot:020d}.json").write_bytes(data)
 
@@ -108,6 +136,7 @@ class TestMemoryStoreLog(LogConformance):
     ONE_PROCESS = "a memory store is in the memory of one process"
     NO_LOST_ANSWER = "the store is this process"
     NO_LOSS_MEANWHILE = "it is shown on the other stores"
+    NO_INTERRUPTED_PRUNING = ""
     NO_DAMAGE = "whoever overwrites a memory store does it through the store"
 
     @pytest.fixture(autouse=True)
@@ -121,3 +150,6 @@ class TestMemoryStoreLog(LogConformance):
 
     def make_neighbour(self) -> ObjectLog:
         return ObjectLog(self.store, prefix="orders2")
+
+    def interrupting_pruning(self, at: int) -> AbstractContextManager[ObjectLog]:
+        return interrupting_pruning(self.make_log(), at)

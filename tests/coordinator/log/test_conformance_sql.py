@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from sqlalchemy import event
 
 from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.proxy import Action, Rule, proxied_postgres
+from tpc.coordinator.log import sql
 from tpc.coordinator.log.sql import SqlLog
 from tpc.testing.log_conformance import LogConformance
+from tpc.testing.log_pruning import PruningInterrupted
 
 PASSWORD = "not-to-be-seen"
 MEMORY_DISK = Path("/dev/shm")
+
+
+@contextmanager
+def interrupting_pruning(log: SqlLog, at: int) -> Iterator[SqlLog]:
+    """Each statement is an act, and each COMMIT; the slots are named by several statements."""
+    acts = count(1)
+
+    def act(*_: object) -> None:
+        if next(acts) == at:
+            raise PruningInterrupted
+
+    engine = log._engine()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sql, "DELETE_AT_ONCE", 2)
+        event.listen(engine, "before_cursor_execute", act)
+        event.listen(engine, "commit", act)
+        yield log
+    engine.dispose()
 
 
 class TestPostgresLog(LogConformance):
@@ -24,6 +46,7 @@ class TestPostgresLog(LogConformance):
     SECRETS = (PASSWORD,)
     NO_LOST_ANSWER = ""
     NO_LOSS_MEANWHILE = "the statement that puts holds the row before until COMMIT; see test_sql_before"
+    NO_INTERRUPTED_PRUNING = ""
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)
@@ -44,6 +67,9 @@ class TestPostgresLog(LogConformance):
             proxy.add(Rule(Action.LOSE_REPLY_AND_RESET, "COMMIT", times=None))
             yield SqlLog(through, pipeline="orders")
 
+    def interrupting_pruning(self, at: int) -> AbstractContextManager[SqlLog]:
+        return interrupting_pruning(self.make_log(), at)
+
     def damage(self, slot: int, data: bytes) -> None:
         self.database.execute("UPDATE tpc_log SET data = %s WHERE slot = %s", (data, slot))
 
@@ -55,6 +81,7 @@ class TestSqliteLog(LogConformance):
     )
     NO_LOST_ANSWER = "an SQLite file answers in the process itself"
     NO_LOSS_MEANWHILE = "the statement that puts holds the row before until COMMIT; see test_sql_before"
+    NO_INTERRUPTED_PRUNING = ""
     NO_DAMAGE = ""
 
     @pytest.fixture(autouse=True)
@@ -69,6 +96,9 @@ class TestSqliteLog(LogConformance):
 
     def make_neighbour(self) -> SqlLog:
         return SqlLog(f"sqlite:///{self.file}", pipeline="orders2")
+
+    def interrupting_pruning(self, at: int) -> AbstractContextManager[SqlLog]:
+        return interrupting_pruning(self.make_log(), at)
 
     def damage(self, slot: int, data: bytes) -> None:
         with closing(sqlite3.connect(self.file)) as connection, connection:
