@@ -87,6 +87,8 @@ _TARGETS = ("coordinator/coordinator.py", "coordinator/participants.py")
 """Sinks of the explorer and of the simulator are always there."""
 _MONGO_COMMIT = ("sinks/mongo/commit_epoch.py",)
 """The kit's server may have no transactions; whether their steps meet those of a guarded commit needs none."""
+_MONGO_PROGRESS = ("sinks/mongo/commit_epoch.py", "sinks/mongo/apply.py", "sinks/mongo/progress.py")
+"""The kit's readers remove no documents."""
 _KAFKA_PRUNING = ("sinks/kafka/driver/pruning.py", "sinks/kafka/cluster/released_ids.py")
 """The kit's epochs have fewer branches than a hint has ids."""
 _KAFKA_HANDOVER = ("sinks/kafka/worker/writer.py", "sinks/kafka/worker/handover.py")
@@ -127,6 +129,8 @@ _REPORTS = ("coordinator/passes/reports.py",)
 """And its tasks report once each."""
 _LOST_COMMITS = ("tpc/lost_commits.py",)
 """Who gives up an epoch of the simulator brings no backup back afterwards."""
+_DURABLE_FILES = ("tpc/support/durable_files.py",)
+"""Whoever kills processes loses no pages: these tests cut the power before every act."""
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
 
@@ -141,6 +145,8 @@ def _sink_kit(system: str, deadline_s: float, *also: str, not_at: tuple[str, ...
 CHECKS = (
     Check("durability kit", 120.0, _LINEAGE, tests="tests/coordinator/spark/test_lineage.py"),
     Check("log kit", 120.0, ("coordinator/log/local.py", "coordinator/log/contract.py"), tests=_LOGS.format("local")),
+    Check("power kit", 120.0, (*_DURABLE_FILES, _LOG_BACKENDS[0]), tests="tests/tpc_support/test_power_cuts.py"),
+    Check("files power kit", 120.0, ("sinks/files/", *_DURABLE_FILES), tests=_SINKS.format("files", "power_cuts")),
     Check("takeover kit", 120.0, _DEPOSED, tests="tests/tpc_support/test_deposed.py"),
     Check("checkpoint lock kit", 120.0, _CHECKPOINT_LOCK, tests="tests/coordinator/test_checkpoint_lock.py"),
     Check("damaged end kit", 120.0, _DAMAGED_END, tests="tests/chaos/simulator/test_forgotten_markers.py"),
@@ -159,6 +165,8 @@ CHECKS = (
     Check("reading ahead kit", 120.0, _READING_AHEAD, tests="tests/coordinator/loop/test_reading_ahead.py"),
     Check("made anew kit", 120.0, _MADE_ANEW, tests="tests/coordinator/loop/test_made_anew.py"),
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
+    Check("mongo looks kit", 420.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_between_looks.py"),
+    Check("mongo progress kit", 240.0, _MONGO_PROGRESS, tests="tests/sinks/mongo/test_consumed.py"),
     Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
     Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), (*_SAVEPOINTS, *_TAKEOVER)),
