@@ -131,6 +131,29 @@ _LOST_COMMITS = ("tpc/lost_commits.py",)
 """Who gives up an epoch of the simulator brings no backup back afterwards."""
 _DURABLE_FILES = ("tpc/support/durable_files.py",)
 """Whoever kills processes loses no pages: these tests cut the power before every act."""
+_STOPS = ("coordinator/orderly_stop.py",)
+"""Spark of the simulator dies, and is never stopped in order."""
+_SOURCES_ON_RECORD = tuple(f"tpc/source_{name}.py" for name in ("changes", "records", "topics"))
+"""Programs of the simulator and of the explorer read what they have read before."""
+_TIME_RULES = ("tpc/event_time.py", "tpc/watermark.py")
+"""In the explorer's service no clock goes on."""
+_USER_CODE = (
+    "tpc/user_code.py",
+    *(f"coordinator/loop/{name}.py" for name in ("functions", "function_runs", "emitted")),
+)
+"""Its functions are plain ones."""
+_EXACT_VALUES = tuple(
+    f"coordinator/loop/{name}.py"
+    for name in ("batch_columns", "exact_columns", "exact_values", "nested_values", "row_buffer", "value_rules")
+)
+"""Its values are small whole numbers."""
+_REFUSED_EVENTS = (
+    *(f"coordinator/loop/{name}.py" for name in ("cut_events", "dead_letters", "function_runs", "refusals")),
+    *(f"coordinator/loop/state/{name}.py" for name in ("ends", "one_event")),
+)
+"""Its events are not refused."""
+_REDUCTION = tuple(f"coordinator/feeding/{name}.py" for name in ("arrow_order", "gather", "reduction"))
+"""Sinks of the simulator merge nothing."""
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
 
 
@@ -150,6 +173,13 @@ CHECKS = (
     Check("takeover kit", 120.0, _DEPOSED, tests="tests/tpc_support/test_deposed.py"),
     Check("checkpoint lock kit", 120.0, _CHECKPOINT_LOCK, tests="tests/coordinator/test_checkpoint_lock.py"),
     Check("damaged end kit", 120.0, _DAMAGED_END, tests="tests/chaos/simulator/test_forgotten_markers.py"),
+    Check("time rules kit", 120.0, _TIME_RULES, tests="tests/core/test_event_time.py"),
+    Check("sources on record kit", 120.0, _SOURCES_ON_RECORD, tests="tests/core/test_source_changes.py"),
+    Check("stops kit", 120.0, _STOPS, tests="tests/coordinator/test_orderly_stop.py"),
+    Check("reduction kit", 120.0, _REDUCTION, tests="tests/coordinator/feeding/test_gather.py"),
+    Check("exact values kit", 240.0, _EXACT_VALUES, tests="tests/coordinator/loop/test_exact_values.py"),
+    Check("user code kit", 240.0, _USER_CODE, tests="tests/coordinator/loop/test_user_code.py"),
+    Check("refused events kit", 420.0, _REFUSED_EVENTS, tests="tests/coordinator/loop/test_refused_and_time.py"),
     Check("lost commits kit", 120.0, _LOST_COMMITS, tests="tests/core/test_lost_commits.py"),
     Check("passes kit", 120.0, _REPORTS, tests="tests/coordinator/passes/test_complete_reports.py"),
     Check("feeding kit", 240.0, _FEEDING, tests="tests/coordinator/feeding/test_repaired_branches.py"),

@@ -2,7 +2,7 @@
 
 Before every act of this process (fsync, rename, replace, link, unlink, mkdir, rmdir), and after the last one, the
 directory is copied as the cut would leave it, in the two ways that a file system may choose: nothing but what was
-fsynced is there, or every name is there and only the bytes that were fsynced.
+fsynced is there, or every name is there, and of files that were written since their last fsync nothing.
 """
 
 from __future__ import annotations
@@ -95,4 +95,6 @@ class PowerCuts(LossyDisk):
             if each.is_dir():
                 self._copy(each, place / each.name)
             else:
-                (place / each.name).write_bytes(self._bytes.get(each.stat().st_ino, b""))
+                written, synced = each.read_bytes(), self._bytes.get(each.stat().st_ino)
+                # What was written since the last fsync is there in any part; an empty file is the worst of it.
+                (place / each.name).write_bytes(written if written == synced else b"")
