@@ -28,6 +28,7 @@ from tpc.chaos.matrix.server_logs import ServerLogs
 from tpc.chaos.matrix.set_ups import NotSetUpError, never_made, setting_up
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 from tpc.chaos.running.owned_processes import read_from
+from tpc.coordinator.supervisor import EXIT_FENCED
 
 EPOCHS = 3
 RECOVERY_BOUND_S = 60.0
@@ -35,6 +36,8 @@ RECOVERY_BOUND_S = 60.0
 RESTARTS = 2
 """How often a supervisor's restart may be needed: a system is slow, or another driver's task in the way."""
 ENDED_BY_ERROR = 1
+UNDECIDED = ("epoch.planned", "epoch.collected", "epoch.prepared")
+"""Steps at which a process that stands still has an epoch that is not decided: its successor decides another one."""
 LOG_CHARACTERS = 6000
 
 
@@ -190,7 +193,7 @@ class CaseRun:
     def _end_zombies(self) -> None:
         """Let stopped drivers go on: they must end fenced or with an error, or with no step that they still took.
 
-        Then a life on new rows tidies up.
+        One of a service whose epoch is not decided must end fenced. Then a life on new rows tidies up.
         """
         if not self._disturbed_by_others:
             return
@@ -203,11 +206,21 @@ class CaseRun:
                 raise CaseFailedError(
                     f"the zombie, life {zombie.number}, ended as if nobody had taken over, after {', '.join(steps)}"
                 )
+            if self._must_be_fenced and zombie.exit_code != EXIT_FENCED:
+                code = zombie.exit_code
+                raise CaseFailedError(
+                    f"the zombie, life {zombie.number}, ended with {code}, not fenced ({EXIT_FENCED})"
+                )
         self.bench.tidy()  # the tasks of a dead driver end with their executor, sooner or later
         self.bench.servers.feed(self.pipeline, self.feed.rows(ROWS_PER_EPOCH))
         self.drivers.wait(last := self.drivers.begin({}))
         if last.exit_code != 0:
             raise CaseFailedError(f"the last life, {last.number}, ended with exit code {last.exit_code}")
+
+    @property
+    def _must_be_fenced(self) -> bool:
+        """Whether a zombie has an epoch that it cannot decide any more, and no Spark that could end it before."""
+        return self.pipeline.is_brief and any(fault.step in UNDECIDED for fault in self.case.faults)
 
     @property
     def _disturbed_by_others(self) -> bool:

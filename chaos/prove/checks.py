@@ -152,6 +152,8 @@ _REFUSED_EVENTS = (
     *(f"coordinator/loop/state/{name}.py" for name in ("ends", "one_event")),
 )
 """Its events are not refused."""
+_WAKING = ("coordinator/engine/effects.py", "coordinator/engine/loop.py")
+"""Forgotten processes of the simulator have no states that others go on with."""
 _REDUCTION = tuple(f"coordinator/feeding/{name}.py" for name in ("arrow_order", "gather", "reduction"))
 """Sinks of the simulator merge nothing."""
 _SYSTEMS = ("files", "postgres", "mongo", "kafka")
@@ -197,6 +199,7 @@ CHECKS = (
     Check("mongo transaction kit", 240.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_transaction.py"),
     Check("mongo looks kit", 420.0, _MONGO_COMMIT, tests="tests/sinks/mongo/test_between_looks.py"),
     Check("mongo progress kit", 240.0, _MONGO_PROGRESS, tests="tests/sinks/mongo/test_consumed.py"),
+    Check("waking kit", 120.0, _WAKING, tests="tests/coordinator/loop/test_waking_up.py"),
     Check("lost state kit", 240.0, _LOST_STATES, tests="tests/coordinator/loop/changelog/test_lost_stores.py"),
     Check("savepoint kit", 240.0, _SAVEPOINTS, tests="tests/coordinator/savepoints/test_folder.py"),
     Check("explorer", 240.0, ("tpc/", *_EXPLORED_LOOP, *_EXPLORED_PLANS), (*_SAVEPOINTS, *_TAKEOVER)),

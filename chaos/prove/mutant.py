@@ -34,7 +34,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-RULES = (*range(1, 19), 20, 23, 24, 25, 28, 29, 30, 31, 34, 35, 38)
+RULES = (*range(1, 19), 20, 23, 24, 25, 28, 29, 30, 31, 32, 34, 35, 38)
 """The rules of the protocol that mutants break."""
 
 _CAUGHT_BY = re.compile(r"(?P<check>[a-z][a-z ]*[a-z]) \((?P<invariant>[\w-]+)\)")

@@ -101,7 +101,10 @@ class Attempt:
     def _wrong_zombie(self, life: UserLife) -> str:
         if self.next is None or self.next.code != 0:
             return f"the driver that took over ended with {None if self.next is None else self.next.code}"
-        return "" if life.code == EXIT_FENCED else f"the stopped driver ended with {life.code}, not as fenced"
+        # As fenced; or with an error whose remedy is a restart, as where the log did not answer when it woke up.
+        if life.code in (EXIT_FENCED, EXIT_RETRY):
+            return ""
+        return f"the stopped driver ended with {life.code}, not as fenced"
 
 
 def recovery_s(life: UserLife, hits: Iterable[StepHit]) -> float | None:

@@ -138,7 +138,20 @@ class Performer:
                 seen = newer
             except TpcError as unread:
                 logger.debug("who leads cannot be looked at again: %s", unread)
+        elif seen is None and error is not None:
+            seen = self._leading_instead(error)
         return None if seen is None else Superseded.by(seen)
+
+    def _leading_instead(self, error: Exception) -> FencedError | None:
+        """Whether another coordinator leads, asked before an error is told: what that one has done may be its cause."""
+        try:
+            self.journal.require_leading()
+        except FencedError as fenced:
+            logger.info("another coordinator leads, and this one has met: %s", error)
+            return fenced
+        except TpcError as unread:
+            logger.warning("it is not known who leads: %s", unread)
+        return None
 
     def _running(self) -> EpochRunner:
         if self.runner is None:
@@ -165,8 +178,10 @@ class Performer:
     def _verify(self, effect: Verify, state: State) -> Event:
         try:
             self.participants.verify(effect.manifest, self.journal.history, self.journal.require_leading)
-        except TpcError as error:
+        except FencedError as error:
             return Failed(_located(error, state))
+        except TpcError as error:
+            return Failed(_located(self._leading_instead(error) or error, state))
         return Verified()
 
     def _sweep(self, effect: Sweep, state: State) -> Event:

@@ -14,7 +14,7 @@ from tests.chaos.matrix.test_core import SEED, told
 from tests.support.kafka_topics import DEADLINE_S, SILENT
 from tests.support.processes import eventually
 from tpc.chaos.faults import cut_disk
-from tpc.chaos.faults.fault import KILL, StepFault
+from tpc.chaos.faults.fault import KILL, ZOMBIE, StepFault
 from tpc.chaos.matrix.bench import MatrixBench
 from tpc.chaos.matrix.case import EPOCH, Case
 from tpc.chaos.matrix.case_run import EPOCHS, CaseRun
@@ -46,6 +46,17 @@ OF_A_SERVICE = {
     "a call that is made again has the same key, which no other row has",
     "no call was made before its epoch was complete",
 }
+
+
+STANDS_STILL = [
+    case for case in service_cases.matrix() if case.fault.kind == ZOMBIE and case.fault.step == "epoch.planned"
+]
+
+
+def test_a_process_that_wakes_up_when_its_states_have_gone_on_ends_fenced(plain_bench: MatrixBench) -> None:
+    (case,) = STANDS_STILL
+    record = CaseRun(plain_bench, case, SEED).run()
+    assert record.outcome == PASSED, told(record)
 
 
 @pytest.mark.parametrize("case", CORE, ids=[case.name for case in CORE])

@@ -126,7 +126,7 @@ def test_a_catch_is_read_as_it_is_written() -> None:
     [
         ("tpc/machine.py", ["explorer", "simulator"]),
         ("tpc/handles.py", ["explorer", "files kit", "simulator"]),
-        ("coordinator/engine/loop.py", ["simulator"]),
+        ("coordinator/engine/loop.py", ["waking kit", "simulator"]),
         ("coordinator/log/local.py", ["log kit", "power kit"]),
         ("sinks/mongo/apply.py", ["mongo progress kit", "mongo kit"]),
         ("sinks/shared/owner_entry.py", ["files kit", "postgres kit", "mongo kit", "kafka kit"]),
