@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import find, given, settings
 from hypothesis import strategies as some
 from pyarrow import types
 
-from tests.sinks.values.columns import TYPES, array, arrays, raw_values
+from tests.sinks.values.columns import TYPES, array, arrays, raw_values, values
 from tests.sinks.values.readers import csv_rows, json_row
 from tpc.errors import ConfigurationError, DataError
 from tpc.handles import Handle, PipelineId
@@ -127,22 +126,47 @@ def of(sink: str, root: Path, batch: pa.RecordBatch) -> str:
 SINKS = ("json", "csv", "parquet", "kafka")
 
 
+def is_in_no_json(kind: pa.DataType) -> bool:
+    held = kind.value_type if types.is_dictionary(kind) else kind
+    is_interval = types.is_duration(held) or types.is_interval(held)
+    has_one_name_twice = types.is_struct(held) and len({field.name for field in held}) < held.num_fields
+    has_other_keys = types.is_map(held) and not types.is_string(held.key_type)
+    is_rare = types.is_binary_view(held) or types.is_fixed_size_list(held)
+    return is_interval or types.is_time(held) or has_one_name_twice or has_other_keys or is_rare
+
+
+def is_in_no_csv(kind: pa.DataType) -> bool:
+    held = kind.value_type if types.is_dictionary(kind) else kind
+    is_binary = "binary" in str(held)
+    return is_binary or types.is_duration(held) or types.is_interval(held) or types.is_nested(held)
+
+
+def is_in_no_parquet(kind: pa.DataType) -> bool:
+    return types.is_interval(kind) or (types.is_decimal(kind) and kind.scale < 0)
+
+
+CANNOT_HOLD = {"json": is_in_no_json, "csv": is_in_no_csv, "parquet": is_in_no_parquet, "kafka": is_in_no_json}
+"""The rows of docs/reference/sink-values.md that say *refused by `check`*."""
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_usual_value_of_each_type_arrives_unless_the_format_cannot_hold_the_type(sink: str, tmp_path: Path) -> None:
+    outcomes = {}
+    for kind in TYPES:
+        usual = find(values(kind), lambda raw: raw not in ([], ()), settings=settings(database=None))
+        outcomes[str(kind)] = of(sink, tmp_path, numbered(array(kind, [usual])))
+    cannot_hold = CANNOT_HOLD[sink]
+    assert outcomes == {str(kind): "type refused" if cannot_hold(kind) else "arrived" for kind in TYPES}
+
+
 @pytest.mark.parametrize("sink", SINKS)
 def test_every_value_of_every_type_is_read_back_equal_or_refused(sink: str, tmp_path: Path) -> None:
-    outcomes: Counter[str] = Counter()
-    taken: set[pa.DataType] = set()
-
     @settings(max_examples=200)
     @given(some.integers(0, len(TYPES) - 1).flatmap(lambda number: arrays(TYPES[number])))
     def hold(column: pa.Array) -> None:
-        outcome = of(sink, tmp_path, numbered(column))
-        outcomes[outcome] += 1
-        if outcome == "arrived":
-            taken.add(column.type)
+        of(sink, tmp_path, numbered(column))
 
     hold()
-    assert outcomes["arrived"] > 0, outcomes
-    assert len(taken) > 15, taken
 
 
 TEXT_SINKS = ("json", "csv", "kafka")
