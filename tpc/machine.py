@@ -404,8 +404,8 @@ def _other_lost_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
         pipeline=str(state.pipeline),
         epoch=manifest.epoch,
         sink=sink,
-        remedy="start once with program, settings and sources as they were, if that makes the same rows; or write the "
-        "missing rows by hand and record that: "
+        remedy="start once with program, settings, sources and columns of targets as they were, if that makes the same "
+        "rows; or write the missing rows by hand and record that: "
         f"`tpc resolve CHECKPOINT --epoch {manifest.epoch} --sink {sink} --mark-committed --reason ...`, or with "
         "`--accept-loss` that they stay missing.",
     )

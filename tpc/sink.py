@@ -1,8 +1,9 @@
 """The contract between the protocol and a system that takes part in it.
 
-A `Sink` is a picklable description (where, how, in which mode). It opens nothing; it builds the two halves:
+A `Sink` is a picklable description (where, how, in which mode). It opens nothing; it builds:
 
 - the `Writer` on an executor, one per branch: takes Arrow batches, then prepares the branch or aborts it;
+- the `Validator`, where the sink has one: says without a branch whether rows could be written, for dead letters;
 - the `Committer` on the driver: checks before the first epoch, commits and aborts branches from their
   committables alone, and lists what is in doubt.
 
@@ -228,6 +229,14 @@ class Sink(ABC):
     def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:
         """A writer for one branch. `hint` is what `Committer.hint` said on the driver before this epoch."""
 
+    def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator | None:
+        """What says whether rows could go into the branch of this handle. None, the default: nothing says it.
+
+        A row that it refuses can become a dead letter; one that only a `Writer` refuses ends the pipeline. Opens
+        nothing until it is used.
+        """
+        return None
+
     @abstractmethod
     def committer(self, pipeline: PipelineId) -> Committer:
         """The driver's half for one pipeline. Opens nothing until it is used."""
@@ -265,6 +274,22 @@ class Writer(ABC):
     @abstractmethod
     def abort(self) -> None:
         """Undo the branch, prepared or not. Idempotent; called at most by the task that made the writer."""
+
+
+class Validator(ABC):
+    """Whether rows can be taken, asked beside any branch: it writes nothing that lasts. Calls come from one thread.
+
+    What it says of a row depends on that row, on the sink's settings and on how the target is declared; on no other
+    row, of the batch or of the target. It refuses no row that a writer would take. So it says nothing of what a branch
+    comes to only as a whole (the sum of a merge) and of what the target holds (a key that is there already).
+    """
+
+    @abstractmethod
+    def validate(self, batch: pyarrow.RecordBatch) -> None:
+        """Raise `DataError` if a row of `batch` can never be taken. Raises `TransientError`, `ConfigurationError`."""
+
+    def close(self) -> None:
+        """Let go of connections. It is not used again."""
 
 
 class Committer(ABC):

@@ -24,6 +24,7 @@ from tpc.coordinator.loop.barriers import cuts_of, last_time
 from tpc.coordinator.loop.cutting import Cutter
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.loop_pass import LoopPass
+from tpc.coordinator.loop.row_checks import RowChecks
 from tpc.coordinator.loop.running import Running
 from tpc.coordinator.loop.state.changes import Change, rests_on
 from tpc.coordinator.loop.state.store import Store
@@ -156,7 +157,7 @@ class _Process:
         """What the engine does with an epoch, up to its end."""
         made: list[list[Any]] = [[] for _ in SINKS]
         rests: list[int | None] = [None for _ in SINKS]
-        for number, batch in runner.compute():
+        for number, batch in runner.compute.run(RowChecks((), {})):
             made[number] += _rows(number, batch)
             rests[number] = rests_on(batch)
         barrier = runner.context.barrier

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tpc import failpoints
 from tpc.coordinator.feeding.gather import KeyedRows, refuse_too_many, serialize
 from tpc.coordinator.feeding.route_plan import RoutePlan
+from tpc.coordinator.feeding.row_check import RowCheck
 from tpc.coordinator.feeding.unreadable import refuse_broken_text, write_or_refuse
 from tpc.handles import Handle
 from tpc.json import JSONObject
@@ -52,6 +53,8 @@ class SinkTask:
     mode: Mode
     hint: JSONObject
     only_digests: frozenset[str] | None = None
+    is_checked: bool = False
+    """Whether rows are checked one by one before those of a key are reduced (`row_check`)."""
 
 
 @dataclass
@@ -102,6 +105,7 @@ class BranchFeed:
         self._writer: Writer | None = None
         self._keyed: KeyedRows | None = None
         self._held: list[pyarrow.RecordBatch] = []
+        self._check = RowCheck(task.sink, handle, task.hint) if task.is_checked else None
         if task.sink.merge is not None and (self._writes or task.mode is Mode.GATHER):
             self._keyed = KeyedRows(task.sink.merge, self.name)
 
@@ -120,7 +124,10 @@ class BranchFeed:
         self.report.write_seconds += time.perf_counter() - started
 
     def _take(self, rows: pyarrow.RecordBatch) -> None:
-        refuse_broken_text(rows, self.task.sink)
+        if self._check is None:
+            refuse_broken_text(rows, self.task.sink)
+        else:
+            self._check.require(rows)
         if self._keyed is not None:
             self._keyed.add(rows)
         elif self.task.only_digests is None:
@@ -138,6 +145,8 @@ class BranchFeed:
     def prepare(self) -> None:
         """Prepare the branch, if it has rows."""
         started = time.perf_counter()
+        if self._check is not None:
+            self._check.close()
         if self._is_wanted():
             for rows in self._unwritten():
                 self._write(rows)
@@ -160,6 +169,8 @@ class BranchFeed:
 
     def undo(self) -> None:
         """Undo the branch, prepared or not, because of an error."""
+        if self._check is not None:
+            self._check.close()
         if self._writer is not None:
             undo(self.handle, self._writer)
 

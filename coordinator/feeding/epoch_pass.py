@@ -60,6 +60,10 @@ class EpochPass(ABC):
     def mode_of(self, sink: Sink) -> Mode:
         """How the rows of a sink are written when they are."""
 
+    def is_checked(self, sink: Sink) -> bool:
+        """Whether the rows of a sink are checked one by one before they are reduced or written."""
+        return False
+
     @abstractmethod
     def cut_by(self) -> int:
         """Into how many parts the rows are cut, for a replay that must find a branch."""
@@ -74,7 +78,7 @@ class EpochPass(ABC):
         """Write and prepare every sink; what the epoch rests on is durable then too."""
         hints = self.context.hints()
         tasks = tuple(
-            SinkTask(sink, self._routes_of(name), self.mode_of(sink), hints[name])
+            SinkTask(sink, self._routes_of(name), self.mode_of(sink), hints[name], is_checked=self.is_checked(sink))
             for name, sink in self.context.fed_sinks.items()
         )
         reports = self.run(self._work(epoch, generation, tasks))

@@ -44,7 +44,7 @@ class KeyedRows:
 
     def add(self, batch: pyarrow.RecordBatch) -> None:
         """Take more rows, or a partial result. Raises `DataError` for a row that cannot be merged."""
-        self._refuse_null_keys(batch)
+        refuse_null_keys(batch, self.plan, self.sink)
         self._batches.append(batch)
         self._rows += batch.num_rows
         if self._rows >= max(_REDUCE_ROWS, 0 if self._partial is None else self._partial.num_rows):
@@ -119,18 +119,18 @@ class KeyedRows:
             error.located(sink=self.sink)
             raise
 
-    def _refuse_null_keys(self, batch: pyarrow.RecordBatch) -> None:
-        import pyarrow as pa
 
-        for column in self.plan.key:
-            keys = batch.column(column)
-            if pa.types.is_dictionary(keys.type):
-                keys = keys.dictionary_decode()  # NULL may be one of its values
-            if keys.null_count:
-                row = described(batch.filter(keys.is_null()), 0, batch.schema.names[:6])
-                raise DataError(
-                    f"the key column {column!r} is NULL in the row {row}", sink=self.sink, column=column, key=None
-                )
+def refuse_null_keys(batch: pyarrow.RecordBatch, plan: MergePlan, sink: str) -> None:
+    """Raise `DataError` for the first row that has no key."""
+    import pyarrow as pa
+
+    for column in plan.key:
+        keys = batch.column(column)
+        if pa.types.is_dictionary(keys.type):
+            keys = keys.dictionary_decode()  # NULL may be one of its values
+        if keys.null_count:
+            row = described(batch.filter(keys.is_null()), 0, batch.schema.names[:6])
+            raise DataError(f"the key column {column!r} is NULL in the row {row}", sink=sink, column=column, key=None)
 
 
 def _rows_of(schema: pyarrow.Schema) -> pyarrow.Schema:

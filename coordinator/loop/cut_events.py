@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tpc.event_time import PartTimes, checked_times
@@ -18,14 +19,20 @@ EventTime = Callable[[Any], int]
 """The time of an event, in milliseconds since 1970."""
 
 
+def _itself(part: Part) -> Part:
+    return part
+
+
 @dataclass(frozen=True)
 class Refusal:
-    """One event that `function` has refused, by raising `error`."""
+    """One event that `function`, or a sink, has refused, by raising `error`."""
 
     source: str
     origin: Origin
     function: str
     error: Exception
+    sink: str | None = None
+    """The sink that refuses a row of what the function made of the event."""
 
 
 class CutEvents(list[Any]):
@@ -70,8 +77,13 @@ class CutEvents(list[Any]):
 
     def again(self) -> CutEvents:
         """The same events, decoded once more where the source can."""
-        parts = [part if part.again is None else part.again() for part in self._parts]
-        return CutEvents(self.source, parts, self._time, start=self._start, end=self._end)
+        return self.remembered()()
+
+    def remembered(self) -> Callable[[], CutEvents]:
+        """What gives the same events once more, and holds none of them meanwhile that the source can decode again."""
+        source, time, start, end = self.source, self._time, self._start, self._end
+        parts = [part.again or partial(_itself, part) for part in self._parts]
+        return lambda: CutEvents(source, [each() for each in parts], time, start=start, end=end)
 
     def origin(self, index: int) -> Origin:
         """Where the event of this index came from. It never raises."""

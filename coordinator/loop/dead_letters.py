@@ -11,6 +11,7 @@ from tpc.coordinator.loop.routes import LoopWriting
 from tpc.coordinator.loop.row_batches import batch_of
 from tpc.errors import ConfigurationError, DataError
 from tpc.history import History
+from tpc.manifest import Manifest
 from tpc.sink import Sink
 from tpc.user_code import said, text_of
 
@@ -67,6 +68,11 @@ class DeadLetters:
         ]
         return [batch_of(self.writing, rows[first : first + AT_ONCE]) for first in range(0, len(rows), AT_ONCE)]
 
+    def count_in(self, manifest: Manifest) -> int:
+        """How many dead letters an epoch has."""
+        part = manifest.sinks.get(self.writing.routes[0].sink.name)
+        return 0 if part is None else part.rows
+
     def require_few(self, refused: Sequence[Refusal], events: int, history: History) -> None:
         """Raise `DataError` where too many of the last events are refused: the program is wrong then, not they.
 
@@ -76,8 +82,7 @@ class DeadLetters:
         for manifest in sorted(history.manifests.values(), key=lambda each: each.epoch, reverse=True):
             if read >= WINDOW:
                 break
-            part = manifest.sinks.get(sink)
-            letters += 0 if part is None else part.rows
+            letters += self.count_in(manifest)
             read += manifest.counts.get("rows", 0)
         if not refused or letters < self._at_least or letters <= self._max_share * read:
             return

@@ -150,7 +150,8 @@ class Description(Job):
         """Write events that the program refuses to `sink`, exactly once with their epoch, instead of ending.
 
         An event is refused where `decode=`, `time=` or a function of events (`each`) raises an `Exception`; not by a
-        `TransientError`. Nothing of what that function has done for the event is kept. A row names `source`,
+        `TransientError`. So is one of which a function makes a row that a sink can never take (`Sink.validator`).
+        Nothing of what that function has done for the event is kept. A row names `source`,
         `position`, `function`, `error` (the exception's type), `reason` (its text), `raw_key` and `raw_value`. Where
         there are `at_least` dead letters among the last 10,000 events, and they are more than `max_share` of these,
         the service ends with a `DataError`.

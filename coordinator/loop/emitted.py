@@ -100,9 +100,16 @@ class Emitted:
 
     def check_event(self) -> None:
         """Raise `DataError` for a row of the event that cannot become columns."""
-        for kind, (before, _) in (self._mark or {}).items():
-            if len(self._rows[kind]) > before:
-                self._columns(kind, before, None)
+        self.of_event()
+
+    def of_event(self) -> list[tuple[int, pyarrow.RecordBatch]]:
+        """What was made since `begin_event`, with the number of each batch's writing. Raises as `check_event`."""
+        made = []
+        for number, (kind, (rows, batches)) in enumerate((self._mark or {}).items()):
+            made += [(number, batch) for batch in self._batches[kind][batches:] if batch.num_rows]
+            if len(self._rows[kind]) > rows:
+                made.append((number, self._columns(kind, rows, None)))
+        return made
 
     def end_event(self, *, is_kept: bool) -> None:
         """Keep what was made since `begin_event`, or drop it."""

@@ -14,6 +14,7 @@ from tpc.coordinator.loop.cut_events import CutEvents, Refusal
 from tpc.coordinator.loop.emitted import Emitted
 from tpc.coordinator.loop.functions import Function, Input, KeyedState, Undoable
 from tpc.coordinator.loop.refusals import error_of, error_of_many
+from tpc.coordinator.loop.row_checks import RowChecks, RowRefusedError
 from tpc.coordinator.loop.state.refusals import UnkeptValueError
 from tpc.event_time import NO_EPOCH_TIME, EpochTime
 from tpc.user_code import is_refusal, require_done
@@ -27,18 +28,30 @@ class Guard:
     """Runs a function for one event so that what it has done for that event alone can be undone.
 
     That costs much for each event, so an epoch is first run without it. `refused` gets the events that were refused;
-    where it is None the first one ends the epoch.
+    where it is None the first one ends the epoch. With `checks` an event is refused also where a sink does not take a
+    row that was made of it.
     """
 
-    def __init__(self, states: Sequence[KeyedState], out: Emitted, refused: list[Refusal] | None) -> None:
+    def __init__(
+        self,
+        states: Sequence[KeyedState],
+        out: Emitted,
+        refused: list[Refusal] | None,
+        checks: RowChecks | None = None,
+    ) -> None:
         self._guarded: list[Undoable] = [out, *states]
         self._out = out
         self._refused = refused
+        self._checks = checks
 
     def run(self, function: Function, events: CutEvents, index: int) -> None:
         """For the event of this index. Raises what is no refusal of the event, with everything undone."""
         try:
             self._run(function, events[index])
+        except RowRefusedError as refused:
+            assert self._refused is not None
+            origin, named = events.origin(index), f"sink {refused.sink}"
+            self._refused.append(Refusal(events.source, origin, named, refused.error, refused.sink))
         except Exception as error:
             if not is_refusal(error):
                 raise
@@ -67,6 +80,8 @@ class Guard:
             function.run(self._out, event)
             for each in self._guarded:
                 each.check_event()
+            if self._checks is not None:
+                self._checks.require(self._out.of_event())
             is_kept = True
         finally:
             for each in self._guarded:

@@ -26,7 +26,7 @@ class RowBatches:
     """All kinds of rows of one service. `routes` and `digests_by_writing` are what a pass is given."""
 
     def __init__(self, writings: Sequence[LoopWriting]) -> None:
-        self._writings = writings
+        self.writings = writings
         self._plans = [_plans(index, writing) for index, writing in enumerate(writings)]
         self.routes = tuple(plan for plans in self._plans for plan in plans)
         self.digests_by_writing = tuple(tuple(plan.digest for plan in plans) for plans in self._plans)
@@ -35,7 +35,7 @@ class RowBatches:
         """Rows of the writing of that number, as a pass takes them."""
         import pyarrow as pa
 
-        writing, rows = self._writings[index], batch.num_rows
+        writing, rows = self.writings[index], batch.num_rows
         columns: dict[str, pyarrow.Array] = {f"column_{n}": batch.column(n) for n in range(batch.num_columns)}
         undigested = {f"column_{n}" for n, name in enumerate(writing.schema.names) if name in writing.undigested}
         for plan, flags, route in zip(self._plans[index], _flags(writing, batch), writing.routes, strict=True):
@@ -45,6 +45,20 @@ class RowBatches:
         nobody = pa.nulls(rows, pa.int64())
         others = {plan.digest: nobody for number, plans in enumerate(self._plans) if number != index for plan in plans}
         return pa.RecordBatch.from_pydict(columns | others, metadata=batch.schema.metadata)
+
+
+def routed_rows(writing: LoopWriting, batch: pyarrow.RecordBatch) -> list[tuple[str, pyarrow.RecordBatch]]:
+    """Rows of one writing as each sink gets them that gets any. Raises `DataError` for a condition that refuses one."""
+    import pyarrow as pa
+
+    routed = []
+    for route, flags in zip(writing.routes, _flags(writing, batch), strict=True):
+        names = [name for _, name in route.columns]
+        rows = pa.RecordBatch.from_arrays([batch.column(source) for source, _ in route.columns], names=names)
+        taken = rows if flags is None else rows.filter(pa.array(flags))
+        if taken.num_rows:
+            routed.append((route.sink.name, taken))
+    return routed
 
 
 def _plans(index: int, writing: LoopWriting) -> list[RoutePlan]:

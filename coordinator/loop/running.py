@@ -106,7 +106,7 @@ class Running:
             cut = self._cutter.again(cuts, time_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
         lives = lives_of(manifest)
-        self._run(manifest.epoch, cut, manifest.barrier, stood, lives, written=lambda: None, is_decided=True)
+        self._run(manifest.epoch, cut, manifest.barrier, stood, lives, written=lambda: None, decided=manifest)
 
     def _write_offsets_again(self, manifest: Manifest) -> None:
         """No event is needed for them: their sources may be retired, and no function runs."""
@@ -163,12 +163,12 @@ class Running:
         lives: Lives,
         *,
         written: Callable[[], None],
-        is_decided: bool = False,
+        decided: Manifest | None = None,
     ) -> None:
-        """One epoch. `written` is called once every row has been handed to its sinks."""
+        """One epoch; `decided` is its manifest, if it has one. `written`: every row has been handed to its sinks."""
         failpoints.hit("epoch.planned", epoch=epoch)
         context = self._context(barrier, rows=cut.rows, positions=positions)
-        compute = self._computation(epoch, cut, positions, lives, is_decided=is_decided)
+        compute = self._computation(epoch, cut, positions, lives, decided)
         confirm = self._cutter.confirmation()
         placed = partial(placed_between, cut.sources)
         runner = LoopPass(context, self._batches, compute, written=written, confirm=confirm, placed=placed)
@@ -180,15 +180,17 @@ class Running:
             raise
 
     def _computation(
-        self, epoch: int, cut: Cut, positions: Positions, lives: Lives, *, is_decided: bool
-    ) -> Callable[[], list[tuple[int, object]]]:
+        self, epoch: int, cut: Cut, positions: Positions, lives: Lives, decided: Manifest | None
+    ) -> Computation:
         history, rows, letters = self._coordinator.journal.history, cut.rows, self._program.dead_letters
 
         def require_few(refused: Sequence[Refusal]) -> None:
-            if letters is not None and not is_decided:  # of a decided epoch they are as many as they are
+            if letters is not None and decided is None:  # of a decided epoch they are as many as they are
                 letters.require_few(refused, rows, history)
 
-        return partial(Computation(self._program, epoch, lives, positions, self._misused, require_few).run, cut)
+        decided_letters = None if decided is None else 0 if letters is None else letters.count_in(decided)
+        args = self._program, epoch, cut, lives, positions, self._misused, require_few
+        return Computation(*args, decided_letters=decided_letters)
 
     def _context(self, barrier: Barrier, *, rows: int, positions: Positions) -> PassContext:
         engine, participants = self._coordinator.engine, self._coordinator.participants

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import Committer, Writer
+from tpc.sink import Committer, Validator, Writer
 from tpc.sinks.authoring.staged import StagedSink
 from tpc.sinks.effects.effect import Call, EffectRetry, Guarantee
 from tpc.sinks.effects.plain_call import require_plain_call
@@ -79,6 +79,12 @@ class EffectSink(StagedSink):
         from tpc.sinks.effects.writer import EffectWriter
 
         return EffectWriter(self, handle, hint)
+
+    def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator:
+        """Whether rows name an effect, and have an exact form in the outbox."""
+        from tpc.sinks.effects.writer import EffectValidator
+
+        return EffectValidator(self, handle)
 
     def locked_files(self) -> Sequence[Path]:
         """The outbox."""

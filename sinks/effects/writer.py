@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 from pyarrow import types
 
 from tpc.errors import ConfigurationError, DataError
+from tpc.handles import Handle
+from tpc.sink import Validator
 from tpc.sinks.authoring.staged import StagedWriter
 from tpc.sinks.effects.python_rows import specs_of
 from tpc.sinks.shared.arrow_json import check_json_names, check_json_type, json_objects
@@ -34,21 +37,39 @@ class EffectWriter(StagedWriter):
     def add(self, batch: pyarrow.RecordBatch) -> None:
         """A line per row. Raises `DataError` for a row without a key."""
         specs = json.dumps(specs_of(batch.schema))
-        try:
-            keys = [pc.cast(batch.column(name), "string").to_pylist() for name in self.sink.key]
-            rows = json_objects(batch).to_pylist()
-        except REFUSALS as error:
-            raise refused_value(batch, json_objects, error, handle=self.handle, key=self.sink.key) from error
-        for *values, row in zip(*keys, rows, strict=True):
-            if None in values:
-                column = self.sink.key[values.index(None)]
-                what = "a row names no effect: a column of its key is NULL"
-                raise DataError(what, column=column, key=tuple(values), sink=self.sink.name)
+        for *values, row in _effects(batch, self.sink, self.handle):
             self._file.write(json.dumps([values, row, specs], ensure_ascii=False).encode() + b"\n")
 
     def end(self) -> None:
         """Hand over what is buffered."""
         self._file.close()
+
+
+class EffectValidator(Validator):
+    """Makes effects of rows as the writer does, and keeps none."""
+
+    def __init__(self, sink: EffectSink, handle: Handle) -> None:
+        self._sink = sink
+        self._handle = handle
+
+    def validate(self, batch: pyarrow.RecordBatch) -> None:
+        """See `Validator`."""
+        deque(_effects(batch, self._sink, self._handle), maxlen=0)
+
+
+def _effects(batch: pyarrow.RecordBatch, sink: EffectSink, handle: Handle) -> Iterator[tuple[Any, ...]]:
+    """Of each row the values of its key as text, and the row as JSON. Raises `DataError` for a row without a key."""
+    try:
+        keys = [pc.cast(batch.column(name), "string").to_pylist() for name in sink.key]
+        rows = json_objects(batch).to_pylist()
+    except REFUSALS as error:
+        raise refused_value(batch, json_objects, error, handle=handle, key=sink.key) from error
+    for *values, row in zip(*keys, rows, strict=True):
+        if None in values:
+            column = sink.key[values.index(None)]
+            what = "a row names no effect: a column of its key is NULL"
+            raise DataError(what, column=column, key=tuple(values), sink=sink.name)
+        yield (*values, row)
 
 
 def check_columns(sink: EffectSink, schema: pyarrow.Schema) -> None:

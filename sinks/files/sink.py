@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
-from tpc.sink import Committer, ExecutorNeeds, Sink, Writer
+from tpc.sink import Committer, ExecutorNeeds, Sink, Validator, Writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -63,6 +63,12 @@ class FileSink(Sink):
         from tpc.sinks.files.writer import FileWriter
 
         return FileWriter(self, handle, schema, hint)
+
+    def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator:
+        """Whether rows have an exact form in the format."""
+        from tpc.sinks.files.writer import FileValidator
+
+        return FileValidator(self, handle)
 
     def committer(self, pipeline: PipelineId) -> Committer:
         """The driver's half."""

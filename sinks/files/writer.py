@@ -13,7 +13,7 @@ from tpc import failpoints
 from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import Handle
 from tpc.json import JSONObject
-from tpc.sink import Committable, Writer
+from tpc.sink import Committable, Validator, Writer
 from tpc.sinks.files.formats import Encoder, HashingFile, encoder, encoder_class
 from tpc.sinks.files.layout import Layout, file_name
 from tpc.sinks.shared.exact import REFUSALS, refused_value
@@ -176,3 +176,18 @@ class FileWriter(Writer):
             sink=self.sink.name,
             remedy=remedy,
         )
+
+
+class FileValidator(Validator):
+    """Encodes rows as the writer does, and keeps nothing."""
+
+    def __init__(self, sink: FileSink, handle: Handle) -> None:
+        self._encoded = encoder_class(sink.format).encoded
+        self._handle = handle
+
+    def validate(self, batch: pyarrow.RecordBatch) -> None:
+        """See `Validator`."""
+        try:
+            self._encoded(batch)
+        except REFUSALS as error:
+            raise refused_value(batch, self._encoded, error, handle=self._handle) from error

@@ -10,7 +10,7 @@ from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.settings import Elsewhere
-from tpc.sink import Committer, ExecutorNeeds, Limit, Writer
+from tpc.sink import Committer, ExecutorNeeds, Limit, Validator, Writer
 from tpc.sinks.kafka import token_function
 from tpc.sinks.kafka.kafka_python import require_kafka_python
 from tpc.sinks.kafka.transactional_sink import KAFKA_LIMITS, TransactionalSink
@@ -91,6 +91,12 @@ class KafkaSink(TransactionalSink):
         from tpc.sinks.kafka.worker.writer import KafkaWriter
 
         return KafkaWriter(self, handle, schema, hint, epoch_header=self.epoch_header)
+
+    def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator:
+        """Whether rows have a form as messages, and are not larger than the client takes."""
+        from tpc.sinks.kafka.worker.row_messages import MessageValidator
+
+        return MessageValidator(self, handle, schema, hint, epoch_header=self.epoch_header)
 
     def committer(self, pipeline: PipelineId) -> Committer:
         """The driver's half. Raises `ConfigurationError` for a kafka-python that cannot end transactions."""

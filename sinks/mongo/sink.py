@@ -27,7 +27,7 @@ from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan, TargetOrder, merge_plan
 from tpc.settings import Elsewhere
-from tpc.sink import Committer, ExecutorNeeds, Limit, Sink, Writer
+from tpc.sink import Committer, ExecutorNeeds, Limit, Sink, Validator, Writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -134,6 +134,12 @@ class MongoSink(Sink):
         from tpc.sinks.mongo.writer import MongoWriter
 
         return MongoWriter(self, handle, schema, hint)
+
+    def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator:
+        """Whether rows have a form as documents, of a size that MongoDB takes."""
+        from tpc.sinks.mongo.row_documents import DocumentValidator
+
+        return DocumentValidator(self, handle, schema)
 
     def committer(self, pipeline: PipelineId) -> Committer:
         """The driver's half."""

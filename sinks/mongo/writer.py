@@ -12,19 +12,18 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
-from tpc.errors import ConfigurationError, DataError, TpcError
+from tpc.errors import DataError, TpcError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.merge import MergePlan
-from tpc.sink import Committable, Writer, describe_row
+from tpc.sink import Committable, Writer
 from tpc.sinks.mongo.connection import Document, shared, transient
-from tpc.sinks.mongo.exact import in_utc, require_exact
-from tpc.sinks.mongo.operations import described, insert_operation, merge_operation, operation_name
-from tpc.sinks.mongo.outbox import MAX_OPERATION_BYTES, OUTBOX, Outbox, PartBuffer
+from tpc.sinks.mongo.operations import described, insert_operation, operation_name
+from tpc.sinks.mongo.outbox import OUTBOX, Outbox, PartBuffer
 from tpc.sinks.mongo.refused_operations import refuse_impossible
+from tpc.sinks.mongo.row_documents import RowDocuments
 from tpc.sinks.mongo.rows_of_key import combined
-from tpc.sinks.mongo.values import converter, fault_of_key, fault_of_name, fault_of_order, fault_of_type, hashable
-from tpc.sinks.shared.exact import REFUSALS, refused_value
+from tpc.sinks.mongo.values import hashable
 
 if TYPE_CHECKING:
     import pyarrow
@@ -47,12 +46,8 @@ class MongoWriter(Writer):
         self.handle = handle
         self.hint = hint
         self.run = str(hint.get("run", ""))
-        self.plan = sink.plan_for(schema.names)
-        for field in schema:
-            if fault := fault_of_name(field.name) or fault_of_type(field.type):
-                raise ConfigurationError(f"column {field.name!r} cannot be written: {fault}", sink=sink.name)
-        self.converters = {field.name: converter(field.type) for field in schema}
-        self.key_columns = self.plan.key if self.plan else ("_id",) if "_id" in schema.names else ()
+        self._documents = RowDocuments(sink, handle, schema)
+        self.plan = self._documents.plan
         self.rows = 0
         self.parts = 0
         self.size_bytes = 0
@@ -63,97 +58,47 @@ class MongoWriter(Writer):
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Take rows. Raises `DataError` for one that can never be stored, `TransientError` for a failing server."""
-        try:
-            require_exact(batch)
-            rows = in_utc(batch).to_pylist()
-        except REFUSALS as error:
-            key = self.key_columns or batch.schema.names[:1]
-            raise refused_value(batch, require_exact, error, handle=self.handle, key=key) from error
-        for row in rows:
-            values = self._values(row)
-            if self.plan is None:
-                self._take(insert_operation(values, operation_name(self.handle, self.run, self.rows)), row)
-            else:
+        for row, values in self._documents.of(batch):
+            if self.plan is not None:
                 self._merge(values, row, self.plan)
+            else:
+                if self._documents.key_columns:
+                    self._require_new_key(self._key_of(values), row)
+                self._take(insert_operation(values, operation_name(self.handle, self.run, self.rows)), row)
             self.rows += 1
+
+    def _key_of(self, values: Document) -> Hashable:
+        return hashable({column: values[column] for column in self._documents.key_columns})
 
     def _merge(self, values: Document, row: Mapping[str, Any], plan: MergePlan) -> None:
         """Rows of one key come next to each other: they become one operation when the next key begins."""
-        key = hashable({column: values[column] for column in plan.key})
+        key = self._key_of(values)
         if self._held is not None and self._held[0] == key:
             try:
                 self._held = (key, combined(self._held[1], values, plan), row)
             except ValueError as error:
-                raise self._bad(str(error), row, None) from None
+                raise self._documents.unfit(str(error), row, None) from None
             return
         self._end_key()
-        if key in self._keys:
-            raise self._bad("two rows of one branch have this key", row, self.key_columns[0])
-        self._keys.add(key)
+        self._require_new_key(key, row)
         self._held = (key, values, row)
 
     def _end_key(self) -> None:
-        if self._held is None or self.plan is None:
+        if self._held is None:
             return
         (_, values, row), self._held = self._held, None
-        parts = {column: values[column] for column in self.plan.key}
-        key = parts if len(parts) > 1 else next(iter(parts.values()))
-        self._take(merge_operation(key, values, self.plan), row)
+        self._take(self._documents.merged(values), row)
 
     def _take(self, operation: Document, row: Mapping[str, Any]) -> None:
-        encoded = self._encoded(operation, row)
+        encoded = self._documents.encoded(operation, row)
         if not self._buffer.has_room(len(encoded)):
             self._flush()
         self._buffer.add(operation, encoded)
 
-    def _values(self, row: Mapping[str, Any]) -> Document:
-        values: Document = {}
-        for column, convert in self.converters.items():
-            try:
-                values[column] = convert(row[column])
-            except ValueError as error:
-                raise self._bad(str(error), row, column) from None
-        for column in self.key_columns:
-            if fault := fault_of_key(values[column]):
-                raise self._bad(fault, row, column)
-        if self.plan is None and self.key_columns:
-            key = hashable({column: values[column] for column in self.key_columns})
-            if key in self._keys:
-                raise self._bad("two rows of one branch have this key", row, self.key_columns[0])
-            self._keys.add(key)
-        if self.plan is not None and self.plan.order_is_stored:
-            order = str(self.plan.order_by)
-            if fault := fault_of_order(values[order]):
-                raise self._bad(fault, row, order)
-        return values
-
-    def _encoded(self, operation: Document, row: Mapping[str, Any]) -> bytes:
-        import bson
-
-        try:
-            encoded = bson.encode(operation)
-        except (bson.errors.BSONError, OverflowError, ValueError) as error:
-            raise self._bad(f"the row has no BSON form: {error}", row, None) from None
-        if len(encoded) > MAX_OPERATION_BYTES:
-            widest = max(self.converters, key=lambda column: len(repr(row[column])))
-            raise self._bad(
-                f"a document of {len(encoded)} bytes; MongoDB takes 16 MB ({MAX_OPERATION_BYTES} bytes here)",
-                row,
-                widest,
-            )
-        return encoded
-
-    def _bad(self, what: str, row: Mapping[str, Any], column: str | None) -> DataError:
-        key = describe_row(row, self.key_columns or list(row)[:1])
-        at = "" if column is None else f"column {column!r}: "
-        return DataError(
-            f"{at}{what} (row {key})",
-            column=column,
-            key=key,
-            pipeline=str(self.handle.pipeline),
-            epoch=self.handle.epoch,
-            sink=self.sink.name,
-        )
+    def _require_new_key(self, key: Hashable, row: Mapping[str, Any]) -> None:
+        if key in self._keys:
+            raise self._documents.unfit("two rows of one branch have this key", row, self._documents.key_columns[0])
+        self._keys.add(key)
 
     def prepare(self) -> Committable | None:
         """Put the rest into the outbox; None without rows. On an error the branch is removed from the outbox."""

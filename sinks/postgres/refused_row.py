@@ -62,10 +62,12 @@ class Refusal:
     connection: BoundedConnection
     sink: PostgresSink
     handle: Handle
+    undo: str = "ROLLBACK"
+    """Of what has failed."""
 
     def of_copy(self, batch: pyarrow.RecordBatch, into: str) -> TpcError:
         """The COPY of `batch` into table `into` failed."""
-        self._ask("ROLLBACK")
+        self._ask(self.undo)
         line, rest = errors.copy_line(self.error, into) or (None, "")
         row = row_of_line(batch, line) if line is not None else self._row_by_detail(batch)
         if not errors.is_row_refused(self.error):

@@ -15,7 +15,7 @@ from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.merge import MergePlan, TargetOrder, merge_plan
 from tpc.settings import Elsewhere
-from tpc.sink import Committer, ExecutorNeeds, Sink, Writer
+from tpc.sink import Committer, ExecutorNeeds, Sink, Validator, Writer
 
 if TYPE_CHECKING:
     import pyarrow
@@ -90,6 +90,12 @@ class PostgresSink(Sink):
         from tpc.sinks.postgres.writer import PostgresWriter
 
         return PostgresWriter(self, handle, schema, hint)
+
+    def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator:
+        """Whether the server takes rows into a table that is declared as the target is; it connects with the first."""
+        from tpc.sinks.postgres.validator import RowValidator
+
+        return RowValidator(self, handle, schema)
 
     def committer(self, pipeline: PipelineId) -> Committer:
         """The driver's half."""

@@ -6,26 +6,22 @@ belongs to no connection. One COPY per batch, so that an error tells the row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import psycopg
 
 from tpc import failpoints
-from tpc.errors import StateMachineError
+from tpc.errors import StateMachineError, TpcError
 from tpc.handles import Handle
 from tpc.json import JSONObject
-from tpc.merge import MergeHow, MergePlan
+from tpc.merge import MergePlan
 from tpc.sink import Committable, Writer
 from tpc.sinks.postgres import markers, merge_statements, staging, statements
-from tpc.sinks.postgres.arrow_csv import csv_of
-from tpc.sinks.postgres.catalog import read_types
-from tpc.sinks.postgres.column_types import SqlType, remedy_for, remedy_for_sum
 from tpc.sinks.postgres.connection import PooledConnection, borrow, borrowed, give_back
-from tpc.sinks.postgres.errors import MISSING_GID, column_altered, columns_changed_meanwhile, failed
-from tpc.sinks.postgres.kept_values import require_kept
+from tpc.sinks.postgres.errors import MISSING_GID, failed
 from tpc.sinks.postgres.markers import BASE, PREVIOUS_EPOCH
 from tpc.sinks.postgres.refused_row import SAVE_BEFORE_MERGE, UNDO_MERGE, Refusal, key_columns
+from tpc.sinks.postgres.written_columns import WrittenColumns
 from tpc.sinks.shared.exact import REFUSALS, refused_value
 
 if TYPE_CHECKING:
@@ -41,13 +37,11 @@ class PostgresWriter(Writer):
         self._sink = sink
         self._handle = handle
         self._hint = hint
-        self._schema = schema
-        self._types: dict[str, SqlType] = {}
-        self._plan = sink.plan_for(schema.names)
-        self._columns = sink.written(schema.names)
-        self._into = sink.table if self._plan is None else staging.staging_name(sink, self._columns)
+        self._written = WrittenColumns(sink, handle, schema)
+        self._plan = self._written.plan
+        self._columns = self._written.names
         self._in_pieces: frozenset[str] = frozenset()
-        self._copy = statements.copy_into(sink, self._into, self._columns)
+        self._copy = statements.copy_into(sink, self._written.into, self._columns)
         self._connection: PooledConnection | None = None
         self._maybe_prepared: str | None = None
         self._ended = False
@@ -62,69 +56,37 @@ class PostgresWriter(Writer):
         chosen = batch.select(self._columns)
         connection = self._begun()
         try:
-            text = self._encoded(chosen)
+            text = self._written.encoded(chosen)
         except REFUSALS as error:
             key = key_columns(connection, self._sink)
             self._let_go()
-            raise refused_value(chosen, self._encoded, error, handle=self._handle, key=key) from error
+            raise refused_value(chosen, self._written.encoded, error, handle=self._handle, key=key) from error
         try:
             with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
                 copy.write(text)
         except psycopg.Error as error:
-            refused = Refusal(error, connection, self._sink, self._handle).of_copy(chosen, self._into)
+            refused = Refusal(error, connection, self._sink, self._handle).of_copy(chosen, self._written.into)
             self._let_go()
             raise refused from error
         self._rows += batch.num_rows
         self._size_bytes += len(text)
-
-    def _encoded(self, batch: pyarrow.RecordBatch) -> bytes:
-        """Raises `ValueError` for a value that its column would not keep as it is."""
-        text = csv_of(batch)
-        require_kept(batch, self._types)
-        return text
 
     def _begun(self) -> PooledConnection:
         if self._connection is None:
             try:
                 self._connection = borrow(self._sink.dsn, self._sink.timeout_s)
                 self._connection.execute(statements.begin(self._sink, self._handle))
-                self._types = self._present_types(self._connection, self._sink.table)
+                self._written.read(self._connection)
             except psycopg.Error as error:
                 self._let_go()
                 raise failed(error, "when a branch was begun", self._handle) from error
-            self._refuse_unfit(self._types)
+            self._refuse(self._written.unfit())
         return self._connection
 
-    def _present_types(self, connection: PooledConnection, name: str) -> dict[str, SqlType]:
-        regclass = statements.table(self._sink, name).as_string(connection)
-        return read_types(connection, regclass, self._columns)
-
-    def _refuse_unfit(self, types: Mapping[str, SqlType]) -> None:
-        """A column may have been altered since `check`: what PostgreSQL would now round or cut is refused again."""
-        for name in self._columns:
-            is_sum = self._plan is not None and self._plan.columns.get(name) is MergeHow.ADD
-            judge = remedy_for_sum if is_sum else remedy_for
-            remedy = judge(self._schema.field(name).type, types[name]) if name in types else None
-            if remedy is not None:
-                self._let_go()
-                raise column_altered(name, self._schema.field(name).type, types[name].text, remedy, self._handle)
-
-    def _refuse_altered(self, connection: PooledConnection) -> None:
-        """Asked when the branch holds its locks, so that the answer stays true until it is committed.
-
-        A staging table has the types that follow from the target's at `check`: between others PostgreSQL would convert.
-        """
-        present = self._present_types(connection, self._sink.table)
-        self._refuse_unfit(present)
-        if self._plan is None:
-            altered = [name for name, kind in present.items() if self._types.get(name) != kind]
-        else:
-            staged = self._present_types(connection, self._into)
-            wanted = staging.staging_types(self._plan, present)
-            altered = [name for name, text in wanted.items() if name not in staged or staged[name].declared != text]
-        if altered:
+    def _refuse(self, error: TpcError | None) -> None:
+        if error is not None:
             self._let_go()
-            raise columns_changed_meanwhile(altered, self._handle)
+            raise error
 
     def prepare(self) -> Committable | None:
         """Merge what was staged, mark, PREPARE TRANSACTION; errors as in `write`."""
@@ -135,7 +97,8 @@ class PostgresWriter(Writer):
         self._merge(connection)
         gid = statements.gid_of(self._handle, connection.database_oid)
         try:
-            self._refuse_altered(connection)
+            # Asked when the branch holds its locks, so that the answer stays true until it is committed.
+            self._refuse(self._written.altered(connection))
             connection.execute(markers.mark(self._sink, self._handle))
             failpoints.hit_branch("pass.flushed", self._handle)
             self._maybe_prepared = gid
@@ -168,7 +131,7 @@ class PostgresWriter(Writer):
         try:
             connection.execute(merge_statements.merge(*branch, reduces=reduces))
         except psycopg.errors.NumericValueOutOfRange:
-            self._in_pieces = staging.wide_sums(plan, self._types)
+            self._in_pieces = staging.wide_sums(plan, self._written.types)
             if not self._in_pieces:
                 raise
             # The epoch's sum may not fit the column, and fit once it is added to what is stored.

@@ -12,8 +12,8 @@ from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import Committable, Writer
 from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
+from tpc.sinks.kafka.worker.producer import producer_settings
 from tpc.sinks.kafka.worker.transaction import OpenTransaction
-from tpc.sinks.kafka.worker.writer import producer_settings
 
 if TYPE_CHECKING:
     from tpc.sinks.kafka.transactional_sink import TransactionalSink

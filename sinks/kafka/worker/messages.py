@@ -22,6 +22,8 @@ from tpc.errors import ConfigurationError
 from tpc.sinks.kafka.worker.handover import Handover, Headers
 from tpc.sinks.shared.arrow_json import check_json_names, check_json_type, json_objects
 
+MESSAGE_OVERHEAD_BYTES = 36
+"""What librdkafka adds to key, value and headers before it compares a message with its limit."""
 ANY_PARTITION = -1
 """The client's partitioner chooses."""
 
@@ -108,6 +110,21 @@ class MessageColumns:
         """The message keys as binary; None without a key column."""
         return None if self.key is None else _binary(batch.column(self.key))
 
+    def sizes_bytes(
+        self, batch: pa.RecordBatch, keys: pa.Array | None, values: pa.Array, epoch_header: tuple[str, bytes] | None
+    ) -> pa.Array:
+        """Of each message, as the client compares it with `message.max.bytes`."""
+        sizes = pc.fill_null(pc.binary_length(values), 0)
+        if keys is not None:
+            sizes = pc.add(sizes, pc.fill_null(pc.binary_length(keys), 0))
+        if self.headers is not None:
+            sizes = pc.add(sizes, _header_bytes(batch.column(self.headers)))
+        fixed_bytes = MESSAGE_OVERHEAD_BYTES
+        if epoch_header is not None:
+            name, epoch = (pa.array([len(part)], pa.int64()) for part in (epoch_header[0].encode(), epoch_header[1]))
+            fixed_bytes += _pair_bytes(name, epoch)[0].as_py()
+        return pc.add(sizes, pa.scalar(fixed_bytes, pa.int64()))
+
     def messages(
         self, batch: pa.RecordBatch, keys: pa.Array | None, values: pa.Array, epoch_header: tuple[str, bytes] | None
     ) -> Handover:
@@ -157,6 +174,23 @@ def _headers(column: pa.Array, epoch_header: tuple[str, bytes] | None) -> list[H
         (flat[start:end] + added if there else added) or None
         for (start, end), there in zip(pairwise(offsets), column.is_valid().to_pylist(), strict=True)
     ]
+
+
+def _header_bytes(column: pa.Array) -> pa.Array:
+    """Of each row the headers as they are sent."""
+    offsets, pairs = _pairs(column)
+    lengths = [pc.fill_null(pc.binary_length(_binary(pairs.field(part))), 0) for part in (0, 1)]
+    ends = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(_pair_bytes(*lengths))])
+    return pc.subtract(ends.take(pa.array(offsets[1:], pa.int64())), ends.take(pa.array(offsets[:-1], pa.int64())))
+
+
+def _pair_bytes(name_bytes: pa.Array, value_bytes: pa.Array) -> pa.Array:
+    """A name and a value, each with its length before it: 7 bits to a byte, of which one is the sign's."""
+    size = pc.add(name_bytes, value_bytes)
+    for length in (name_bytes, value_bytes):
+        for least in (0, 64, 8192, 1_048_576, 134_217_728):
+            size = pc.add(size, pc.cast(pc.greater_equal(length, least), pa.int64()))
+    return size
 
 
 def _pairs(column: pa.Array) -> tuple[list[int], pa.Array]:

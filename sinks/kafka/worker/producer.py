@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
-from tpc.sinks.kafka.cluster.facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts
+from tpc.json import JSONObject
+from tpc.sinks.kafka.cluster.facts import LIBRDKAFKA_MESSAGE_MAX_BYTES, Facts, find_facts
 from tpc.sinks.kafka.cluster.login import DIAGNOSIS_S, require_login
 from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
@@ -20,6 +21,8 @@ from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
+
+    from tpc.sinks.kafka.transactional_sink import TransactionalSink
 
 
 _INITIALISE_AGAIN_S = 0.1
@@ -64,6 +67,17 @@ class ProducerSettings:
             "batch.size": size_bytes,
         }
         return {**ours, **self.connection.librdkafka()}
+
+
+def producer_settings(sink: TransactionalSink, hint: JSONObject) -> ProducerSettings:
+    """What the producers of a sink are made from: its settings, and the driver's facts of the cluster in the hint.
+
+    Without a hint the facts are asked for here.
+    """
+    facts = Facts.of_hint(hint) or find_facts(
+        sink.connection, topic=sink.topic, transaction_timeout_s=sink.transaction_timeout_s, timeout_s=sink.timeout_s
+    )
+    return ProducerSettings(sink.connection, facts, sink.compression, sink.timeout_s, sink.tells_offsets)
 
 
 class InitialisedProducer:

@@ -9,9 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException, Producer
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.support.kafka_branches import TEXT, Branches, texts, values
-from tests.support.kafka_topics import KafkaTopics
+from tests.support.kafka_topics import SILENT, KafkaTopics
 from tpc.errors import ConfigurationError, DataError
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.worker.messages import MessageColumns, cells
@@ -300,3 +303,44 @@ def test_a_topic_that_vanished_is_named(kafka: KafkaTopics) -> None:
 
     with pytest.raises(ConfigurationError, match="has no topic"):
         write(branches, texts("a"), TEXT)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    key=st.none() | st.binary(max_size=80),
+    headers=st.lists(
+        st.tuples(st.text("aé", max_size=70), st.none() | st.integers(0, 70) | st.integers(8_185, 8_200)), max_size=3
+    ),
+    epoch_header=st.none() | st.just(("tpc-epoch", b"12")),
+    off=st.integers(-2, 2),
+)
+def test_the_size_of_a_message_is_the_client_s(
+    key: bytes | None, headers: list[tuple[str, int | None]], epoch_header: tuple[str, bytes] | None, off: int
+) -> None:
+    """Of what the client takes nothing may become a dead letter: sizes around its limit are asked of itself."""
+    pairs = [{"key": name, "value": None if size is None else b"v" * size} for name, size in headers]
+
+    def size_of(value_bytes: int) -> tuple[pa.RecordBatch, int]:
+        columns = [pa.array([key], pa.binary()), pa.array([b"x" * value_bytes]), pa.array([pairs], HEADERS)]
+        batch = pa.RecordBatch.from_arrays(columns, names=["key", "value", "headers"])
+        parts = MessageColumns.of(batch.schema, "t")
+        size = parts.sizes_bytes(batch, parts.keys(batch), parts.values(batch), epoch_header)[0].as_py()
+        assert isinstance(size, int)
+        return batch, size
+
+    limit = 50_000
+    _, empty = size_of(0)
+    batch, size = size_of(limit - empty + off)
+    assert size == limit + off
+    parts = MessageColumns.of(batch.schema, "t")
+    messages = parts.messages(batch, parts.keys(batch), parts.values(batch), epoch_header)
+    producer = Producer({"bootstrap.servers": "127.0.0.1:1", "message.max.bytes": limit}, logger=SILENT)
+    try:
+        messages.some(producer.produce, 0, 1)
+        is_taken = True
+    except KafkaException:
+        is_taken = False
+    finally:
+        producer.purge()
+        producer.poll(0)
+    assert is_taken == (size <= limit)

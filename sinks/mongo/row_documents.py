@@ -1,0 +1,124 @@
+"""Rows as documents of BSON, and the row that has no form as one: for the writer, and for the validator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tpc.errors import ConfigurationError, DataError
+from tpc.handles import Handle
+from tpc.merge import MergeHow
+from tpc.sink import Validator, describe_row
+from tpc.sinks.mongo.connection import Document
+from tpc.sinks.mongo.exact import in_utc, require_exact
+from tpc.sinks.mongo.operations import insert_operation, merge_operation, operation_name
+from tpc.sinks.mongo.outbox import MAX_OPERATION_BYTES
+from tpc.sinks.mongo.values import converter, fault_of_key, fault_of_name, fault_of_order, fault_of_type
+from tpc.sinks.shared.exact import REFUSALS, refused_value
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from tpc.sinks.mongo.sink import MongoSink
+
+
+class RowDocuments:
+    """Of one branch. Raises `ConfigurationError` for a column that no document can have."""
+
+    def __init__(self, sink: MongoSink, handle: Handle, schema: pyarrow.Schema) -> None:
+        self.plan = sink.plan_for(schema.names)
+        for field in schema:
+            if fault := fault_of_name(field.name) or fault_of_type(field.type):
+                raise ConfigurationError(f"column {field.name!r} cannot be written: {fault}", sink=sink.name)
+        self.key_columns = self.plan.key if self.plan else ("_id",) if "_id" in schema.names else ()
+        self._converters = {field.name: converter(field.type) for field in schema}
+        self._sink = sink
+        self._handle = handle
+
+    def of(self, batch: pyarrow.RecordBatch) -> Iterator[tuple[Mapping[str, Any], Document]]:
+        """Each row as Python has it, and as the values of a document. Raises `DataError` for one that is none."""
+        try:
+            require_exact(batch)
+            rows = in_utc(batch).to_pylist()
+        except REFUSALS as error:
+            key = self.key_columns or batch.schema.names[:1]
+            raise refused_value(batch, require_exact, error, handle=self._handle, key=key) from error
+        return ((row, self._values(row)) for row in rows)
+
+    def merged(self, values: Document) -> Document:
+        """The operation that merges a row into the document of its key."""
+        assert self.plan is not None
+        parts = {column: values[column] for column in self.plan.key}
+        return merge_operation(parts if len(parts) > 1 else next(iter(parts.values())), values, self.plan)
+
+    def encoded(self, operation: Document, row: Mapping[str, Any]) -> bytes:
+        """An operation's BSON. Raises `DataError` where it has none, or where it is larger than MongoDB takes."""
+        import bson
+
+        try:
+            encoded = bson.encode(operation)
+        except (bson.errors.BSONError, OverflowError, ValueError) as error:
+            raise self.unfit(f"the row has no BSON form: {error}", row, None) from None
+        if len(encoded) > MAX_OPERATION_BYTES:
+            widest = max(self._converters, key=lambda column: len(repr(row[column])))
+            raise self.unfit(
+                f"a document of {len(encoded)} bytes; MongoDB takes 16 MB ({MAX_OPERATION_BYTES} bytes here)",
+                row,
+                widest,
+            )
+        return encoded
+
+    def unfit(self, what: str, row: Mapping[str, Any], column: str | None) -> DataError:
+        """The error of one row."""
+        key = describe_row(row, self.key_columns or list(row)[:1])
+        at = "" if column is None else f"column {column!r}: "
+        return DataError(
+            f"{at}{what} (row {key})",
+            column=column,
+            key=key,
+            pipeline=str(self._handle.pipeline),
+            epoch=self._handle.epoch,
+            sink=self._sink.name,
+        )
+
+    def _values(self, row: Mapping[str, Any]) -> Document:
+        values: Document = {}
+        for column, convert in self._converters.items():
+            try:
+                values[column] = convert(row[column])
+            except ValueError as error:
+                raise self.unfit(str(error), row, column) from None
+        for column in self.key_columns:
+            if fault := fault_of_key(values[column]):
+                raise self.unfit(fault, row, column)
+        if self.plan is not None and self.plan.order_is_stored:
+            order = str(self.plan.order_by)
+            if fault := fault_of_order(values[order]):
+                raise self.unfit(fault, row, order)
+        return values
+
+
+class DocumentValidator(Validator):
+    """Whether rows have a form as documents. It asks no server: what the collection holds does not matter to it.
+
+    What is added up is left out: the sum may have a form where a part of it has none.
+    """
+
+    def __init__(self, sink: MongoSink, handle: Handle, schema: pyarrow.Schema) -> None:
+        self._documents = RowDocuments(sink, handle, schema)
+        plan = self._documents.plan
+        self._added = frozenset() if plan is None else {n for n, how in plan.columns.items() if how is MergeHow.ADD}
+        self._name = operation_name(handle, "", 0)
+
+    def validate(self, batch: pyarrow.RecordBatch) -> None:
+        """See `Validator`."""
+        import pyarrow as pa
+
+        for number, field in enumerate(batch.schema):
+            if field.name in self._added:
+                batch = batch.set_column(number, field, pa.nulls(batch.num_rows, field.type))
+        documents = self._documents
+        for row, values in documents.of(batch):
+            is_merged = documents.plan is not None
+            operation = documents.merged(values) if is_merged else insert_operation(values, self._name)
+            documents.encoded(operation, row)

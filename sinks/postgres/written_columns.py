@@ -1,0 +1,77 @@
+"""The columns that a branch writes, and their types in the table: altered since `check`, they are looked at again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tpc.errors import TpcError
+from tpc.handles import Handle
+from tpc.merge import MergeHow
+from tpc.sinks.postgres import staging, statements
+from tpc.sinks.postgres.arrow_csv import csv_of
+from tpc.sinks.postgres.catalog import read_types
+from tpc.sinks.postgres.column_types import SqlType, remedy_for, remedy_for_sum
+from tpc.sinks.postgres.connection import PooledConnection
+from tpc.sinks.postgres.errors import column_altered, columns_changed_meanwhile
+from tpc.sinks.postgres.kept_values import require_kept
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from tpc.sinks.postgres.sink import PostgresSink
+
+
+class WrittenColumns:
+    """Of one branch. `into` is the table that rows are copied into: the target, or for a merge the staging table."""
+
+    def __init__(self, sink: PostgresSink, handle: Handle, schema: pyarrow.Schema) -> None:
+        self.plan = sink.plan_for(schema.names)
+        self.names = sink.written(schema.names)
+        self.into = sink.table if self.plan is None else staging.staging_name(sink, self.names)
+        self.types: dict[str, SqlType] = {}
+        """In the target, since `read`."""
+        self._sink = sink
+        self._handle = handle
+        self._schema = schema
+
+    def read(self, connection: PooledConnection) -> None:
+        """Ask for the types. Raises what psycopg raises."""
+        self.types = self._present(connection, self._sink.table)
+
+    def encoded(self, batch: pyarrow.RecordBatch) -> bytes:
+        """Rows of these columns as CSV. Raises `ValueError` for a value that its column would not keep as it is."""
+        text = csv_of(batch)
+        require_kept(batch, self.types)
+        return text
+
+    def unfit(self, types: Mapping[str, SqlType] | None = None) -> TpcError | None:
+        """The error where PostgreSQL would refuse, round or cut what comes for a column of these types."""
+        types = self.types if types is None else types
+        for name in self.names:
+            is_sum = self.plan is not None and self.plan.columns.get(name) is MergeHow.ADD
+            judge = remedy_for_sum if is_sum else remedy_for
+            remedy = judge(self._schema.field(name).type, types[name]) if name in types else None
+            if remedy is not None:
+                return column_altered(name, self._schema.field(name).type, types[name].text, remedy, self._handle)
+        return None
+
+    def altered(self, connection: PooledConnection) -> TpcError | None:
+        """The error where the types are not, or no longer, those that rows were copied by.
+
+        A staging table has the types that follow from the target's at `check`: between others PostgreSQL would convert.
+        """
+        present = self._present(connection, self._sink.table)
+        if (unfit := self.unfit(present)) is not None:
+            return unfit
+        if self.plan is None:
+            altered = [name for name, kind in present.items() if self.types.get(name) != kind]
+        else:
+            staged = self._present(connection, self.into)
+            wanted = staging.staging_types(self.plan, present)
+            altered = [name for name, text in wanted.items() if name not in staged or staged[name].declared != text]
+        return columns_changed_meanwhile(altered, self._handle) if altered else None
+
+    def _present(self, connection: PooledConnection, name: str) -> dict[str, SqlType]:
+        regclass = statements.table(self._sink, name).as_string(connection)
+        return read_types(connection, regclass, self.names)
