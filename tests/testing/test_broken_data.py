@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.testing.rejections import BrokenSinks, of_modules
-from tpc.testing.broken import data
+from tpc.testing.broken import data, validators
 
 pytestmark = pytest.mark.slow
 
 
 class TestBrokenData(BrokenSinks):
-    sinks = of_modules(data)
+    sinks = of_modules(data, validators)

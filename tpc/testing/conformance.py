@@ -24,12 +24,14 @@ from tpc.testing.secrecy import SecrecyTests
 from tpc.testing.steps import StepTests
 from tpc.testing.sweeps import SweepTests
 from tpc.testing.types import TypeTests
+from tpc.testing.validators import ValidatorTests
 
 
 class SinkConformance(
     PrepareTests,
     DataTests,
     TypeTests,
+    ValidatorTests,
     CommitTests,
     StepTests,
     ConsumerTests,

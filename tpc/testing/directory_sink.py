@@ -33,6 +33,7 @@ from tpc.sink import (
     Outcome,
     Owner,
     Sink,
+    Validator,
     Verdict,
     Writer,
 )
@@ -49,6 +50,7 @@ class DirectorySink(Sink):
 
     kind = "directory"
     writer_class: ClassVar[type[DirectoryWriter]]
+    validator_class: ClassVar[type[DirectoryValidator]]
     committer_class: ClassVar[type[DirectoryCommitter]]
 
     def __init__(self, name: str, root: Path, *, password: str | Elsewhere = "", timeout_s: float = 10.0) -> None:
@@ -63,6 +65,10 @@ class DirectorySink(Sink):
     def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:
         """A writer; nothing is opened before the first row."""
         return self.writer_class(self, handle, schema, hint)
+
+    def validator(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Validator:
+        """A validator; it opens nothing."""
+        return self.validator_class(self, handle, schema, hint)
 
     def committer(self, pipeline: PipelineId) -> Committer:
         """A committer; it keeps nothing open."""
@@ -88,6 +94,23 @@ class DirectorySink(Sink):
         return [path.name for part in ("writing", "prepared") for path in sorted((self.root / part).glob("*"))]
 
 
+def _require_keys(sink: DirectorySink, batch: pyarrow.RecordBatch) -> None:
+    if batch.num_rows and batch.column(0).null_count:
+        column = batch.schema.names[0]
+        raise DataError(f"column {column} is NULL", sink=sink.name, column=column)
+
+
+class DirectoryValidator(Validator):
+    """Looks at keys, as the writer does."""
+
+    def __init__(self, sink: DirectorySink, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> None:
+        self.sink, self.handle, self.schema, self.hint = sink, handle, schema, hint
+
+    def validate(self, batch: pyarrow.RecordBatch) -> None:
+        """Refuse a row without a key."""
+        _require_keys(self.sink, batch)
+
+
 class DirectoryWriter(Writer):
     """Writes `writing/<handle>`; `prepare` makes it durable and renames it to `prepared/<handle>`."""
 
@@ -105,9 +128,7 @@ class DirectoryWriter(Writer):
 
     def write(self, batch: pyarrow.RecordBatch) -> None:
         """Take rows; the first column is their key and must not be NULL."""
-        if batch.num_rows and batch.column(0).null_count:
-            column = batch.schema.names[0]
-            raise DataError(f"column {column} is NULL", sink=self.sink.name, column=column)
+        _require_keys(self.sink, batch)
         if batch.num_rows:
             self._ask("writing", lambda: self._write(batch))
         self.rows += batch.num_rows
@@ -291,4 +312,5 @@ class DirectoryCommitter(Committer):
 
 
 DirectorySink.writer_class = DirectoryWriter
+DirectorySink.validator_class = DirectoryValidator
 DirectorySink.committer_class = DirectoryCommitter

@@ -34,6 +34,7 @@ class Clause(str, Enum):
         "`give_up` ends decided branches for good: what is committed stays and is said to be, all else is undone."
     )
     PROMISE = "Prepare promises commit: what can be refused is refused by check, write or prepare."
+    VALIDATED = "A validator refuses no row that a writer takes, judges each row by itself, and leaves nothing behind."
     EMPTY = "A branch without rows prepares nothing: `prepare` returns None."
     LISTING = (
         "`in_doubt` lists every branch that is held prepared or open under any incarnation of the pipeline's name."

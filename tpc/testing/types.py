@@ -21,6 +21,7 @@ from tpc.testing.data import EXACT, REFUSALS
 from tpc.testing.kit_tests import KitTests
 from tpc.testing.readers import Rows
 from tpc.testing.requirements import Clause, no_error, require
+from tpc.testing.validators import refuses_alone, require_agreement
 from tpc.testing.values import values_of
 
 COLUMNS_MAX, ROWS_MAX = 5, 6
@@ -143,6 +144,7 @@ class TypeTests(KitTests):
         """How many rows were taken: all or none. What was taken must be read as it was written."""
         if bench is None:
             return 0
+        refused = refuses_alone(bench, rows)
         writer = bench.writer(bench.handle(len(self.taken)), expected=REFUSALS)
         try:
             for part in (rows[:2], [], rows[2:]):
@@ -154,6 +156,7 @@ class TypeTests(KitTests):
         if not rows:
             require(committable is None, "`prepare` returned a committable for no rows.", Clause.EMPTY, EXACT)
             return 0
+        require_agreement(bench, refused=refused)
         branch = bench.branch(committable, rows)
         bench.commit(branch)
         kinds = ", ".join(f"{field.name!r} {field.type}" for field in bench.schema)

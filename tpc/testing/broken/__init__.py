@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tpc.testing.broken import aborts, checks, commits, data, deaths, disks, faults, listings, markers, owners, prepares
+from tpc.testing.broken import (
+    aborts,
+    checks,
+    commits,
+    data,
+    deaths,
+    disks,
+    faults,
+    listings,
+    markers,
+    owners,
+    prepares,
+    validators,
+)
 from tpc.testing.directory_sink import DirectorySink
 
 
@@ -157,6 +170,15 @@ BROKEN: Mapping[type[DirectorySink], Rejection] = {
     data.RoundsInstants: Rejection(EVERY_TYPE, perhaps=(ANY_COLUMNS,)),
     data.LowersNames: Rejection(ANY_COLUMNS),
     data.SlicesFromTheStart: Rejection("test_a_slice_of_a_batch_is_only_its_rows"),
+    validators.RefusesWhatIsTaken: Rejection(
+        "test_a_validator_takes_what_the_writer_takes_and_leaves_nothing", perhaps=(ANY_COLUMNS, EVERY_TYPE)
+    ),
+    validators.ValidatesByWriting: Rejection(
+        "test_a_validator_takes_what_the_writer_takes_and_leaves_nothing",
+        ("test_a_row_that_a_validator_has_refused_changes_nothing_for_others",),
+        perhaps=(ANY_COLUMNS, EVERY_TYPE),
+    ),
+    validators.RemembersRefusals: Rejection("test_a_row_that_a_validator_has_refused_changes_nothing_for_others"),
     disks.PreparesWithoutSync: Rejection("test_what_was_answered_survives_a_power_cut"),
     disks.CommitsWithoutSync: Rejection("test_what_was_answered_survives_a_power_cut"),
     deaths.MarkerAfterRows: Rejection(COMMIT_DIES, perhaps=AT_ONE_MOMENT),
