@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tests.sinks.values.columns import TYPES, array, arrays
+from tests.sinks.values.judging import judged_alike
 from tpc.errors import ConfigurationError, DataError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import CheckContext, Owner, Verdict
@@ -36,8 +37,10 @@ def through(root: Path, batch: pa.RecordBatch) -> list[dict[str, Any]]:
     committer = sink.committer(JOB)
     assert isinstance(committer, EffectCommitter)
     committer.check(CheckContext(JOB, batch.schema, 1))
-    writer = sink.writer(Handle(JOB, 1, "pay", 0, 0, 0), batch.schema, committer.hint())
-    writer.write(batch)
+    handle, hint = Handle(JOB, 1, "pay", 0, 0, 0), committer.hint()
+    writer = sink.writer(handle, batch.schema, hint)
+    with judged_alike(sink, handle, batch, hint):
+        writer.write(batch)
     committable = writer.prepare()
     assert committable is not None
     assert committer.commit([committable])[0].verdict is Verdict.COMMITTED

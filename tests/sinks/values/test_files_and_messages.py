@@ -15,12 +15,14 @@ from hypothesis import strategies as some
 from pyarrow import types
 
 from tests.sinks.values.columns import TYPES, array, arrays, raw_values, values
+from tests.sinks.values.judging import judged_alike
 from tests.sinks.values.readers import csv_rows, json_row
 from tpc.errors import ConfigurationError, DataError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import CheckContext
 from tpc.sinks.files import committed_paths
 from tpc.sinks.files.sink import FileSink
+from tpc.sinks.kafka.cluster.facts import Facts
 from tpc.sinks.kafka.sink import KafkaSink
 from tpc.sinks.kafka.worker.handover import Handover
 from tpc.sinks.kafka.worker.messages import MessageColumns, cells
@@ -36,10 +38,12 @@ def through_files(root: Path, format: str, batch: pa.RecordBatch) -> list[list[A
     sink = FileSink(root / str(next(_places)), name="files", format=format)
     committer = sink.committer(JOB)
     committer.check(CheckContext(JOB, batch.schema, 1))
-    writer = sink.writer(Handle(JOB, 1, "files", 0, 0, 0), batch.schema, committer.hint())
+    handle, hint = Handle(JOB, 1, "files", 0, 0, 0), committer.hint()
+    writer = sink.writer(handle, batch.schema, hint)
     try:
-        writer.write(batch)
-        committable = writer.prepare()
+        with judged_alike(sink, handle, batch, hint):
+            writer.write(batch)
+            committable = writer.prepare()
     except DataError:
         writer.abort()
         assert not committed_paths(str(sink.path))
@@ -65,13 +69,8 @@ def through_files(root: Path, format: str, batch: pa.RecordBatch) -> list[list[A
 def through_kafka(monkeypatch: pytest.MonkeyPatch, batch: pa.RecordBatch) -> list[list[Any]]:
     """The rows as a consumer has the messages' values. No broker: what the client is handed is the message."""
     columns = MessageColumns.of(batch.schema, "t")
-    writer = KafkaWriter(
-        KafkaSink("t", servers="localhost:1", name="kafka"),
-        Handle(JOB, 1, "kafka", 0, 0, 0),
-        batch.schema,
-        {},
-        epoch_header=None,
-    )
+    sink, handle = KafkaSink("t", servers="localhost:1", name="kafka"), Handle(JOB, 1, "kafka", 0, 0, 0)
+    writer = KafkaWriter(sink, handle, batch.schema, {}, epoch_header=None)
     writer._open = object()  # type: ignore[assignment]  # the transaction, which is not asked
     writer._partitions = {"t": 1}
     handed: list[bytes] = []
@@ -80,7 +79,8 @@ def through_kafka(monkeypatch: pytest.MonkeyPatch, batch: pa.RecordBatch) -> lis
         handed.extend(value for value in messages._values if value is not None)
 
     monkeypatch.setattr(writer, "_produce", hand_over)
-    writer.write(batch)
+    with judged_alike(sink, handle, batch, Facts(5, 60_000).to_hint()):
+        writer.write(batch)
     assert handed == cells(columns.values(batch))
     return [json_row(value.decode(), batch.schema) for value in handed]
 
@@ -138,11 +138,11 @@ def is_in_no_json(kind: pa.DataType) -> bool:
 def is_in_no_csv(kind: pa.DataType) -> bool:
     held = kind.value_type if types.is_dictionary(kind) else kind
     is_binary = "binary" in str(held)
-    return is_binary or types.is_duration(held) or types.is_interval(held) or types.is_nested(held)
+    return bool(is_binary or types.is_duration(held) or types.is_interval(held) or types.is_nested(held))
 
 
 def is_in_no_parquet(kind: pa.DataType) -> bool:
-    return types.is_interval(kind) or (types.is_decimal(kind) and kind.scale < 0)
+    return bool(types.is_interval(kind) or (types.is_decimal(kind) and kind.scale < 0))
 
 
 CANNOT_HOLD = {"json": is_in_no_json, "csv": is_in_no_csv, "parquet": is_in_no_parquet, "kafka": is_in_no_json}

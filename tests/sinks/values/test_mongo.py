@@ -17,6 +17,7 @@ from hypothesis import strategies as some
 from pyarrow import types
 
 from tests.sinks.values.columns import TYPES, array, arrays, float_bits, raw_values
+from tests.sinks.values.judging import judged_alike
 from tests.support.mongo_database import MongoDatabase
 from tpc.errors import ConfigurationError, DataError
 from tpc.handles import Handle, PipelineId
@@ -67,8 +68,10 @@ def outcome(mongo: MongoDatabase, place: int, column: pa.Array) -> str:
     committer = sink.committer(JOB)
     try:
         committer.check(CheckContext(JOB, batch.schema, 1))
-        writer = sink.writer(Handle(JOB, 1, sink.name, place, 0, 0), batch.schema, committer.hint())
-        writer.write(batch)
+        handle, hint = Handle(JOB, 1, sink.name, place, 0, 0), committer.hint()
+        writer = sink.writer(handle, batch.schema, hint)
+        with judged_alike(sink, handle, batch, hint):
+            writer.write(batch)
     except ConfigurationError as error:
         assert "'v'" in str(error)
         return "type refused"

@@ -17,6 +17,7 @@ from pyarrow import types
 
 from tests.sinks.postgres.branches import JOB, branch, checked, context, rows, verdicts
 from tests.sinks.values.columns import TYPES, array, arrays, float_bits, raw_values
+from tests.sinks.values.judging import judged_alike
 from tests.support.postgres_database import PostgresDatabase
 from tpc.errors import ConfigurationError, DataError, TransientError
 from tpc.sink import Verdict
@@ -48,8 +49,9 @@ def write(sink: PostgresSink, batch: pa.RecordBatch, epoch: int = 1) -> None:
 def written(sink: PostgresSink, batch: pa.RecordBatch, epoch: int) -> None:
     writer = sink.writer(branch(epoch), batch.schema, {})
     try:
-        writer.write(batch)
-        committable = writer.prepare()
+        with judged_alike(sink, branch(epoch), batch, {}):
+            writer.write(batch)
+            committable = writer.prepare()
     except BaseException:
         writer.abort()
         raise
