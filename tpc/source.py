@@ -54,7 +54,8 @@ class Part:
     - `refused`: what `decode` has raised, by the index of the event, for which None is in `events`.
     - `origin`: where the event of an index came from. It costs nothing until it is asked. By default an event is named
       by its partition, its index, and the positions between which the cut was made.
-    - `again`: the same part, decoded once more: objects that no function has seen. Without it an event that a function
+    - `again`: the same part, decoded once more: objects that no function has seen. Later events may be read meanwhile,
+      by another thread. Without it an event that a function
       has changed in place stays changed when it is looked for an event that was refused.
     """
 

@@ -23,7 +23,7 @@ from tpc.coordinator.log.journal import Journal
 from tpc.errors import DataError
 from tpc.handles import Handle
 from tpc.json import JSONObject
-from tpc.sink import Validator, Writer
+from tpc.sink import Committable, Validator, Writer
 from tpc.sinks import FileSink
 from tpc.sinks.files.writer import FileWriter
 from tpc.sources import LinesSource
@@ -49,6 +49,26 @@ class _BoundedWriter(FileWriter):
         super().write(batch)
 
 
+class LateSink(BoundedSink):
+    """It refuses when a branch is prepared, as a database may that merges rows or checks constraints at the end."""
+
+    def writer(self, handle: Handle, schema: pa.Schema, hint: JSONObject) -> Writer:
+        return _LateWriter(self, handle, schema, hint)
+
+
+class _LateWriter(FileWriter):
+    came: pa.RecordBatch | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.came = batch
+        super().write(batch)
+
+    def prepare(self) -> Committable | None:
+        if self.came is not None:
+            BoundedValidator(self.sink.name).validate(self.came)
+        return super().prepare()
+
+
 class BoundedValidator(Validator):
     def __init__(self, sink: str) -> None:
         self.sink = sink
@@ -61,6 +81,8 @@ class BoundedValidator(Validator):
 
 class Sizes:
     """Made again for every run, as a process would. Each line is `{"n": 1, "key": "a", "how": "odd"}`."""
+
+    sink_class: type[BoundedSink] = BoundedSink
 
     def __init__(self, directory: Path, **options: Any) -> None:
         directory.mkdir(exist_ok=True)
@@ -90,7 +112,7 @@ class Sizes:
                 raise ValueError(n)
 
         service.write("counts", {"n": int, "count": int}).to(FileSink(self.directory / "counts", name="counts"))
-        service.write("sizes", {"n": int, "size": int}).to(BoundedSink(self.directory / "sizes", name="sizes"))
+        service.write("sizes", {"n": int, "size": int}).to(self.sink_class(self.directory / "sizes", name="sizes"))
         service.dead_letters_to(FileSink(self.directory / "dead", name="dead"), **self.options)
         return service
 

@@ -12,17 +12,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tpc
+from tests.coordinator.loop import refused_row_program
 from tests.coordinator.loop.program import Die
 from tests.coordinator.loop.refused_row_program import (
     MOST,
     WAYS,
     BoundedSink,
     BoundedValidator,
+    LateSink,
     Sizes,
     events_of,
     expected,
 )
 from tests.support.each_step import each_step
+from tpc.coordinator.loop.reading_ahead import ReadingAhead
 from tpc.errors import DataError
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
@@ -143,6 +146,45 @@ def test_a_decided_epoch_that_a_sink_judges_otherwise_now_is_not_written_again(
     assert "made other rows" in met.value.what
     sizes.run()
     assert sizes.made() == expected(events_of(["good", "odd", "good"]))
+
+
+def test_what_a_sink_refuses_of_a_decided_epoch_without_dead_letters_ends_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had taken the row: a dead letter would be another decision than the one on record."""
+    sizes = Sizes(tmp_path)
+    sizes.write(events_of(["good"] * 3))
+
+    def lose(step: str, where: Mapping[str, Any]) -> None:
+        for path in sizes.staged("sizes"):
+            path.unlink()
+        raise Die(step)
+
+    with pytest.raises(Die):
+        sizes.run(actions={"epoch.decided": lose})
+    with monkeypatch.context() as altered:
+        altered.setattr(refused_row_program, "MOST", 1)
+        with pytest.raises(DataError, match="the size 2 is above 1"):
+            sizes.run()
+    sizes.run()
+    assert sizes.made() == expected(events_of(["good"] * 3))
+
+
+def test_a_sink_that_refuses_when_all_is_written_is_asked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next events are being read by then: that is begun once in an epoch."""
+    begun, begin = list[ReadingAhead](), ReadingAhead.begin
+
+    def counted(ahead: ReadingAhead) -> None:
+        begun.append(ahead)
+        begin(ahead)
+
+    monkeypatch.setattr(ReadingAhead, "begin", counted)
+    sizes, events = Sizes(tmp_path), events_of(["good", "odd", "good"] * 4)
+    sizes.sink_class = LateSink
+    sizes.write(events)
+    sizes.run(every=3)
+    assert sizes.made() == expected(events)
+    assert len(begun) == len(set(begun)) == 4
 
 
 def test_too_many_refused_rows_end_the_service(tmp_path: Path) -> None:
