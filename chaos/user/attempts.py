@@ -30,6 +30,8 @@ class UserLife:
     log_to: int = 0
     given_up: str = ""
     """Why it was given up; empty if it came to an end of its own."""
+    deposed: bool = False
+    """Whether its successor has killed it: it stood still and had a file locked (`tpc.support.deposed`)."""
     left_early: bool = False
     """Whether it ended with exit code 0 and its query had not come to the end of its input."""
 
@@ -102,7 +104,8 @@ class Attempt:
         if self.next is None or self.next.code != 0:
             return f"the driver that took over ended with {None if self.next is None else self.next.code}"
         # As fenced; or with an error whose remedy is a restart, as where the log did not answer when it woke up.
-        if life.code in (EXIT_FENCED, EXIT_RETRY):
+        # Or killed by its successor, which says so: it stood still and had a file locked that both write to.
+        if life.code in (EXIT_FENCED, EXIT_RETRY) or life.deposed:
             return ""
         return f"the stopped driver ended with {life.code}, not as fenced"
 

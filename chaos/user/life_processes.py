@@ -6,6 +6,7 @@ Knows processes and files; which life gets which fault stands in `rounds`.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import Any
 from tpc.chaos.faults.injector import fired_file
 from tpc.chaos.user.attempts import Attempt, UserLife
 from tpc.chaos.user.life_program import Orders, end_file
+from tpc.support.deposed import told_of
 from tpc.support.process_trees import kill_tree
 
 
@@ -102,6 +104,8 @@ class LifeProcesses:
     def allow_time(self, life: UserLife) -> None:
         """From now on the life has `limit_s` to come to its end."""
         with self._lock:
+            if life.ended_at is not None:
+                return
             if life.pid in self._timers:
                 self._timers[life.pid].cancel()
             timer = self._timers[life.pid] = threading.Timer(self.limit_s, self._give_up, (life,))
@@ -121,6 +125,7 @@ class LifeProcesses:
         with self._lock:
             self._timers.pop(life.pid).cancel()
             life.ended_at, life.code, life.log_to = time.time(), code, self._log_size()
+            life.deposed = code == -signal.SIGKILL and self._is_said(told_of(life.pid), life.log_from)
             life.left_early = code == 0 and not end_file(self.place, life.number).exists()
             if life.attempt is not None:
                 life.attempt.fired = self.made(life.attempt)
@@ -133,6 +138,12 @@ class LifeProcesses:
         except (FileNotFoundError, ValueError):  # not made, or its record is just being written
             return None
         return record
+
+    def _is_said(self, words: str, log_from: int) -> bool:
+        """Whether the common log has these words after that byte."""
+        with self.log.open("rb") as log:
+            log.seek(log_from)
+            return words.encode() in log.read()
 
     def _log_size(self) -> int:
         return self.log.stat().st_size if self.log.exists() else 0

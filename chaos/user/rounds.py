@@ -19,7 +19,7 @@ from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.plan import PlannedFault
 from tpc.coordinator.restarts import Failure, FixedDelay
 from tpc.coordinator.supervisor import EXIT_FENCED, SupervisorEvent, supervise
-from tpc.support.deadlines import Deadline
+from tpc.support.deadlines import Deadline, until
 
 FAULTS_PER_ROUND = 3
 LIVES_PER_FAULT = 2
@@ -149,6 +149,7 @@ class _Round:
             life, self.life = self.life, None
             self.processes.ended(life, event.code)
             self._tell(life)
+            self._await_successor(life)
             self.unplanned = self.unplanned + 1 if life.ended_by_itself else 0
             if life.attempt is not None and life.disturbed and life.attempt.next is None and event.code != 0:
                 self.waiting_for_next = life.attempt
@@ -182,6 +183,12 @@ class _Round:
             for pid in {life.pid, made["pid"]}:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
+
+    def _await_successor(self, life: UserLife) -> None:
+        """Begin no other life beside the one that took over: a stopped driver that it killed has ended before it."""
+        successor = None if life.attempt is None else life.attempt.next
+        if successor is not None:
+            until(lambda: successor.ended_at is not None or self.processes.closing, self.processes.limit_s)
 
     def _take_over(self, stopped: UserLife, attempt: Attempt) -> None:
         """Run a second driver to its end."""

@@ -103,11 +103,16 @@ def _has_locked(process: int, path: Path) -> bool:
     return False
 
 
+def told_of(process: int) -> str:
+    """How what is logged begins when this process is killed."""
+    return f"process {process} was taken over, stands still, and has"
+
+
 def _end(process: int, path: Path) -> None:
     logger.warning(
-        "process %d was taken over, stands still, and has %s locked, which this process has to write to: it is killed. "
+        "%s %s locked, which this process has to write to: it is killed. "
         "What it has decided is finished by this start, or by the next one",
-        *(process, path),
+        *(told_of(process), path),
     )
     try:
         psutil.Process(process).kill()

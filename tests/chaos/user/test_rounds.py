@@ -79,6 +79,17 @@ def test_a_stopped_driver_ends_fenced_after_its_successor_has_ended(run: Run) ->
     assert attempt.lives[0].ended_at > attempt.next.ended_at
 
 
+def test_a_stopped_driver_that_its_successor_kills_is_no_end_without_a_reason(run: Run) -> None:
+    (run.place / "deposes").touch()
+    assert run.disturbed(ZOMBIE)
+    [attempt] = run.rounds.attempts
+    assert (attempt.lives[0].code, attempt.lives[0].deposed, attempt.wrong) == (-9, True, "")
+    assert attempt.next is not None and attempt.next.code == 0
+    assert not any(life.ended_by_itself for life in run.rounds.processes.lives)
+    others = [life for life in run.rounds.processes.lives if life not in (attempt.lives[0], attempt.next)]
+    assert all(life.started_at > (attempt.next.ended_at or 0) for life in others), "one began beside the successor"
+
+
 def test_a_fault_whose_place_is_not_reached_is_tried_twice_and_then_given_up(run: Run) -> None:
     planned = iter([NOWHERE, KILL])
     for _ in range(3):

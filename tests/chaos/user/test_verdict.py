@@ -195,6 +195,14 @@ def test_a_fault_whose_end_was_not_seen_is_neither_passed_nor_failed(
     assert ("before it could be seen" in told["reason"]) == (outcome == "skipped")
 
 
+def test_a_stopped_driver_that_its_successor_had_to_kill_has_ended_as_documented() -> None:
+    one = attempt("zombie", -9, next_code=0)
+    assert one.wrong == "the stopped driver ended with -9, not as fenced"
+    one.lives[0].deposed = True
+    assert one.wrong == ""
+    assert [check.passed for check in check_run([0], [*one.lives, life(2, 0)], [one])] == [True, True]
+
+
 def test_a_life_that_was_given_up_names_its_limit() -> None:
     stuck = life(1, -9)
     stuck.given_up = "not ended after 300 s (--life-limit)"

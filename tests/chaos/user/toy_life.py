@@ -2,12 +2,13 @@
 
 `python -m tests.chaos.user.toy_life ORDERS DIRECTORY`. It obeys its faults as `tpc.chaos.user.life_program` does. It
 ends fenced when another term has begun, with 1 while a file `broken` is there, with 0 after one epoch while
-`leaves early` is, and never while `stuck` is.
+`leaves early` is, and never while `stuck` is. While `deposes` is there, who takes over kills the one before it.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from tpc import failpoints
 from tpc.chaos.user.life_program import FamilyInjector, end_file, read_orders
 from tpc.coordinator.supervisor import EXIT_FENCED
+from tpc.support.deposed import told_of
 
 
 def number(path: Path) -> int:
@@ -29,6 +31,13 @@ def main(orders_file: Path, place: Path) -> int:
         return 1
     while (place / "stuck").exists():
         time.sleep(0.05)
+    if orders.takeover and (place / "deposes").exists():
+        predecessor = number(place / "leader")
+        sys.stdout.write(f"{told_of(predecessor)} a file locked\n")
+        sys.stdout.flush()
+        os.kill(predecessor, signal.SIGKILL)
+        time.sleep(0.5)  # longer than the supervisor's pause: it must not begin another life meanwhile
+    (place / "leader").write_text(str(os.getpid()))
     term = number(place / "term") + 1
     (place / "term").write_text(str(term))
     failpoints.hit("recovery.claimed", generation=term)
