@@ -102,7 +102,8 @@ def run_functions(
 
     States with a time to live are told the time of the event at hand, or the newest of those at hand, and the watermark
     to which the events before it have come: within one function, so that what a function sees does not depend on which
-    others there are. Raises `DataError` with the position of an event that a function refuses.
+    others there are. One that gets no events, but the cut, sees what lives by the watermark after all of them. Raises
+    `DataError` with the position of an event that a function refuses.
     """
     if not any(events.values()):
         return
@@ -112,7 +113,9 @@ def run_functions(
     for function in functions:
         watermark = Watermark(time)
         if not function.inputs:
-            _tell(expiring, max(newest.values(), default=None), watermark.time_ms)
+            # All events have come before it. With an earlier watermark an entry that has ended would be gone or there,
+            # depending on whether an event has touched the state since.
+            _tell(expiring, max(newest.values(), default=None), time.reached_ms)
             _run_many(function, [events[each.name] for each in inputs], guard, out)
         for source in function.inputs:
             came = events[source.name]

@@ -1,8 +1,11 @@
 """Keys and values of a state as bytes: JSON with tags for what JSON has not, behind one byte that says the version.
 
 Nothing here is pickled: a pickle runs code when it is read, and is bound to the classes of the program that
-wrote it. A value of a type that does not stand here is refused by name. Equal values of one type are equal bytes, dicts
-in the order of their keys; `1`, `1.0` and `True` are different bytes, and so different keys.
+wrote it. A value of a type that has no spelling here is refused by name.
+
+A value comes back as a function left it: a dict in its order, a datetime in its time zone. Otherwise what a function
+sees would depend on whether an epoch was cut since. Of a key the order of a dict has no meaning: equal keys of one type
+are equal bytes. `1`, `1.0` and `True` are different bytes, and so different keys.
 """
 
 from __future__ import annotations
@@ -11,18 +14,19 @@ import base64
 import json
 import math
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from json.encoder import encode_basestring_ascii
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tpc.errors import CorruptionError, DataError
+from tpc.errors import ConfigurationError, CorruptionError, DataError
 
 VERSION = b"\x01"
 TAG = "$"
 PLAIN = frozenset((str, int, float, bool, type(None)))
-_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False, sort_keys=True)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 _TEXT = frozenset((str,))
 _TAGGED = f'"{TAG}'
 _TUPLE = f'{{"{TAG}tuple":'
@@ -32,13 +36,22 @@ REMEDY = (
 )
 
 
-def encode(value: Any, what: str = "value") -> bytes:
-    """The bytes of a key or a value. Raises `DataError` for what cannot be kept; `what` says in it which of the two."""
+def encode(value: Any) -> bytes:
+    """The bytes of a value. Raises `DataError` for what cannot be kept."""
+    return _encoded(value, "value", is_key=False)
+
+
+def encode_key(key: Any) -> bytes:
+    """The bytes of a key: the same for dicts that are equal, in whatever order. Raises `DataError`."""
+    return _encoded(key, "key", is_key=True)
+
+
+def _encoded(value: Any, what: str, *, is_key: bool) -> bytes:
     if type(value) is str:  # as most keys are
         return VERSION + encode_basestring_ascii(value).encode("ascii")
     try:
-        text = _of_flat(value)
-        return VERSION + (_ENCODER.encode(_plain(value)) if text is None else text).encode("ascii")
+        text = _of_flat(value, is_key)
+        return VERSION + (_ENCODER.encode(_plain(value, is_key)) if text is None else text).encode("ascii")
     except (_UnknownTypeError, ValueError, RecursionError) as error:
         raise DataError(f"a {what} of a state cannot be kept: {error}", column=what, remedy=REMEDY) from error
 
@@ -67,7 +80,7 @@ def decode(data: bytes) -> Any:
         raise CorruptionError(f"a state holds bytes that are no value: {error}") from error
 
 
-def _of_flat(value: Any) -> str | None:
+def _of_flat(value: Any, is_key: bool) -> str | None:
     """The text of a plain value, of a tuple of them, or of a dict, as most values are; None for any other value.
 
     What the encoder would write, in less than half of its time, most of which it takes to get ready.
@@ -79,7 +92,8 @@ def _of_flat(value: Any) -> str | None:
         if kind is tuple:
             return f"{_TUPLE}[{','.join([_FLAT[type(each)](each) for each in value])}]}}"
         if kind is dict and _TEXT.issuperset(map(type, value)):
-            pairs = [f"{encode_basestring_ascii(key)}:{_FLAT[type(each)](each)}" for key, each in sorted(value.items())]
+            items = sorted(value.items()) if is_key else value.items()
+            pairs = [f"{encode_basestring_ascii(key)}:{_FLAT[type(each)](each)}" for key, each in items]
             text = f"{{{','.join(pairs)}}}"
             return None if _TAGGED in text else text  # a key that begins with the tag, or just a value
     except KeyError:  # a type that is not plain
@@ -91,25 +105,68 @@ class _UnknownTypeError(Exception):
     """A value of a type that has no spelling here."""
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, is_key: bool) -> Any:  # noqa: PLR0911  one for each kind
     kind = type(value)
     if kind in PLAIN:
         return value
     if kind is list:
-        return [_plain(each) for each in value]
+        return [_plain(each, is_key) for each in value]
     if kind is dict:
-        for key in value:
-            if type(key) is not str or key.startswith(TAG):
-                pairs = [[_plain(key), _plain(each)] for key, each in value.items()]
-                return {"$dict": sorted(pairs, key=lambda pair: json.dumps(pair[0]))}
-        return {key: each if type(each) in PLAIN else _plain(each) for key, each in value.items()}
+        return _dict(value, is_key)
+    if kind is tuple:
+        return {f"{TAG}tuple": [_plain(each, is_key) for each in value]}
+    if kind is set or kind is frozenset:
+        return {f"{TAG}{kind.__name__}": sorted((_plain(each, is_key) for each in value), key=json.dumps)}
+    if kind is datetime and not is_key:
+        return _datetime(value)
     if kind not in _SPELLED:
         raise _UnknownTypeError(f"it holds a {kind.__module__}.{kind.__qualname__}")
     return {f"{TAG}{kind.__name__}": _SPELLED[kind](value)}
 
 
-def _set(value: set[Any] | frozenset[Any]) -> list[Any]:
-    return sorted((_plain(each) for each in value), key=json.dumps)
+def _dict(value: dict[Any, Any], is_key: bool) -> dict[str, Any]:
+    if all(type(name) is str and not name.startswith(TAG) for name in value):
+        items: Any = sorted(value.items()) if is_key else value.items()
+        return {name: each if type(each) in PLAIN else _plain(each, is_key) for name, each in items}
+    pairs = [[_plain(name, is_key), _plain(each, is_key)] for name, each in value.items()]
+    return {f"{TAG}dict": sorted(pairs, key=lambda pair: json.dumps(pair[0])) if is_key else pairs}
+
+
+def _datetime(value: datetime) -> dict[str, Any]:
+    """With its zone and not only the offset of that moment, which arithmetic over a change of the clocks shows."""
+    zone, kind = value.tzinfo, type(value.tzinfo)
+    if isinstance(zone, timezone):
+        name = zone.tzname(None)
+        if not value.fold and name == timezone(zone.utcoffset(None)).tzname(None):
+            return {f"{TAG}datetime": value.isoformat()}
+        return {f"{TAG}named": [value.isoformat(), name, value.fold]}
+    if zone is None and not value.fold:
+        return {f"{TAG}datetime": value.isoformat()}
+    key = zone.key if isinstance(zone, ZoneInfo) and kind is ZoneInfo else None
+    if zone is not None and key is None:
+        raise _UnknownTypeError(
+            f"it holds a datetime with a {kind.__module__}.{kind.__qualname__}: only one with a datetime.timezone or "
+            "with the zoneinfo.ZoneInfo of a name comes back as it was"
+        )
+    return {f"{TAG}zoned": [value.replace(tzinfo=None, fold=0).isoformat(), key, value.fold]}
+
+
+def _named(told: list[Any]) -> datetime:
+    shown, name, fold = told
+    value = datetime.fromisoformat(shown)
+    return value.replace(tzinfo=timezone(value.utcoffset() or timedelta(0), name), fold=fold)
+
+
+def _zoned(told: list[Any]) -> datetime:
+    shown, key, fold = told
+    try:
+        zone = None if key is None else ZoneInfo(key)
+    except ZoneInfoNotFoundError as error:
+        raise ConfigurationError(
+            f"a state holds a datetime of the time zone {key}, which this machine does not know",
+            remedy="install the zones (pip install tzdata), then start again. Nothing was changed.",
+        ) from error
+    return datetime.fromisoformat(shown).replace(tzinfo=zone, fold=fold)
 
 
 _FLAT: Mapping[type, Callable[[Any], str]] = {
@@ -120,9 +177,6 @@ _FLAT: Mapping[type, Callable[[Any], str]] = {
     type(None): lambda _: "null",
 }
 _SPELLED: Mapping[type, Callable[[Any], Any]] = {
-    tuple: lambda value: [_plain(each) for each in value],
-    set: _set,
-    frozenset: _set,
     bytes: lambda value: base64.b64encode(value).decode("ascii"),
     Decimal: str,
     UUID: str,
@@ -141,6 +195,8 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
     "$Decimal": Decimal,
     "$UUID": UUID,
     "$datetime": datetime.fromisoformat,
+    "$named": _named,
+    "$zoned": _zoned,
     "$date": date.fromisoformat,
     "$timedelta": lambda parts: timedelta(*parts),
 }

@@ -14,7 +14,7 @@ from threading import get_ident
 from typing import Any
 
 from tpc.coordinator.loop.state.changes import Change
-from tpc.coordinator.loop.state.codec import decode, encode
+from tpc.coordinator.loop.state.codec import decode, encode_key
 from tpc.coordinator.loop.state.epoch_state import EpochState
 from tpc.coordinator.loop.state.keys import EXACT, canonical
 from tpc.coordinator.loop.state.one_event import OneEvent
@@ -128,9 +128,9 @@ class State(EpochState, MutableMapping[Any, Any]):
         """
         kind = type(key)
         if kind is str or kind in EXACT or (one := canonical(key)) is key:
-            return encode(key, "key")
-        spelled = encode(key, "key")
-        return spelled if self._has(spelled) else encode(one, "key")
+            return encode_key(key)
+        spelled = encode_key(key)
+        return spelled if self._has(spelled) else encode_key(one)
 
     def _written(self, key: bytes, value: Any) -> Touched:
         """A key that has a time to live is written: it lives at least as long as it would have."""

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tpc
@@ -37,6 +37,9 @@ def made(letters: Letters) -> tuple[list[dict[str, Any]], ...]:
     every=st.sampled_from([3, 8, 100]),
     kind=st.sampled_from([dict, "disk"]),
 )
+@example(
+    hows=[*["decode"] * 3, "fine", "early", *["decode"] * 4, "early", "early"], every=3, kind=dict
+)  # ends in a cut
 def test_what_is_made_is_what_would_be_made_if_refused_events_did_nothing(
     hows: list[str], every: int, kind: Any
 ) -> None:

@@ -3,19 +3,27 @@ from __future__ import annotations
 import enum
 import math
 from collections import OrderedDict, defaultdict
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
 from tpc.coordinator.loop.state import codec
-from tpc.coordinator.loop.state.codec import decode, encode
-from tpc.errors import CorruptionError, DataError
+from tpc.coordinator.loop.state.codec import decode, encode, encode_key
+from tpc.coordinator.loop.state.keys import canonical
+from tpc.errors import ConfigurationError, CorruptionError, DataError
 
+OFFSETS = [
+    timezone.utc,
+    timezone(timedelta(hours=-3)),
+    timezone(timedelta(seconds=-1)),
+    timezone(timedelta(hours=2), "X"),
+]
 ATOMS = some.one_of(
     some.none(),
     some.booleans(),
@@ -26,7 +34,9 @@ ATOMS = some.one_of(
     some.decimals(allow_nan=False),
     some.uuids(),
     some.dates(),
-    some.datetimes(timezones=some.sampled_from([timezone.utc, timezone(timedelta(hours=-3))]) | some.none()),
+    some.datetimes(timezones=some.sampled_from(OFFSETS) | some.none()),
+    some.datetimes(timezones=some.timezones()),
+    some.datetimes().map(lambda value: value.replace(fold=1)),
     some.timedeltas(),
 )
 KEYS = some.one_of(some.text(), some.integers(), some.binary(max_size=5), some.tuples(some.text(), some.integers()))
@@ -51,7 +61,14 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, datetime):
+        names_and_offsets = [(each.tzname(), each.utcoffset(), type(each.tzinfo)) for each in (one, other)]
+        return (
+            one.replace(tzinfo=None) == other.replace(tzinfo=None)
+            and one.fold == other.fold
+            and (names_and_offsets[0] == names_and_offsets[1])
+        )
     return bool(one == other)
 
 
@@ -61,8 +78,46 @@ def test_a_value_comes_back_as_it_was_with_its_types(value: Any) -> None:
 
 
 @given(some.dictionaries(KEYS, ATOMS, max_size=4))
-def test_equal_dicts_are_equal_bytes_in_whatever_order_they_were_filled(value: dict[Any, Any]) -> None:
-    assert encode(dict(reversed(list(value.items())))) == encode(value)
+def test_equal_dicts_are_one_key_in_whatever_order_they_were_filled(key: dict[Any, Any]) -> None:
+    assert encode_key(dict(reversed(list(key.items())))) == encode_key(key)
+
+
+def test_a_day_later_is_the_same_hour_for_a_datetime_that_was_kept() -> None:
+    before = datetime(2026, 10, 24, 12, tzinfo=ZoneInfo("Europe/Berlin"))
+    assert (decode(encode(before)) + timedelta(days=1)).isoformat() == "2026-10-25T12:00:00+01:00"
+
+
+def test_one_instant_is_one_key_in_whatever_zone_and_a_value_keeps_its_zone() -> None:
+    berlin = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=1)
+    assert encode_key(canonical(berlin)) == encode_key(canonical(berlin.astimezone(timezone.utc)))
+    assert repr(decode(encode(berlin))) == repr(berlin)
+
+
+class Odd(tzinfo):
+    """As those of other libraries."""
+
+    def utcoffset(self, _: datetime | None) -> timedelta:
+        return timedelta(hours=1)
+
+    def dst(self, _: datetime | None) -> None:
+        return None
+
+    def tzname(self, _: datetime | None) -> None:
+        return None
+
+
+def test_a_value_in_a_zone_of_another_kind_is_refused_and_a_key_is_its_instant() -> None:
+    odd = datetime(2026, 1, 1, tzinfo=Odd())
+    with pytest.raises(DataError, match=r"a datetime with a .*Odd: only one with a datetime\.timezone"):
+        encode({"at": odd})
+    assert decode(encode_key(canonical(odd))) == odd
+    encode_key(odd)
+
+
+def test_a_zone_that_this_machine_does_not_know_is_told_by_its_name() -> None:
+    held = codec.VERSION + b'{"$zoned":["2026-01-01T00:00:00","Mars/Olympus",0]}'
+    with pytest.raises(ConfigurationError, match="time zone Mars/Olympus, which this machine does not know"):
+        decode(held)
 
 
 PLAIN = some.one_of(some.none(), some.booleans(), some.integers(), some.floats(), some.text())
@@ -70,7 +125,7 @@ PLAIN = some.one_of(some.none(), some.booleans(), some.integers(), some.floats()
 
 @given(some.one_of(some.lists(PLAIN, max_size=4).map(tuple), some.dictionaries(some.text(), PLAIN, max_size=4)))
 def test_flat_values_are_spelled_as_the_encoder_spells_them(value: Any) -> None:
-    assert encode(value) == codec.VERSION + codec._ENCODER.encode(codec._plain(value)).encode("ascii")
+    assert encode(value) == codec.VERSION + codec._ENCODER.encode(codec._plain(value, is_key=False)).encode("ascii")
 
 
 def test_what_json_has_no_number_for_comes_back() -> None:

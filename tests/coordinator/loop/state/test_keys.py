@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.coordinator.loop.state.epochs import PIPELINE, Epochs, Kind
 from tpc.coordinator.loop.state import State
 from tpc.coordinator.loop.state.changes import Change
-from tpc.coordinator.loop.state.codec import decode, encode
+from tpc.coordinator.loop.state.codec import decode, encode_key
 from tpc.coordinator.loop.state.keys import canonical
 
 ZONES = st.builds(lambda minutes: timezone(timedelta(minutes=minutes)), st.integers(-1439, 1439))
@@ -78,23 +78,23 @@ def test_keys_of_one_type_are_one_where_python_holds_them_for_equal(kind: type, 
     one = data.draw(of(kind))
     other = data.draw(st.one_of(of(kind), st.just(respelled(one, data))))
     if shape(one) == shape(other):
-        assert (encode(canonical(one)) == encode(canonical(other))) == (one == other)
-    read = decode(encode(canonical(one)))
+        assert (encode_key(canonical(one)) == encode_key(canonical(other))) == (one == other)
+    read = decode(encode_key(canonical(one)))
     assert read == one
     assert shape(read) == shape(one)
-    assert canonical(read) is read or encode(canonical(read)) == encode(read)
+    assert canonical(read) is read or encode_key(canonical(read)) == encode_key(read)
 
 
 @pytest.mark.parametrize("make", [lambda value: value, lambda value: (value,), lambda value: ("k", (value,))])
 def test_types_are_different_keys(make: Any) -> None:
     keys = [make(value) for value in (1, 1.0, True, Decimal(1), "1", b"1")]
-    assert len({encode(canonical(key)) for key in keys}) == len(keys)
+    assert len({encode_key(canonical(key)) for key in keys}) == len(keys)
 
 
 def test_a_decimal_keeps_its_precision() -> None:
     with localcontext() as context:
         context.prec = 3
-        assert encode(canonical(Decimal("1.23456789"))) != encode(canonical(Decimal("1.23456780")))
+        assert encode_key(canonical(Decimal("1.23456789"))) != encode_key(canonical(Decimal("1.23456780")))
 
 
 @given(first=INSTANTS, zone=ZONES)
@@ -106,7 +106,7 @@ def test_an_instant_at_the_end_of_time_is_one_key(first: datetime, zone: timezon
     except OverflowError:
         return
     assert first == other
-    assert encode(canonical(first)) == encode(canonical(other))
+    assert encode_key(canonical(first)) == encode_key(canonical(other))
 
 
 @pytest.mark.parametrize("kind", [dict, "disk"], ids=["memory", "disk"])
@@ -145,7 +145,7 @@ def test_what_an_earlier_version_has_stored_is_found_by_its_spelling(kind: Kind,
 
     def as_before(state: State) -> None:
         for key, value in ((Decimal("1.00"), "old"), (Decimal("2.0"), "gone")):
-            state._touched[encode(key)] = _touched(value)
+            state._touched[encode_key(key)] = _touched(value)
 
     def work(state: State) -> None:
         assert state[Decimal("1.00")] == "old"
@@ -162,7 +162,11 @@ def test_what_an_earlier_version_has_stored_is_found_by_its_spelling(kind: Kind,
     epochs.state.restore()
     epochs.run(1, work)
     entries = {entry.key: decode(entry.value or b"") for entry in _entries(epochs)}
-    assert entries == {encode(Decimal("1.00")): "older", encode(Decimal(1)): "new", encode(Decimal(2)): "again"}
+    assert entries == {
+        encode_key(Decimal("1.00")): "older",
+        encode_key(Decimal(1)): "new",
+        encode_key(Decimal(2)): "again",
+    }
 
 
 def _touched(value: str) -> Any:
