@@ -56,7 +56,8 @@ class Part:
       by its partition, its index, and the positions between which the cut was made.
     - `again`: the same part, decoded once more: objects that no function has seen. Later events may be read meanwhile,
       by another thread. Without it an event that a function
-      has changed in place stays changed when it is looked for an event that was refused.
+      has changed in place stays changed when it is looked for an event that was refused. Names and numbers of events
+      are compared; that each event is the same is the source's promise.
     """
 
     name: str

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tpc.errors import ConfigurationError
 from tpc.event_time import PartTimes, checked_times
 from tpc.source import Origin, Part
 from tpc.user_code import is_refusal, name_of, require_done
@@ -82,8 +83,20 @@ class CutEvents(list[Any]):
     def remembered(self) -> Callable[[], CutEvents]:
         """What gives the same events once more, and holds none of them meanwhile that the source can decode again."""
         source, time, start, end = self.source, self._time, self._start, self._end
-        parts = [part.again or partial(_itself, part) for part in self._parts]
-        return lambda: CutEvents(source, [each() for each in parts], time, start=start, end=end)
+        told = [(part.name, len(part.events), part.again or partial(_itself, part)) for part in self._parts]
+
+        def give() -> CutEvents:
+            parts = [again() for _, _, again in told]
+            for part, (name, count, _) in zip(parts, told, strict=True):
+                if (part.name, len(part.events)) != (name, count):
+                    raise ConfigurationError(
+                        f"Part.again of source {source!r} gives {len(part.events)} events of {part.name}, and the cut "
+                        f"between {start} and {end} had {count} of {name}",
+                        remedy="let it give the same events again, or leave it out. Nothing of the epoch is decided.",
+                    )
+            return CutEvents(source, parts, time, start=start, end=end)
+
+        return give
 
     def origin(self, index: int) -> Origin:
         """Where the event of this index came from. It never raises."""

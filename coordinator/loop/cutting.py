@@ -15,7 +15,7 @@ from tpc.coordinator.loop.event_clocks import EventClocks
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
-from tpc.errors import StateMachineError
+from tpc.errors import ConfigurationError, StateMachineError
 from tpc.event_time import NO_EPOCH_TIME, EpochTime
 from tpc.identities import Identities, require_same
 from tpc.source import Part, SourceReader
@@ -153,7 +153,7 @@ class Cutter:
         while not is_stopped():
             for reader in self._in_turn():
                 wanted, share_s = self._every.rows - self._rows, wait_s / len(self._readers)
-                self._rows += reader.poll(wanted, share_s) if wanted > 0 else 0
+                self._rows += _polled(reader, reader.poll(wanted, share_s)) if wanted > 0 else 0
             if self._rows >= self._every.rows or (self._rows and self._is_due()):
                 return self._cut()
             if until_end and all(reader.is_exhausted() for reader in self._readers):
@@ -176,7 +176,8 @@ class Cutter:
         while is_more and self._rows < most and not is_over():
             before = self._rows
             for reader in self._in_turn():
-                self._rows += reader.poll_ahead(min(AHEAD_ROWS, most - self._rows)) if self._rows < most else 0
+                if self._rows < most:
+                    self._rows += _polled(reader, reader.poll_ahead(min(AHEAD_ROWS, most - self._rows)))
             is_more = self._rows > before
 
     def _in_turn(self) -> list[SourceReader]:
@@ -205,10 +206,15 @@ class Cutter:
     def _cut(self) -> Cut:
         if self._layout is not None:
             self._layout.check(self.partitions())
-        starts = [reader.position() for reader in self._readers]
+        starts = [_position(reader) for reader in self._readers]
         parts = [reader.cut() for reader in self._readers]
-        ends = [reader.position() for reader in self._readers]
+        ends = [_position(reader) for reader in self._readers]
         came = list(map(_events, self._inputs, parts, starts, ends))
+        for reader, events, start, end in zip(self._readers, came, starts, ends, strict=True):
+            if events.came and start == end:
+                # The next start would read these events again, and nothing would notice it.
+                what = f"has handed out {events.came} events of source {events.source!r} and stays at {end}"
+                raise _broken(reader, what)
         clocks = self._clocks.cut(came)
         cuts: list[SourceCut] = []
         self._moved = []
@@ -228,6 +234,26 @@ class Cutter:
         """Let go of the sources."""
         for reader in self._readers:
             reader.close()
+
+
+def _position(reader: SourceReader) -> str:
+    position: object = reader.position()
+    if not isinstance(position, str):
+        raise _broken(reader, f"answers position() with {position!r:.100}, which is no text")
+    return position
+
+
+def _polled(reader: SourceReader, rows: object) -> int:
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 0:
+        raise _broken(reader, f"answers a poll with {rows!r:.100}, which is no number of events")
+    return rows
+
+
+def _broken(reader: SourceReader, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the source reader {type(reader).__name__} {what}",
+        remedy="correct that class by the contract in tpc.source, then start again. Nothing of the epoch is decided.",
+    )
 
 
 def _events(of: Input, parts: Sequence[Part], start: str, end: str) -> CutEvents:
