@@ -21,6 +21,7 @@ from tpc.sink import (
     Outcome,
     Owner,
     Sink,
+    Validator,
     Verdict,
     Writer,
 )
@@ -29,7 +30,7 @@ PAGE = (DOCS / "reference" / "sink-contract.md").read_text()
 KIT_PAGE = (DOCS / "reference" / "testing.md").read_text()
 
 
-@pytest.mark.parametrize("kind", [Sink, Writer, Committer, OffsetsCommitter], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [Sink, Validator, Writer, Committer, OffsetsCommitter], ids=lambda kind: kind.__name__)
 def test_every_method_is_on_the_page(kind: type) -> None:
     names = [name for name, value in vars(kind).items() if inspect.isfunction(value) and not name.startswith("_")]
     assert names
@@ -51,7 +52,9 @@ def test_the_signatures_are_those_of_the_code() -> None:
 
 def signatures() -> str:
     """The contract's classes with the methods and types that an author writes."""
-    return "\n".join(["```python", *(line for kind in (Sink, Writer, Committer) for line in _class(kind)), "```"])
+    return "\n".join(
+        ["```python", *(line for kind in (Sink, Validator, Writer, Committer) for line in _class(kind)), "```"]
+    )
 
 
 def _class(kind: type) -> Iterator[str]:
