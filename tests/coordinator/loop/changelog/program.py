@@ -168,4 +168,4 @@ def expected(values: list[int]) -> tuple[list[tuple[int, str]], dict[Any, Any]]:
         step(kept, number)
         expires |= {f"k{number % KEYS}": number + LIVES_MS, ("once", number): number + LIVES_MS}
         rows.append((number, json.dumps(held(kept, number))))
-    return rows, kept
+    return rows, {key: value for key, value in kept.items() if expires[key] > values[-1]}
