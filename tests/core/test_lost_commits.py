@@ -1,4 +1,4 @@
-"""A branch that a complete epoch names and a system holds prepared again is its only copy: nobody sweeps it unseen."""
+"""A restored backup can hold a branch of a complete epoch as prepared: it is the only copy, and recovery keeps it."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def looks() -> Looks:
 
 @pytest.fixture(autouse=True)
 def transactions(mongo: MongoDatabase, looks: Looks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Within a transaction nobody comes in between: the server sees to that, so there are no looks. It has one step."""
+    """The server isolates a transaction, so no other process runs between two of its commands. It is one step."""
 
     def run(_client: Any, body: Callable[[Any], Any], _timeout_s: float) -> Any:
         watching, looks.is_watching = looks.is_watching, False
