@@ -55,9 +55,9 @@ class Part:
     - `origin`: where the event of an index came from. It costs nothing until it is asked. By default an event is named
       by its partition, its index, and the positions between which the cut was made.
     - `again`: the same part, decoded once more: objects that no function has seen. Later events may be read meanwhile,
-      by another thread. Without it an event that a function
-      has changed in place stays changed when it is looked for an event that was refused. Names and numbers of events
-      are compared; that each event is the same is the source's promise.
+      by another thread. Without it an event that a function has changed in place stays changed when it is looked for an
+      event that was refused. Another part ends the service: names, numbers of events and origins are compared. That
+      events of equal origins are equal is the source's promise.
     """
 
     name: str
@@ -167,11 +167,14 @@ class SourceReader(ABC):
 
     @abstractmethod
     def position(self) -> str:
-        """Where the last cut ended, or where `seek` has put it."""
+        """Where the last cut ended, or where `seek` has put it: text that UTF-8 can hold, which each event moves."""
 
     @abstractmethod
     def poll(self, rows: int, timeout_s: float) -> int:
-        """Take in at most `rows` events, and wait for at most so long; how many came. Raises `TransientError`."""
+        """Take in at most `rows` events, and wait for at most so long; how many came. Raises `TransientError`.
+
+        The answer counts: an epoch is cut for the events of which a poll has told.
+        """
 
     def poll_ahead(self, rows: int) -> int:
         """The same without waiting, of the next epoch while one is committed: the end of that waits for this call."""

@@ -100,3 +100,12 @@ def clean(text: str, characters: int) -> str:
     """A text that every sink takes: without NUL and without halves of characters, and not longer than that."""
     bounded = text if len(text) <= characters else f"{text[: characters - 1]}…"
     return bounded.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def is_storable(text: str) -> bool:
+    """Whether UTF-8 can hold it, as the log does: not half of a character, as Python makes of bytes of a file name."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tpc.describing import described
 from tpc.errors import ConfigurationError
 from tpc.event_time import PartTimes, checked_times
 from tpc.source import Origin, Part
-from tpc.user_code import is_refusal, name_of, require_done
+from tpc.user_code import clean, is_refusal, name_of, require_done
 
 EventTime = Callable[[Any], int]
 """The time of an event, in milliseconds since 1970."""
+POSITION_MAX = 1000
+"""Characters of a position: one of a source of the user's own may be any text."""
 
 
 def _itself(part: Part) -> Part:
@@ -83,20 +86,10 @@ class CutEvents(list[Any]):
     def remembered(self) -> Callable[[], CutEvents]:
         """What gives the same events once more, and holds none of them meanwhile that the source can decode again."""
         source, time, start, end = self.source, self._time, self._start, self._end
-        told = [(part.name, len(part.events), part.again or partial(_itself, part)) for part in self._parts]
-
-        def give() -> CutEvents:
-            parts = [again() for _, _, again in told]
-            for part, (name, count, _) in zip(parts, told, strict=True):
-                if (part.name, len(part.events)) != (name, count):
-                    raise ConfigurationError(
-                        f"Part.again of source {source!r} gives {len(part.events)} events of {part.name}, and the cut "
-                        f"between {start} and {end} had {count} of {name}",
-                        remedy="let it give the same events again, or leave it out. Nothing of the epoch is decided.",
-                    )
-            return CutEvents(source, parts, time, start=start, end=end)
-
-        return give
+        first = [_First.of(part) for part in self._parts]
+        return lambda: CutEvents(
+            source, [each.again(source, f"between {start} and {end}") for each in first], time, start=start, end=end
+        )
 
     def origin(self, index: int) -> Origin:
         """Where the event of this index came from. It never raises."""
@@ -150,8 +143,68 @@ class CutEvents(list[Any]):
         self.refused.append(Refusal(self.source, self._origin(part, index), function, error))
 
     def _origin(self, part: Part, index: int) -> Origin:
-        with suppress(Exception):  # a description never raises
-            if part.origin is not None:
-                return part.origin(index)
         named = f"partition {part.name}, " if part.name else ""
-        return Origin(f"{named}event {index} of the cut between {self._start} and {self._end}")
+        at = f"{named}event {index} of the cut between {self._start} and {self._end}"
+        return _told(part, index) or Origin(clean(at, POSITION_MAX))
+
+
+def _told(part: Part, index: int) -> Origin | None:
+    """What the source says of where an event was, with a text that every sink takes; None where it says nothing.
+
+    It may be of a source of the user's own: a description never raises, and what is no bytes is left out, and told.
+    """
+    with suppress(Exception):
+        found: object = None if part.origin is None else part.origin(index)
+        if isinstance(found, Origin) and isinstance(found.position, str):
+            raw: dict[str, object] = {"key": found.key, "value": found.value}
+            other = [name for name, each in raw.items() if not isinstance(each, (bytes, type(None)))]
+            left_out = f" (its source says a raw {' and '.join(other)} that is no bytes)" if other else ""
+            position = clean(found.position, POSITION_MAX) + left_out
+            return replace(found, position=position, **dict.fromkeys(other))
+    return None
+
+
+@dataclass(frozen=True)
+class _First:
+    """A part of a cut as it was first handed out, as far as it can be compared without its events."""
+
+    name: str
+    count: int
+    origin: Callable[[int], Origin] | None
+    give: Callable[[], Part]
+
+    @classmethod
+    def of(cls, part: Part) -> _First:
+        return cls(part.name, len(part.events), part.origin, part.again or partial(_itself, part))
+
+    def again(self, source: str, where: str) -> Part:
+        """The same part. Raises `ConfigurationError` where it is another one: its events would take their place.
+
+        Other events at the same positions do not show where their raw bytes are not told.
+        """
+        part: object = self.give()
+        if not isinstance(part, Part):
+            raise self._differs(source, where, f"{described(part, 100)}, which is no tpc.source.Part")
+        if (part.name, len(part.events)) != (self.name, self.count):
+            what = f"{len(part.events)} events of partition {part.name!r}"
+            raise self._differs(source, where, what)
+        if part.origin is not self.origin:
+            before = Part(self.name, part.events, part.is_ended, origin=self.origin)
+            for index in range(self.count):
+                if (now := _told(part, index)) != (was := _told(before, index)):
+                    raise self._differs(source, where, f"as event {index} {_in_words(now)}, which was {_in_words(was)}")
+        return part
+
+    def _differs(self, source: str, where: str, what: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"Part.again of source {source!r} gives {what}; the cut {where} had {self.count} events of partition "
+            f"{self.name!r}",
+            source=source,
+            remedy="let it give the same events again, or leave it out. Nothing of the epoch is decided.",
+        )
+
+
+def _in_words(origin: Origin | None) -> str:
+    return (
+        "one without an origin" if origin is None else f"the one at {origin.position} ({described(origin.value, 60)})"
+    )

@@ -15,10 +15,12 @@ from tpc.coordinator.loop.event_clocks import EventClocks
 from tpc.coordinator.loop.every import Every
 from tpc.coordinator.loop.functions import Input
 from tpc.coordinator.loop.layout import Layout, SourceTopic
+from tpc.describing import described, printable
 from tpc.errors import ConfigurationError, StateMachineError
 from tpc.event_time import NO_EPOCH_TIME, EpochTime
 from tpc.identities import Identities, require_same
 from tpc.source import Part, SourceReader
+from tpc.user_code import is_storable
 
 IDLE_S = 0.2
 """How long a source is waited for at once; between the waits it is looked whether the service is asked to stop."""
@@ -81,8 +83,8 @@ class Cutter:
         self._cut_at = time.monotonic()
         self._first = 0
         """Which reader is asked first in this epoch: one that always has enough must not keep the others out."""
-        self._rows = 0
-        """How many events are polled and not cut."""
+        self._counts = [0] * len(inputs)
+        """How many events of each source are polled and not cut, as its reader has counted them."""
         self._is_to_record = False
         self._retired: list[SourceCut] = []
 
@@ -92,7 +94,7 @@ class Cutter:
         Where one begins that would begin elsewhere at the next start, or is retired, the next epoch records it, without
         events. `last` is the event time of that epoch.
         """
-        self._rows = 0
+        self._counts = [0] * len(self._readers)
         self._clocks.seek(cuts, last)
         ends = {cut.name: cut for cut in cuts}
         unread = [cut for cut in cuts if cut.name not in self._names]
@@ -151,13 +153,17 @@ class Cutter:
             return self._cut()
         wait_s = 0.0  # nobody waits for one source while another has something
         while not is_stopped():
-            for reader in self._in_turn():
+            for number, reader in self._in_turn():
                 wanted, share_s = self._every.rows - self._rows, wait_s / len(self._readers)
-                self._rows += _polled(reader, reader.poll(wanted, share_s)) if wanted > 0 else 0
+                if wanted > 0:
+                    self._counts[number] += _polled(reader, reader.poll(wanted, share_s), wanted)
             if self._rows >= self._every.rows or (self._rows and self._is_due()):
                 return self._cut()
             if until_end and all(reader.is_exhausted() for reader in self._readers):
-                return self._cut() if self._rows or self._is_ahead() else None
+                if self._rows or self._is_ahead():
+                    return self._cut()
+                self._require_nothing_left()
+                return None
             if not self._rows and time.monotonic() >= self._cut_at + QUIET_S and self._is_ahead():
                 return self._cut()
             between()
@@ -175,13 +181,18 @@ class Cutter:
         is_more = all(reader.reads_ahead for reader in self._readers)
         while is_more and self._rows < most and not is_over():
             before = self._rows
-            for reader in self._in_turn():
-                if self._rows < most:
-                    self._rows += _polled(reader, reader.poll_ahead(min(AHEAD_ROWS, most - self._rows)))
+            for number, reader in self._in_turn():
+                if (wanted := min(AHEAD_ROWS, most - self._rows)) > 0:
+                    self._counts[number] += _polled(reader, reader.poll_ahead(wanted), wanted)
             is_more = self._rows > before
 
-    def _in_turn(self) -> list[SourceReader]:
-        return [*self._readers[self._first :], *self._readers[: self._first]]
+    @property
+    def _rows(self) -> int:
+        return sum(self._counts)
+
+    def _in_turn(self) -> list[tuple[int, SourceReader]]:
+        numbered = list(enumerate(self._readers))
+        return [*numbered[self._first :], *numbered[: self._first]]
 
     @property
     def _names(self) -> set[str]:
@@ -207,14 +218,12 @@ class Cutter:
         if self._layout is not None:
             self._layout.check(self.partitions())
         starts = [_position(reader) for reader in self._readers]
-        parts = [reader.cut() for reader in self._readers]
+        parts = [_parts(reader) for reader in self._readers]
         ends = [_position(reader) for reader in self._readers]
         came = list(map(_events, self._inputs, parts, starts, ends))
-        for reader, events, start, end in zip(self._readers, came, starts, ends, strict=True):
-            if events.came and start == end:
-                # The next start would read these events again, and nothing would notice it.
-                what = f"has handed out {events.came} events of source {events.source!r} and stays at {end}"
-                raise _broken(reader, what)
+        for number, (reader, events) in enumerate(zip(self._readers, came, strict=True)):
+            if starts[number] == ends[number]:
+                self._require_none(reader, events, self._counts[number], ends[number])
         clocks = self._clocks.cut(came)
         cuts: list[SourceCut] = []
         self._moved = []
@@ -227,8 +236,31 @@ class Cutter:
         self._cut_at = time.monotonic()
         self._first = (self._first + 1) % len(self._readers)
         self._is_to_record = False
-        self._rows = 0
+        self._counts = [0] * len(self._readers)
         return Cut({each.source: each for each in came}, (*cuts, *self._retired), clocks.epoch)
+
+    @staticmethod
+    def _require_none(reader: SourceReader, events: CutEvents, counted: int, position: str) -> None:
+        """Raise `ConfigurationError` for events of a reader whose position has not moved.
+
+        The next start would read these events again, and nothing would notice it. Where there are none although it has
+        counted some, one epoch without events would come after the other.
+        """
+        named = f"of source {events.source!r} and stays at {printable(position, 100)}"
+        if events.came:
+            raise _broken(reader, f"has handed out {events.came} events {named}")
+        if counted:
+            raise _broken(reader, f"has counted {counted} events in its polls, hands out none {named}")
+
+    def _require_nothing_left(self) -> None:
+        """Raise `ConfigurationError` for events that a reader has taken in and not counted: they would stay unread.
+
+        Only at the end: while a service runs on, a source that counts nothing looks like one that has nothing.
+        """
+        for each, reader in zip(self._inputs, self._readers, strict=True):
+            if uncounted := sum(len(part.events) for part in _parts(reader)):
+                what = f"answers each poll with 0, and hands out {uncounted} events of source {each.name!r} at its end"
+                raise _broken(reader, what)
 
     def close(self) -> None:
         """Let go of the sources."""
@@ -239,14 +271,25 @@ class Cutter:
 def _position(reader: SourceReader) -> str:
     position: object = reader.position()
     if not isinstance(position, str):
-        raise _broken(reader, f"answers position() with {position!r:.100}, which is no text")
+        raise _broken(reader, f"answers position() with {described(position, 100)}, which is no text")
+    if not is_storable(position):
+        raise _broken(reader, f"answers position() with {described(position, 100)}, a text that cannot be stored")
     return position
 
 
-def _polled(reader: SourceReader, rows: object) -> int:
+def _polled(reader: SourceReader, rows: object, wanted: int) -> int:
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 0:
-        raise _broken(reader, f"answers a poll with {rows!r:.100}, which is no number of events")
+        raise _broken(reader, f"answers a poll with {described(rows, 100)}, which is no number of events")
+    if rows > wanted:
+        raise _broken(reader, f"answers a poll for {wanted} events at most with {rows}")
     return rows
+
+
+def _parts(reader: SourceReader) -> list[Part]:
+    parts: object = reader.cut()
+    if not isinstance(parts, list) or not all(isinstance(part, Part) for part in parts):
+        raise _broken(reader, f"answers cut() with {described(parts, 100)}, which is no list of tpc.source.Part")
+    return parts
 
 
 def _broken(reader: SourceReader, what: str) -> ConfigurationError:

@@ -13,7 +13,7 @@ from tpc.errors import ConfigurationError, DataError
 from tpc.history import History
 from tpc.manifest import Manifest
 from tpc.sink import Sink
-from tpc.user_code import clean, said, text_of
+from tpc.user_code import said, text_of
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,8 +35,6 @@ UNDIGESTED = frozenset(("reason",))
 """The text of an exception may differ between two runs (an address, the order of a set): a repair may write another."""
 WINDOW = 10_000
 """So many events, by whole epochs, the share is taken of."""
-POSITION_MAX = 1000
-"""Characters of a position: one of a source of the user's own may be any text."""
 _TOLD = 3
 
 
@@ -59,7 +57,7 @@ class DeadLetters:
         rows = [
             {
                 "source": each.source,
-                "position": clean(each.origin.position, POSITION_MAX),
+                "position": each.origin.position,
                 "function": each.function,
                 "error": type(each.error).__name__,
                 "reason": text_of(each.error),

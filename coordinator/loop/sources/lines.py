@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -115,9 +116,12 @@ class _LinesReader(SourceReader):
         return [self._part(lines, start, self._is_exhausted)]
 
     def _part(self, lines: list[bytes], start: int, is_ended: bool) -> Part:
+        starts: list[int] = []
+
         def origin(index: int) -> Origin:
-            at = start + sum(len(line) + 1 for line in lines[:index])
-            return Origin(f"file {self._path}, byte {at}", None, lines[index])
+            if not starts:
+                starts.extend(accumulate((len(line) + 1 for line in lines), initial=start))
+            return Origin(f"file {self._path}, byte {starts[index]}", None, lines[index])
 
         events, refused = decoded(lines, self._decode)
         return Part("", events, is_ended, refused, origin, lambda: self._part(lines, start, is_ended))

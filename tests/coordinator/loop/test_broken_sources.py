@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,10 @@ class Reader(SourceReader):
         self.polled: Callable[[int], Any] = lambda rows: rows
         self.events_again: Callable[[list[int]], list[int]] = lambda events: events
         self.name_again = ""
-        self.origin = Origin("here")
+        self.origin: Any = Origin("here")
+        self.origin_again: Callable[[int], Any] = lambda _: self.origin
+        self.parts: Callable[[list[Part]], Any] = lambda parts: parts
+        self.moves: Callable[[int], int] = lambda end: end
 
     def seek(self, position: str | None) -> None:
         self.start = self.end = int(position or 0)
@@ -51,16 +55,17 @@ class Reader(SourceReader):
 
     def poll(self, rows: int, timeout_s: float) -> int:
         before, self.end = self.end, min(self.end + rows, len(VALUES))
+        self.end = max(before, self.moves(self.end))
         return self.polled(self.end - before)  # type: ignore[no-any-return]
 
     def cut(self) -> list[Part]:
         events, self.start = VALUES[self.start : self.end], self.end
-        return [
-            Part("", events, self.is_exhausted(), origin=lambda _: self.origin, again=lambda: self.part_again(events))
-        ]
+        again = partial(self.part_again, events)
+        part = Part("", events, self.is_exhausted(), origin=lambda _: self.origin, again=again)
+        return self.parts([part])  # type: ignore[no-any-return]
 
     def part_again(self, events: list[int]) -> Part:
-        return Part(self.name_again, self.events_again(events), self.is_exhausted(), origin=lambda _: self.origin)
+        return Part(self.name_again, self.events_again(events), self.is_exhausted(), origin=self.origin_again)
 
     def read_to(self, end: str, timeout_s: float) -> list[Part]:
         self.end = int(end)
@@ -120,6 +125,91 @@ def test_an_answer_to_a_poll_that_is_no_number_of_events_is_refused(tmp_path: Pa
         run(tmp_path, lambda reader: setattr(reader, "polled", lambda _: rows))
 
 
+@pytest.mark.parametrize("position", ["half of \ud800", "\udc80"])
+def test_a_position_that_cannot_be_stored_is_refused(tmp_path: Path, position: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"answers position\(\) with .*, a text that cannot be stored"):
+        run(tmp_path, lambda reader: setattr(reader, "told", lambda at: position + at))
+
+
+def test_more_events_than_were_asked_for_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="answers a poll for 5 events at most with 20"):
+        run(tmp_path, lambda reader: setattr(reader, "moves", lambda _: len(VALUES)))
+    assert written(tmp_path, "rows") == []
+
+
+def test_events_that_no_poll_has_counted_do_not_stay_unread_at_the_end(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="hands out 20 events of source 'values' at its end"):
+        run(tmp_path, lambda reader: setattr(reader, "polled", lambda _: 0))
+
+
+def test_counted_events_that_a_cut_does_not_have_are_refused(tmp_path: Path) -> None:
+    """One epoch without events would come after the other."""
+
+    def change(reader: Reader) -> None:
+        reader.moves, reader.polled = lambda _: 0, lambda _: 5
+
+    with pytest.raises(ConfigurationError, match="has counted 5 events in its polls, hands out none of source"):
+        run(tmp_path, change)
+
+
+@pytest.mark.parametrize("parts", [None, (), [None], [[1, 2]], "parts"], ids=repr)
+def test_a_cut_that_is_no_list_of_parts_is_refused(tmp_path: Path, parts: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"answers cut\(\) with .*, which is no list of"):
+        run(tmp_path, lambda reader: setattr(reader, "parts", lambda _: parts))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda index: Origin(f"there {index}"),
+        lambda index: Origin("here", key=b"k"),
+        lambda index: Origin("here", value=b"other") if index == 3 else Origin("here"),
+        lambda index: None,
+    ],
+    ids=["position", "key", "value of one", "none"],
+)
+def test_events_of_other_origins_when_a_part_is_given_again_are_refused(
+    tmp_path: Path, other: Callable[[int], Origin | None]
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"Part\.again of source 'values' gives as event [03] "):
+        run(tmp_path, lambda reader: setattr(reader, "origin_again", other), refused=[7])
+    assert [row["n"] for row in written(tmp_path, "rows")] == VALUES[:5]
+
+
+@pytest.mark.parametrize("answer", [None, 5, [Part("", [], False)]], ids=["none", "number", "list"])
+def test_an_answer_that_is_no_part_when_one_is_given_again_is_refused(tmp_path: Path, answer: object) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"Part\.again of source 'values' gives .*, which is no tpc.source.Part"
+    ):
+        run(tmp_path, lambda reader: setattr(reader, "part_again", lambda _: answer), refused=[7])
+
+
+@pytest.mark.parametrize("origin", [None, 5, "here", Origin(5), Origin(None), Origin(b"x")], ids=repr)  # type: ignore[arg-type]
+def test_what_is_no_origin_is_replaced_by_the_place_in_the_cut(tmp_path: Path, origin: object) -> None:
+    run(tmp_path, lambda reader: setattr(reader, "origin", origin), refused=[7])
+    assert [row["n"] for row in written(tmp_path, "rows")] == [n for n in VALUES if n != 7]
+    assert {letter["position"] for letter in written(tmp_path, "dead")} == {"event 2 of the cut between 5 and 10"}
+
+
+@pytest.mark.parametrize(
+    ("origin", "left_out"),
+    [
+        (Origin("here", "k", b"v"), "key"),  # type: ignore[arg-type]
+        (Origin("here", b"k", 5), "value"),  # type: ignore[arg-type]
+        (Origin("here", "k", "v"), "key and value"),  # type: ignore[arg-type]
+        (Origin("here", b"k", bytearray(b"v")), "value"),  # type: ignore[arg-type]
+    ],
+)
+def test_raw_keys_and_values_that_are_no_bytes_are_left_out_and_told(
+    tmp_path: Path, origin: Origin, left_out: str
+) -> None:
+    run(tmp_path, lambda reader: setattr(reader, "origin", origin), refused=[7])
+    for letter in written(tmp_path, "dead"):
+        assert letter["position"] == f"here (its source says a raw {left_out} that is no bytes)"
+        assert (letter["raw_key"] is None) == ("key" in left_out)
+        assert (letter["raw_value"] is None) == ("value" in left_out)
+
+
 @pytest.mark.parametrize("again", [lambda events: events[1:], lambda events: [*events, 99], lambda _: []])
 def test_other_events_when_a_part_is_given_again_are_refused(
     tmp_path: Path, again: Callable[[list[int]], list[int]]
@@ -131,7 +221,7 @@ def test_other_events_when_a_part_is_given_again_are_refused(
 
 
 def test_a_part_of_another_name_when_it_is_given_again_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="gives 5 events of other"):
+    with pytest.raises(ConfigurationError, match="gives 5 events of partition 'other'; the cut"):
         run(tmp_path, lambda reader: setattr(reader, "name_again", "other"), refused=[7])
 
 
@@ -141,7 +231,7 @@ def test_a_dead_letter_has_any_position_that_a_source_tells(tmp_path: Path, posi
     assert [row["n"] for row in written(tmp_path, "rows")] == [n for n in VALUES if n != 7]
     letters = written(tmp_path, "dead")
     assert len(letters) == 2
-    assert all(0 < len(letter["position"]) <= 1000 for letter in letters)
+    assert all(0 < len(letter["position"]) <= 1010 for letter in letters)
 
 
 def test_a_share_of_one_sets_no_bound_where_two_functions_refuse_one_event(tmp_path: Path) -> None:
