@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tpc.coordinator.loop.barriers import Lives
 from tpc.coordinator.loop.cut_events import CutEvents, Refusal
 from tpc.coordinator.loop.cutting import Cut
+from tpc.coordinator.loop.dead_letters import COUNT
 from tpc.coordinator.loop.emitted import Emitted
 from tpc.coordinator.loop.function_runs import Guard, run_functions
 from tpc.coordinator.loop.program import Program
@@ -80,6 +81,10 @@ class Computation:
     def has_letters(self) -> bool:
         """Whether a refused event becomes a dead letter."""
         return self._program.dead_letters is not None
+
+    def counts(self) -> Mapping[str, int]:
+        """What the epoch's manifest counts beside its rows, once it is computed."""
+        return {COUNT: len(self._refused)} if self.has_letters else {}
 
     def run(self, checks: RowChecks) -> Made:
         """The batches of the epoch, each with the number of its writing. Raises what ends the epoch."""

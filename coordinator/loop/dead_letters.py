@@ -33,6 +33,8 @@ SCHEMA = {
 """Which event (`raw_key` and `raw_value` as the source had them, NULL where it has none), refused by what, and why."""
 UNDIGESTED = frozenset(("reason",))
 """The text of an exception may differ between two runs (an address, the order of a set): a repair may write another."""
+COUNT = "dead_letters"
+"""How many an epoch has, in the counts of its manifest: a sink may take other rows beside them."""
 WINDOW = 10_000
 """So many events, by whole epochs, the share is taken of."""
 _TOLD = 3
@@ -69,7 +71,12 @@ class DeadLetters:
         return [batch_of(self.writing, rows[first : first + AT_ONCE]) for first in range(0, len(rows), AT_ONCE)]
 
     def count_in(self, manifest: Manifest) -> int:
-        """How many dead letters an epoch has."""
+        """How many dead letters an epoch has.
+
+        An epoch of an earlier version of this library does not say it: then all rows of the sink count.
+        """
+        if (count := manifest.counts.get(COUNT)) is not None:
+            return count
         part = manifest.sinks.get(self.writing.routes[0].sink.name)
         return 0 if part is None else part.rows
 
@@ -90,7 +97,7 @@ class DeadLetters:
         first = refused[0]
         told = "; ".join(f"{each.function} at {each.origin.position}: {said(each.error)}" for each in refused[:_TOLD])
         raise DataError(
-            f"{letters} of the last {read} events would be dead letters, more than {self._max_share:.0%} of them. "
+            f"the last {read} events would make {letters} dead letters, for more than {self._max_share:.0%} of them. "
             f"{len(refused)} are of this epoch: {told}",
             sink=sink,
             source=first.source,

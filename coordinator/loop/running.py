@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from tpc import failpoints
@@ -111,7 +111,7 @@ class Running:
     def _write_offsets_again(self, manifest: Manifest) -> None:
         """No event is needed for them: their sources may be retired, and no function runs."""
         logger.warning("epoch %d has lost its source offsets: they are written again", manifest.epoch)
-        runner = OffsetsRepair(self._context(manifest.barrier, rows=0, positions={}))
+        runner = OffsetsRepair(self._context(manifest.barrier, {}, lambda: {"rows": 0}))
         try:
             self._coordinator.engine.run_batch(manifest.epoch, runner)
         except (ConfigurationError, TransientError) as error:
@@ -167,8 +167,8 @@ class Running:
     ) -> None:
         """One epoch; `decided` is its manifest, if it has one. `written`: every row has been handed to its sinks."""
         failpoints.hit("epoch.planned", epoch=epoch)
-        context = self._context(barrier, rows=cut.rows, positions=positions)
-        compute = self._computation(epoch, cut, positions, lives, decided)
+        compute, rows = self._computation(epoch, cut, positions, lives, decided), cut.rows
+        context = self._context(barrier, positions, lambda: {"rows": rows, **compute.counts()})
         confirm = self._cutter.confirmation()
         placed = partial(placed_between, cut.sources)
         runner = LoopPass(context, self._batches, compute, written=written, confirm=confirm, placed=placed)
@@ -192,7 +192,7 @@ class Running:
         args = self._program, epoch, cut, lives, positions, self._misused, require_few
         return Computation(*args, decided_letters=decided_letters)
 
-    def _context(self, barrier: Barrier, *, rows: int, positions: Positions) -> PassContext:
+    def _context(self, barrier: Barrier, positions: Positions, counts: Callable[[], Mapping[str, int]]) -> PassContext:
         engine, participants = self._coordinator.engine, self._coordinator.participants
         return PassContext(
             pipeline=participants.pipeline,
@@ -204,7 +204,7 @@ class Running:
             positions=positions,
             offsets_sink=self._program.offsets_sink,
             unrouted_is_error=self._program.unrouted_is_error,
-            batch_counts=lambda: {"rows": rows},
+            batch_counts=counts,
             end_phase=engine.clock_phase,
         )
 

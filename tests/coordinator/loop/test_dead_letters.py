@@ -16,8 +16,10 @@ import tpc
 from tests.coordinator.loop.dead_letter_program import WAYS, Letters
 from tests.coordinator.loop.program import Die, Numbers
 from tests.support.each_step import each_step
+from tpc.coordinator.log.journal import Journal
 from tpc.coordinator.loop.function_runs import Guard
 from tpc.errors import ConfigurationError, DataError, TransientError
+from tpc.manifest import Manifest
 from tpc.sources import IterableSource
 
 STEPS = ("pass.prepared", "epoch.prepared", "log.stored", "epoch.decided", "sink.committed", "epoch.completed")
@@ -134,7 +136,7 @@ def test_a_lost_branch_is_written_again_with_the_same_dead_letters(lost: str, tm
     with pytest.raises(Die):
         letters.run(every=7, actions={"epoch.decided": lose})
     letters.options = {"max_share": 0.0, "at_least": 1}  # of a decided epoch they are as many as they are
-    with pytest.raises(DataError, match="would be dead letters"):
+    with pytest.raises(DataError, match=r"would make \d+ dead letters"):
         letters.run(every=7)
     letters.options = {"max_share": 1.0}
     letters.run(every=7)
@@ -225,7 +227,7 @@ def refuses(share: int) -> Any:
 @pytest.mark.parametrize("every", [10, 1000, 7])
 def test_too_many_end_the_service_however_epochs_are_cut(every: int, tmp_path: Path) -> None:
     values = range(1000)
-    with pytest.raises(DataError, match=r"of the last .* events would be dead letters.*ZeroDivisionError") as met:
+    with pytest.raises(DataError, match=r"the last \d+ events would make \d+ dead letters.*ZeroDivisionError") as met:
         service_of(tmp_path, refuses(5), values).run(every=every, until_end=True)
     assert "max_share=1.0" in str(met.value.remedy)
     dead = len(Letters(tmp_path).written("dead"))
@@ -235,11 +237,50 @@ def test_too_many_end_the_service_however_epochs_are_cut(every: int, tmp_path: P
 
 def test_a_restart_does_not_begin_to_count_again(tmp_path: Path) -> None:
     for _ in range(3):
-        with pytest.raises(DataError, match="would be dead letters"):
+        with pytest.raises(DataError, match=r"would make \d+ dead letters"):
             service_of(tmp_path, refuses(5), range(1000)).run(every=10, until_end=True)
         assert len(Letters(tmp_path).written("dead")) < 100
     service_of(tmp_path, lambda event, out: out.row("rows", {"n": event}), range(1000)).run(until_end=True)
     assert {row["status"] for row in Numbers(tmp_path).history()} == {"complete"}
+
+
+def shared(directory: Path, **options: Any) -> tpc.Service:
+    """Its dead letters go to the sink of its rows."""
+    service = tpc.service("numbers", directory=directory / "service")
+    sink = Numbers(directory).sink("even")
+
+    @service.each(service.read(IterableSource(range(1000), name="numbers")))
+    def placed(event: int, out: Any) -> None:
+        out.row("rows", {"position": str(event if event % 20 else event // 0)})
+
+    service.write("rows", {"position": str}).to(sink)
+    service.dead_letters_to(sink, select=["position"], **options)
+    return service
+
+
+@pytest.mark.parametrize("every", [10, 250])
+def test_rows_of_a_sink_that_both_go_to_are_no_dead_letters(every: int, tmp_path: Path) -> None:
+    """50 events of 1,000 are refused: a twentieth."""
+    shared(tmp_path, max_share=0.1, at_least=20).run(every=every, until_end=True)
+    assert len(Letters(tmp_path).written("even")) == 1000
+    manifests = Journal(shared(tmp_path).log).open().manifests.values()
+    assert sum(manifest.counts["dead_letters"] for manifest in manifests) == 50
+
+
+def test_too_many_end_the_service_where_both_go_to_one_sink(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"would make \d+ dead letters"):
+        shared(tmp_path, max_share=0.04, at_least=20).run(every=10, until_end=True)
+
+
+def test_an_epoch_that_does_not_say_how_many_it_has_has_as_many_as_its_sink_has_rows(tmp_path: Path) -> None:
+    """One of before this was counted."""
+    service_of(tmp_path, refuses(5), range(100)).run(every=50, until_end=True)
+    service = service_of(tmp_path, refuses(5), range(100))
+    letters, manifests = service._program().dead_letters, Journal(service.log).open().manifests.values()
+    assert letters is not None
+    assert [letters.count_in(each) for each in manifests] == [10, 10]
+    before = [Manifest.from_json({**each.to_json(), "counts": {"rows": 50}}) for each in manifests]
+    assert [letters.count_in(each) for each in before] == [10, 10]
 
 
 @pytest.mark.parametrize("options", [{"max_share": 0.2}, {"at_least": 201}, {"max_share": 1.0, "at_least": 1}])

@@ -190,7 +190,7 @@ def test_a_sink_that_refuses_when_all_is_written_is_asked_too(tmp_path: Path, mo
 def test_too_many_refused_rows_end_the_service(tmp_path: Path) -> None:
     sizes = Sizes(tmp_path, max_share=0.1, at_least=5)
     sizes.write(events_of((["good"] * 4 + ["odd"]) * 20))
-    with pytest.raises(DataError, match=r"would be dead letters.*sink sizes at file"):
+    with pytest.raises(DataError, match=r"would make 6 dead letters.*sink sizes at file"):
         sizes.run(every=10)
     assert len(sizes.rows("dead")) < 5
 
