@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from tpc.errors import ConfigurationError, DataError, StateMachineError
 from tpc.pickling import dumped, loaded
+from tpc.user_code import UnkeptValueError
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class Transactional(Generic[T]):
         if not self._back:
             self._back = [self.loads(self._front)]
         elif self._before_event is self._back:  # the event gets a copy: what it does to that can be undone
-            self._back = [self.loads(self.dumps(self._back[0]))]
+            self._back = [self._copied()]
         return self._back[0]
 
     @value.setter
@@ -112,8 +113,8 @@ class Transactional(Generic[T]):
         self._before_event = self._back = list(self._back)
 
     def check_event(self) -> None:
-        """Raise `DataError` where nobody could read what the event has left."""
-        if self._back is not self._before_event:
+        """Raise `DataError` where nobody could read what the event has left, or without one, what was before."""
+        if self._back and self._back is not self._before_event:
             self._made()
 
     def end_event(self, *, is_kept: bool) -> None:
@@ -121,6 +122,14 @@ class Transactional(Generic[T]):
         if not is_kept and self._before_event is not None:
             self._back = self._before_event
         self._before_event = None
+
+    def _copied(self) -> T:
+        """For the event at hand. Raises `UnkeptValueError` where what was before it has left what nobody could read."""
+        try:
+            return self.loads(self.dumps(self._back[0]))
+        except Exception as error:
+            what = f"the object {self.name} cannot be kept: {_said(error)}"
+            raise UnkeptValueError(what, sink=self.name, remedy=_CAN_DO) from error
 
     def _made(self) -> tuple[bytes, list[T]]:
         """The bytes of the epoch's copy, and what is read back from them."""

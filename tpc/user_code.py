@@ -17,6 +17,8 @@ from tpc.errors import ConfigurationError, DataError, TpcError
 
 TEXT_MAX = 500
 """Characters of an exception's text, or of a value, that an error or a dead letter holds."""
+_CHAIN_MAX = 20
+"""Errors that are looked at: a chain may be a circle."""
 _PLAIN = "make it a plain function (`def`, without `yield`) that has done its work when it returns."
 _KINDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     ("a coroutine function (async def)", inspect.iscoroutinefunction),
@@ -24,6 +26,10 @@ _KINDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     ("a generator function (it has a yield)", inspect.isgeneratorfunction),
 )
 _ITERATORS = (Iterator,)
+
+
+class UnkeptValueError(DataError):
+    """A value cannot be kept as it is now, after it was handed out or written: by an event before this one, perhaps."""
 
 
 def require_plain(function: object, what: str) -> None:
@@ -69,6 +75,16 @@ def is_refusal(error: BaseException) -> bool:
     if isinstance(error, TpcError):
         return isinstance(error, DataError)
     return isinstance(error, Exception) and not isinstance(error, MemoryError)
+
+
+def is_unkept(error: BaseException) -> bool:
+    """Whether a function has met a value that cannot be kept, also where it has made another error of that."""
+    met: BaseException | None = error
+    for _ in range(_CHAIN_MAX):
+        if met is None or isinstance(met, UnkeptValueError):
+            return met is not None
+        met = met.__cause__ or met.__context__
+    return False
 
 
 def name_of(function: object) -> str:

@@ -15,9 +15,8 @@ from tpc.coordinator.loop.emitted import Emitted
 from tpc.coordinator.loop.functions import Function, Input, KeyedState, Undoable
 from tpc.coordinator.loop.refusals import error_of, error_of_many
 from tpc.coordinator.loop.row_checks import RowChecks, RowRefusedError
-from tpc.coordinator.loop.state.refusals import UnkeptValueError
 from tpc.event_time import NO_EPOCH_TIME, EpochTime
-from tpc.user_code import is_refusal, require_done
+from tpc.user_code import UnkeptValueError, is_refusal, is_unkept, require_done
 from tpc.watermark import Watermark
 
 AT_ONCE = 1024
@@ -40,6 +39,7 @@ class Guard:
         checks: RowChecks | None = None,
     ) -> None:
         self._guarded: list[Undoable] = [out, *states]
+        self._states = states
         self._out = out
         self._refused = refused
         self._checks = checks
@@ -55,10 +55,20 @@ class Guard:
         except Exception as error:
             if not is_refusal(error):
                 raise
+            if is_unkept(error):
+                self._require_kept_before()
             refusal = Refusal(events.source, events.origin(index), function.name, error)
             if self._refused is None:
                 raise error_of(refusal) from error
             self._refused.append(refusal)
+
+    def _require_kept_before(self) -> None:
+        """Raise `DataError` for a value that cannot be kept and is not of the event at hand, which is undone.
+
+        What a function of all events leaves is not looked at before: another function may replace it.
+        """
+        for state in self._states:
+            state.check_event()
 
     def run_many(self, function: Function, events: Sequence[CutEvents], *arguments: Any) -> None:
         """For all events at once. The rows that it makes are looked at, and errors name it."""

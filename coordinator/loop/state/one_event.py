@@ -6,12 +6,12 @@ the outcome. A copy is what an epoch after this one would decode.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping, ValuesView
 from dataclasses import replace
 
-from tpc.coordinator.loop.state.codec import decode, encode
+from tpc.coordinator.loop.state.codec import decode
 from tpc.coordinator.loop.state.ends import Ends
-from tpc.coordinator.loop.state.touched import FIXED, GONE, Touched
+from tpc.coordinator.loop.state.touched import FIXED, GONE, Touched, left
 
 
 class OneEvent(MutableMapping[bytes, Touched]):
@@ -52,10 +52,8 @@ class OneEvent(MutableMapping[bytes, Touched]):
         return {**self.below, **self._own}.items()
 
     def check(self) -> None:
-        """Raise `DataError` for a value of the event's that cannot be kept."""
-        for touched in self._own.values():
-            if touched.value is not GONE:
-                encode(touched.value)
+        """Raise `UnkeptValueError` for a value of the event's that cannot be kept."""
+        _check(self._own)
 
     def keep(self) -> MutableMapping[bytes, Touched]:
         """What the epoch has touched with this event."""
@@ -65,7 +63,13 @@ class OneEvent(MutableMapping[bytes, Touched]):
 
 def _copy(touched: Touched) -> Touched:
     is_fixed = touched.value is GONE or type(touched.value) in FIXED
-    return replace(touched, value=touched.value if is_fixed else decode(encode(touched.value)))
+    return replace(touched, value=touched.value if is_fixed else decode(left(touched.value)))
+
+
+def _check(entries: Mapping[bytes, Touched]) -> None:
+    for touched in entries.values():
+        if touched.value is not GONE:
+            left(touched.value)
 
 
 class UndoesOneEvent:
@@ -87,9 +91,14 @@ class UndoesOneEvent:
         self._touched, self._named, self._ends = OneEvent(self._touched), {}, self._ends.apart()
 
     def check_event(self) -> None:
-        """Raise `DataError` for a value that the event has left and that cannot be kept."""
+        """Raise `UnkeptValueError` for a value that the event has left and that cannot be kept.
+
+        Where no event is at hand: that what was before it has left.
+        """
         if isinstance(self._touched, OneEvent):
             self._touched.check()
+        else:
+            _check(self._touched)
 
     def end_event(self, *, is_kept: bool) -> None:
         """Keep what has changed since `begin_event`, or undo it."""

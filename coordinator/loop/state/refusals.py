@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import NoReturn
 
-from tpc.errors import DataError, StateMachineError
+from tpc.errors import StateMachineError
 
 _ELSEWHERE = (
     "use the state in the functions of the service only, in the thread that calls them. What another thread is to see "
@@ -15,10 +15,6 @@ _BEFORE = (
     "write it in a function of the service, at the first event, say: `if not state: state.update(...)`. What is to be "
     "seen from outside let a function write to a sink, or copy into a variable (service.at_cut)."
 )
-
-
-class UnkeptValueError(DataError):
-    """A value cannot be kept as it is now, after it was handed out or written: by an event before this one, perhaps."""
 
 
 def refuse_access(name: str, epoch: int, *, is_cut: bool, is_running: bool) -> NoReturn:

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from tpc.coordinator.loop.state.changes import Change
 from tpc.coordinator.loop.state.codec import encode
-from tpc.coordinator.loop.state.refusals import UnkeptValueError
 from tpc.errors import DataError
 from tpc.event_time import later
+from tpc.user_code import UnkeptValueError
 
 GONE = object()
 """The value of a key that is not there any more."""
@@ -43,7 +43,7 @@ class Touched:
     def handed(self, now_ms: int | None, ttl_ms: int) -> Any:
         """Its value, handed out to the event at hand, of a state whose entries have a time to live."""
         if type(self.value) not in FIXED and (self.seen is None or now_ms != self.handed_ms):
-            encoded = _left(self.value)
+            encoded = left(self.value)
             self.settle(encoded, ttl_ms)
             self.seen, self.handed_ms = encoded, now_ms
         return self.value
@@ -52,7 +52,7 @@ class Touched:
         """It is written at this time: it lives at least as long as it would have. Whether it had no end before."""
         if self.seen is not None:
             if now_ms != self.handed_ms:
-                self.settle(_left(self.value), ttl_ms)
+                self.settle(left(self.value), ttl_ms)
             self.seen = None
         had_none = self.ends_ms is None
         if now_ms is not None and (self.ends_ms is None or now_ms + ttl_ms > self.ends_ms):
@@ -68,7 +68,7 @@ class Touched:
     def end(self, before: Change | None, ttl_ms: int | None) -> int | None:
         """The end of its life, given what was there before the epoch. What was changed in place is settled first."""
         if self.seen is not None and self.value is not GONE:
-            self.settle(_left(self.value), ttl_ms)
+            self.settle(left(self.value), ttl_ms)
         return self.ends_ms if self.is_new or before is None else later(self.ends_ms, before.expires_ms)
 
     def expire(self) -> None:
@@ -91,7 +91,7 @@ def end_of(written_ms: int | None, ttl_ms: int | None) -> int | None:
     return None if written_ms is None or ttl_ms is None else written_ms + ttl_ms
 
 
-def _left(value: Any) -> bytes:
+def left(value: Any) -> bytes:
     """The bytes of a value as an event has left it. Raises `UnkeptValueError`."""
     try:
         return encode(value)

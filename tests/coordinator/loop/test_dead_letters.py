@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -304,3 +304,70 @@ def test_they_go_to_one_sink_and_their_kind_is_theirs(tmp_path: Path) -> None:
         service.dead_letters_to(Numbers(tmp_path).sink("other"))
     with pytest.raises(ConfigurationError, match="dead letters"):
         service.write("dead letters", {"n": int})
+
+
+UNKEPT: dict[str, Callable[[Any, Any], object]] = {
+    "written": lambda state, kept: state.update(x=object()),
+    "in place": lambda state, kept: state.setdefault("x", []).append(object()),
+    "object": lambda state, kept: kept.value.append(lambda: None),
+}
+READS: dict[str, Callable[[Any, Any], object]] = {
+    "get": lambda state, kept: (state.get("x"), kept.value),
+    "values": lambda state, kept: ([*state.values()], kept.value),
+    "as an error of its own": lambda state, kept: _wrapped(lambda: (state.get("x"), kept.value)),
+}
+
+
+def _wrapped(read: Callable[[], object]) -> None:
+    try:
+        read()
+    except Exception as error:
+        raise ValueError("this event is wrong") from error
+
+
+@pytest.mark.parametrize("ttl", [None, tpc.seconds(1000)])
+@pytest.mark.parametrize("reads", READS)
+@pytest.mark.parametrize("left", UNKEPT)
+def test_an_event_that_meets_what_a_function_of_batches_has_left_is_no_dead_letter(
+    left: str, reads: str, ttl: Any, tmp_path: Path
+) -> None:
+    """Even if the value is replaced later on, so that the epoch could be cut."""
+    service = tpc.service("numbers", directory=tmp_path / "service")
+    numbers = service.read(IterableSource(range(10), name="numbers"), time=lambda n: n)
+    state, kept = service.state("state", ttl=ttl), service.keep("kept", tpc.make_transactional(list[Any]()))
+    service.each_batch(numbers)(lambda events, out: UNKEPT[left](state, kept) and None)
+
+    @service.each(numbers)
+    def read(event: int, out: Any) -> None:
+        if event == 3:
+            raise LookupError(event)
+        if event == 5:
+            READS[reads](state, kept)
+        if event == 9:
+            state["x"] = 9
+            kept.value = []
+
+    service.dead_letters_to(Numbers(tmp_path).sink("dead"), max_share=1.0)
+    with pytest.raises(DataError, match="cannot be kept"):
+        service.run(until_end=True)
+    assert Letters(tmp_path).written("dead") == []
+
+
+@pytest.mark.parametrize("left", UNKEPT)
+def test_an_event_that_leaves_what_cannot_be_kept_and_meets_it_is_a_dead_letter(left: str, tmp_path: Path) -> None:
+    service = tpc.service("numbers", directory=tmp_path / "service")
+    numbers = service.read(IterableSource(range(10), name="numbers"), time=lambda n: n)
+    state, kept = (
+        service.state("state", ttl=tpc.seconds(1000)),
+        service.keep("kept", tpc.make_transactional(list[Any]())),
+    )
+
+    @service.each(numbers)
+    def leaves(event: int, out: Any) -> None:
+        if event == 3:
+            UNKEPT[left](state, kept)
+            READS["get"](state, kept)
+
+    service.dead_letters_to(Numbers(tmp_path).sink("dead"), max_share=1.0)
+    service.run(until_end=True)
+    assert [row["position"] for row in Letters(tmp_path).written("dead")] == ["value 3"]
