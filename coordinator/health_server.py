@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import math
 import socket
 import socketserver
 import threading
@@ -22,6 +21,7 @@ from tpc.coordinator.health import LIVENESS, READINESS, Health
 from tpc.coordinator.notices import Notice
 from tpc.coordinator.transition import Transition
 from tpc.errors import ConfigurationError
+from tpc.lengths import LEAST_S, LENGTH_MAX_S, is_length
 from tpc.support.deadlines import Deadline
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class ServedHealth:
 
     def __init__(self, pipeline: str, clock: Clock, place: HealthPlace) -> None:
         assert place.port is not None
-        if not 0 < place.silent_after_s < math.inf:
+        if not is_length(place.silent_after_s, LEAST_S, LENGTH_MAX_S):
             raise ConfigurationError(
                 f"silent_after_s={place.silent_after_s!r}", pipeline=pipeline, remedy="give seconds, more than 0."
             )

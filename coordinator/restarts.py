@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tpc.errors import ConfigurationError
+from tpc.lengths import LEAST_S, WAIT_MAX_S, is_length
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class FixedDelay:
 
     def __post_init__(self) -> None:
         _require(self.attempts is None or self.attempts >= 0, "attempts is at least 0")
-        _require(self.delay_s >= 0, "delay_s is at least 0")
+        _require(_is_wait(self.delay_s), "delay_s is at least 0, and at most 100 years")
 
     def wait_s(self, failures: Sequence[Failure]) -> float | None:
         """See `RestartStrategy`."""
@@ -67,10 +68,12 @@ class ExponentialDelay:
     """A number from 0 to 1."""
 
     def __post_init__(self) -> None:
-        _require(0 <= self.initial_backoff_s <= self.max_backoff_s, "0 <= initial_backoff_s <= max_backoff_s")
+        _require(_is_wait(self.max_backoff_s), "max_backoff_s is at least 0, and at most 100 years")
+        is_first = is_length(self.initial_backoff_s, 0.0, self.max_backoff_s)
+        _require(is_first, "0 <= initial_backoff_s <= max_backoff_s")
         _require(self.backoff_multiplier >= 1, "backoff_multiplier is at least 1")
         _require(0 <= self.jitter_factor <= 1, "jitter_factor is from 0 to 1")
-        _require(self.reset_backoff_threshold_s > 0, "reset_backoff_threshold_s is more than 0")
+        _require(_is_long(self.reset_backoff_threshold_s), "reset_backoff_threshold_s is at least 0.001")
         attempts = self.attempts_before_reset_backoff
         _require(attempts is None or attempts >= 0, "attempts_before_reset_backoff is at least 0")
 
@@ -109,14 +112,22 @@ class FailureRate:
 
     def __post_init__(self) -> None:
         _require(self.max_failures_per_interval >= 1, "max_failures_per_interval is at least 1")
-        _require(self.interval_s > 0, "interval_s is more than 0")
-        _require(self.delay_s >= 0, "delay_s is at least 0")
+        _require(_is_long(self.interval_s), "interval_s is at least 0.001")
+        _require(_is_wait(self.delay_s), "delay_s is at least 0, and at most 100 years")
 
     def wait_s(self, failures: Sequence[Failure]) -> float | None:
         """See `RestartStrategy`."""
         newest = failures[-1].at_s
         within = sum(newest - failure.at_s <= self.interval_s for failure in failures)
         return None if within > self.max_failures_per_interval else self.delay_s
+
+
+def _is_long(length_s: float) -> bool:
+    return is_length(length_s, LEAST_S, math.inf)
+
+
+def _is_wait(length_s: float) -> bool:
+    return is_length(length_s, 0.0, WAIT_MAX_S)
 
 
 def _require(holds: bool, rule: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from tpc.lengths import WAIT_MAX_S, require_length
 
 
 @dataclass(frozen=True)
@@ -25,3 +27,11 @@ class EngineSettings:
     """How often it is looked during a pass who leads, and whether branches of dead coordinators hold it up."""
     log_timeout_s: float = 300.0
     """How long a put of the log whose answer was lost is repeated before the process gives up."""
+
+    def __post_init__(self) -> None:
+        for name in _LENGTHS:
+            if (length_s := getattr(self, name)) is not None:
+                require_length("the settings of the engine", name, length_s, 0.0, WAIT_MAX_S)
+
+
+_LENGTHS = tuple(each.name for each in fields(EngineSettings) if each.name.endswith("_s"))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tpc.coordinator.log import object_store
 from tpc.coordinator.log.contract import Log
 from tpc.errors import PutUnknownError, TransientError
+from tpc.lengths import require_timeouts
 from tpc.settings import Elsewhere
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class ObjectLog(Log):
 
     def __init__(self, store_or_url: ObjectStore | str | Elsewhere, *, prefix: str, timeout_s: float = 10.0) -> None:
         self.prefix = prefix.strip("/")
+        require_timeouts("the log in an object store", timeout_s=timeout_s)
         self.timeout_s = timeout_s
         self._setting = store_or_url
         self._kept: tuple[int, ObjectStore] | None = None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.coordinator.log import sql_connection
 from tpc.coordinator.log.contract import Log
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
+from tpc.lengths import require_timeouts
 from tpc.settings import Elsewhere
 from tpc.support.sqlite_remedies import remedy_of_sqlite
 
@@ -38,6 +39,7 @@ class SqlLog(Log):
     def __init__(self, url: str | Elsewhere, *, pipeline: str, table: str = "tpc_log", timeout_s: float = 10.0) -> None:
         self.pipeline = pipeline
         self.table = table
+        require_timeouts("the log in a database", timeout_s=timeout_s)
         self.timeout_s = timeout_s
         self._setting = url
         self._kept: tuple[int, Engine] | None = None

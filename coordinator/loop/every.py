@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tpc.errors import ConfigurationError
+from tpc.lengths import WAIT_MAX_S, is_length
 
 ROWS_MAX = 100_000
 """An epoch that is cut by time has no more events than this: they are all in memory."""
@@ -30,8 +31,10 @@ class Every:
     rows: int = ROWS_MAX
 
     def __post_init__(self) -> None:
-        if self.rows < 1 or (self.seconds is not None and self.seconds < 0):
-            raise ConfigurationError(f"an epoch cannot be cut {self}", remedy="give at least 1 row, or 0 seconds.")
+        if self.rows < 1 or (self.seconds is not None and not is_length(self.seconds, 0.0, WAIT_MAX_S)):
+            raise ConfigurationError(
+                f"an epoch cannot be cut {self}", remedy="give at least 1 row, or 0 seconds and at most 100 years."
+            )
 
     @classmethod
     def of(cls, said: Seconds | int) -> Every:

@@ -14,10 +14,9 @@ from tpc.coordinator.loop.emitted import Emitted
 from tpc.errors import ConfigurationError
 from tpc.event_time import AHEAD_MAX_S, Life
 from tpc.json import JSONObject
+from tpc.lengths import require_length
 from tpc.source import Source
 from tpc.user_code import name_of, require_done, require_plain
-
-_LENGTH_MAX_S = 1000 * 366 * 86_400.0
 
 
 class Undoable(Protocol):
@@ -83,11 +82,8 @@ def input_of(source: Source, time: EventTime | None, idle_after_s: float | None,
     if time is not None:
         require_plain(time, f"time= of source {source.name!r}")
     for name, length_s in (("idle_after", idle_after_s), ("ahead_max", ahead_max_s)):
-        if length_s is not None and not 0 < length_s <= _LENGTH_MAX_S:
-            raise ConfigurationError(
-                f"source {source.name!r} is read with {name}={length_s!r}",
-                remedy=f"give a length of time above 0 and of 1,000 years at most: {name}=tpc.seconds(60), say.",
-            )
+        if length_s is not None:
+            require_length(f"source {source.name!r}", name, length_s)
     if idle_after_s is not None and time is None:
         raise ConfigurationError(
             f"source {source.name!r} is read with idle_after, and its events have no time: it holds no watermark back",

@@ -22,7 +22,9 @@ from tpc.coordinator.checkpoint_lock import holder_of
 from tpc.coordinator.log.contract import Log
 from tpc.coordinator.loop.stopping import stopping
 from tpc.coordinator.sign_of_life import BEAT_S, Sign, read_sign
+from tpc.describing import described
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
+from tpc.lengths import is_length
 from tpc.records import RecordKind, decode
 from tpc.support import deposed, since_boot
 from tpc.support.durable_files import make_directories
@@ -40,8 +42,8 @@ class NextInLine:
     """Waits in `directory`, one process at a time; the others wait for that one to lead."""
 
     def __init__(self, directory: Path, log: Log, silent_after_s: float | None) -> None:
-        if silent_after_s is not None and silent_after_s < GONE_AFTER_S:
-            what = f"who leads cannot be taken for silent after {silent_after_s:g} s"
+        if silent_after_s is not None and not is_length(silent_after_s, GONE_AFTER_S, math.inf):
+            what = f"who leads cannot be taken for silent after {described(silent_after_s)} s"
             raise ConfigurationError(what, remedy=f"give at least {GONE_AFTER_S:g} s: a sign comes every {BEAT_S:g} s.")
         self._directory = directory
         self._log = log

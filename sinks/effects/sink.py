@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
+from tpc.lengths import require_length, require_timeouts
 from tpc.sink import Committer, Validator, Writer
 from tpc.sinks.authoring.staged import StagedSink
 from tpc.sinks.effects.effect import Call, EffectRetry, Guarantee
@@ -65,6 +66,10 @@ class EffectSink(StagedSink):
         self.key = tuple(key)
         self.concurrency = concurrency
         self.retry = retry or EffectRetry()
+        require_timeouts(
+            f"the sink {self.name}", wait_timeout_s=wait_timeout_s, call_timeout_s=call_timeout_s, timeout_s=timeout_s
+        )
+        require_length(f"the sink {self.name}", "keep_s", keep_s, 0.0)
         self.wait, self.wait_timeout_s = wait, wait_timeout_s
         self.call_timeout_s, self.timeout_s, self.keep_s = call_timeout_s, timeout_s, keep_s
 

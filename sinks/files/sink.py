@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
+from tpc.lengths import require_timeouts
 from tpc.sink import Committer, ExecutorNeeds, Sink, Validator, Writer
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class FileSink(Sink):
             )
         self.path = _absolute(path.removeprefix("file://") if path.startswith("file:///") else path)
         self.format = format
+        require_timeouts(f"the sink {self.name}", timeout_s=timeout_s)
         self.timeout_s = timeout_s
 
     def writer(self, handle: Handle, schema: pyarrow.Schema, hint: JSONObject) -> Writer:

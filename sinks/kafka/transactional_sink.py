@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tpc.errors import ConfigurationError
+from tpc.lengths import require_timeouts
 from tpc.settings import Elsewhere
 from tpc.sink import Limit, Sink
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
@@ -48,8 +48,7 @@ class TransactionalSink(Sink):
         timeout_s: float,
     ) -> None:
         super().__init__(name)
-        if timeout_s <= 0 or (transaction_timeout_s is not None and transaction_timeout_s <= 0):
-            raise ConfigurationError("a timeout must be more than 0 seconds", sink=self.name, remedy="raise it.")
+        require_timeouts(f"the sink {self.name}", timeout_s=timeout_s, transaction_timeout_s=transaction_timeout_s)
         self.connection = ConnectionSettings(servers, dict(client or {}))
         self.transaction_timeout_s = transaction_timeout_s
         self.timeout_s = timeout_s

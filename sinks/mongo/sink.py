@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
+from tpc.lengths import require_timeouts
 from tpc.merge import MergePlan, TargetOrder, merge_plan
 from tpc.settings import Elsewhere
 from tpc.sink import Committer, ExecutorNeeds, Limit, Sink, Validator, Writer
@@ -89,6 +90,7 @@ class MongoSink(Sink):
         self.key = (key,) if isinstance(key, str) else tuple(key or ())
         self.order_by = order_by
         self.mode = mode
+        require_timeouts(f"the sink {self.name}", timeout_s=timeout_s)
         self.timeout_s = timeout_s
         self._refuse_names()
         if mode == "transaction":

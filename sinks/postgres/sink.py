@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
+from tpc.lengths import require_timeouts
 from tpc.merge import MergePlan, TargetOrder, merge_plan
 from tpc.settings import Elsewhere
 from tpc.sink import Committer, ExecutorNeeds, Sink, Validator, Writer
@@ -69,6 +70,7 @@ class PostgresSink(Sink):
         self.dsn = dsn
         self.key = (key,) if isinstance(key, str) else tuple(key or ())
         self.order_by = order_by
+        require_timeouts(f"the sink {self.name}", timeout_s=timeout_s, lock_timeout_s=lock_timeout_s)
         self.timeout_s = timeout_s
         self.lock_timeout_s = lock_timeout_s
         if order_by is not None and merge is None:

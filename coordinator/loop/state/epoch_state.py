@@ -24,6 +24,7 @@ from tpc.coordinator.loop.state.touched import GONE, Touched
 from tpc.errors import ConfigurationError, StateMachineError
 from tpc.event_time import Life, later
 from tpc.json import JSONObject
+from tpc.lengths import require_length
 
 OBJECT_KEY = b"\x02object"
 """The only key of a store that holds a whole object (`kept.py`): no key of a state begins with this byte."""
@@ -37,8 +38,8 @@ class EpochState(UndoesOneEvent):
     """
 
     def __init__(self, name: str, contents: Contents, ttl_s: float | None = None) -> None:
-        if ttl_s is not None and ttl_s <= 0:
-            raise ConfigurationError(f"the state {name} has a time to live of {ttl_s} s", remedy="give a positive one.")
+        if ttl_s is not None:
+            require_length(f"the time to live of the state {name}", "ttl", ttl_s)
         self.name = name
         self._said_ttl_ms = self.ttl_ms = None if ttl_s is None else round(ttl_s * 1000)
         self.epoch = NO_EPOCH

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tpc.errors import ConfigurationError
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
+from tpc.lengths import require_timeouts
 from tpc.sink import Committer, Sink, Writer
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class StateSink(Sink):
     def __init__(self, name: str, directory: str | Path, *, timeout_s: float = 10.0) -> None:
         super().__init__(name)
         self.directory = Path(directory).absolute()
+        require_timeouts(f"the state {name}", timeout_s=timeout_s)
         self.timeout_s = timeout_s
 
     @property

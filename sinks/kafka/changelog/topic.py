@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tpc.changelog import Changelog, ChangelogReader
 from tpc.errors import ConfigurationError
+from tpc.lengths import require_timeouts
 from tpc.settings import Elsewhere
 from tpc.shards import Shard
 from tpc.sink import Sink
@@ -40,6 +41,7 @@ class KafkaChangelog(Changelog):
                 f"the Kafka setting {taken[0]!r} is the changelog's own: it is always {OURS[taken[0]]!r}",
                 remedy="leave it out of client=.",
             )
+        require_timeouts(f"the changelog {topic}", timeout_s=timeout_s, transaction_timeout_s=transaction_timeout_s)
         self.topic = topic
         self.name = name
         self.compression = compression

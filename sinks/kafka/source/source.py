@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError
 from tpc.handles import default_name
+from tpc.lengths import require_length, require_timeouts
 from tpc.settings import Elsewhere
 from tpc.shards import Shard
 from tpc.sinks.kafka.connection_settings import ConnectionSettings
@@ -70,6 +71,8 @@ class KafkaSource(Source):
         self.decode = decode
         self.first = first
         self.begins_anew = first == "latest"
+        require_timeouts(f"the source {self.name}", timeout_s=timeout_s)
+        require_length(f"the source {self.name}", "look_again_s", look_again_s, 0.0)
         self.look_again_s = look_again_s
         self.timeout_s = timeout_s
         self.continues = self._checked(continues or {})
