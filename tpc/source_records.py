@@ -6,15 +6,13 @@ service finds a position by the source's name. Plain data, no sources; what may 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from tpc.errors import ConfigurationError
 from tpc.json import JSONObject
-
-_PASSWORD = re.compile(r"(?P<user>[a-zA-Z][a-zA-Z0-9+.-]*://[^/@:\s]*):[^/@\s]*@")
+from tpc.urls import without_user
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class SourceRecord:
 
     def __post_init__(self) -> None:
         # A password in a URL reaches no record, and another one is no other place.
-        object.__setattr__(self, "place", _PASSWORD.sub(r"\g<user>@", self.place))
+        object.__setattr__(self, "place", without_user(self.place))
 
     def __str__(self) -> str:
         options = "".join(f", {name}={value}" for name, value in sorted(self.identity.items()))

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from tpc.errors import ConfigurationError
 from tpc.settings import Elsewhere, resolve
+from tpc.urls import without_user
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -31,8 +31,8 @@ SCHEMES = {
     "memory": "MemoryStore",
 }
 """What the URL of a log may begin with, and the store that obstore makes of it."""
-_CONTAINER_FIRST = ("abfs", "abfss")
-"""Before the @ of such a URL stands no user but the container, which is part of the place."""
+_QUERY = re.compile(r"[?#].*", re.DOTALL)
+"""What a store may be told in its URL: a key, say."""
 _ENVIRONMENT = {"S3Store": "AWS", "GCSStore": "GOOGLE", "AzureStore": "AZURE"}
 _CLIENT_OPTIONS = ("allow_http", "allow_invalid_certificates", "proxy_url", "proxy_ca_certificate", "proxy_excludes")
 _NO_FSYNC = "LocalStore"
@@ -57,7 +57,7 @@ def opened(setting: ObjectStore | str | Elsewhere, timeout_s: float) -> ObjectSt
     from obstore.store import from_url
 
     text = resolve(setting)
-    scheme = urlsplit(text).scheme
+    scheme = text.partition(":")[0].lower()
     if scheme not in SCHEMES:
         raise ConfigurationError(
             f"no log is kept at a URL that begins with {scheme!r}",
@@ -135,13 +135,10 @@ def shown(setting: ObjectStore | str | Elsewhere) -> str:
     """Where a store is, for people: scheme, bucket and path, nothing else of a URL."""
     if isinstance(setting, (str, Elsewhere)):
         try:
-            parts = urlsplit(resolve(setting))
-        except (ConfigurationError, ValueError):
-            return repr(setting) if isinstance(setting, Elsewhere) else "a URL that cannot be read"
-        place = parts.netloc.rpartition("@")[2]
-        if parts.scheme in _CONTAINER_FIRST and parts.username:
-            place = f"{parts.username}@{place}"
-        return f"{parts.scheme}://{place}{parts.path}".rstrip("/")
+            text = resolve(setting)
+        except ConfigurationError:
+            return repr(setting)
+        return _QUERY.sub("", without_user(text)).rstrip("/") if "://" in text else "a URL that cannot be read"
     kind = type(setting).__name__
     config = getattr(setting, "config", {})
     places = [config.get("bucket") or config.get("container_name"), getattr(setting, "prefix", None)]

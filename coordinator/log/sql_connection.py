@@ -36,6 +36,8 @@ def parsed(setting: str | Elsewhere) -> URL:
     dialect = url.get_backend_name()
     if dialect not in _DRIVERS:
         raise _bad_url(f"names {dialect!r}, in which no log is kept")
+    if "@" in (url.host or ""):
+        raise _bad_url("has a password in which an @ is not percent-encoded as %40 (it is not shown here)")
     if dialect == "sqlite" and url.database in (None, "", ":memory:"):
         raise _bad_url("names a database in memory, which is gone with its process")
     return url.set(drivername=_DRIVERS[dialect])

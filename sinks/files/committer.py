@@ -25,6 +25,7 @@ from tpc.sinks.files.publish import give_up_epoch, publish_epoch
 from tpc.sinks.files.rights import SHARE_IT, refuse_without_rights
 from tpc.support.deadlines import within
 from tpc.support.durable_files import in_words, make_directories, remove, sync
+from tpc.urls import without_user
 
 if TYPE_CHECKING:
     from tpc.sinks.files.sink import FileSink
@@ -61,7 +62,7 @@ class FileCommitter(Committer):
     def _refuse_remote(self) -> None:
         if "://" in self.sink.path:
             raise ConfigurationError(
-                f"{self.sink.path} is not on a local file system",
+                f"{without_user(self.sink.path)} is not on a local file system",
                 sink=self.sink.name,
                 remedy="give a directory that driver and executors mount under one path; object stores and HDFS "
                 "are not supported.",

@@ -19,6 +19,7 @@ from tpc.handles import Handle, PipelineId, default_name
 from tpc.json import JSONObject
 from tpc.lengths import require_timeouts
 from tpc.sink import Committer, ExecutorNeeds, Sink, Validator, Writer
+from tpc.urls import without_user
 
 if TYPE_CHECKING:
     import pyarrow
@@ -80,14 +81,14 @@ class FileSink(Sink):
 
     def describe(self) -> Mapping[str, str]:
         """Where and in which format."""
-        return {"path": self.path, "format": self.format}
+        return {"path": without_user(self.path), "format": self.format}
 
     def executor_needs(self) -> ExecutorNeeds:
         """The directory."""
         return ExecutorNeeds(directories=(self.path,))
 
     def __repr__(self) -> str:
-        return f"FileSink({self.path!r}, name={self.name!r}, format={self.format!r})"
+        return f"FileSink({without_user(self.path)!r}, name={self.name!r}, format={self.format!r})"
 
 
 def _absolute(path: str) -> str:

@@ -17,6 +17,7 @@ from tpc.settings import Elsewhere, resolve
 from tpc.sinks.kafka import token_function
 from tpc.sinks.kafka.librdkafka import librdkafka_log
 from tpc.sinks.kafka.token_function import TokenFunction
+from tpc.urls import without_user
 
 SECRETS = frozenset(
     {
@@ -96,8 +97,13 @@ class ConnectionSettings:
                 remedy=f"pass client={{{token_function.SETTING!r}: 'module:function'}} too.",
             )
 
+    @property
+    def shown(self) -> str:
+        """The servers, for people."""
+        return repr(without_user(self.servers) if isinstance(self.servers, str) else self.servers)
+
     def __repr__(self) -> str:
-        return f"ConnectionSettings({self.servers!r}, client settings: {', '.join(sorted(self.client)) or 'none'})"
+        return f"ConnectionSettings({self.shown}, client settings: {', '.join(sorted(self.client)) or 'none'})"
 
     def librdkafka(self) -> dict[str, Any]:
         """The configuration of a client of confluent-kafka. Raises `ConfigurationError` for an unset variable."""

@@ -109,7 +109,7 @@ class KafkaSink(TransactionalSink):
         """Settings for people, without credentials."""
         return {
             "topic": self.topic or "as the rows say",
-            "servers": repr(self.connection.servers),
+            "servers": self.connection.shown,
             "compression": self.compression,
             "epoch header": self.epoch_header or "none",
         }

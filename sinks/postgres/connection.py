@@ -59,13 +59,23 @@ def _resolved(dsn: str | Elsewhere) -> str:
 
 def _parts(text: str) -> dict[str, Any]:
     try:
-        return conninfo_to_dict(text)
+        parts = conninfo_to_dict(text)
     except psycopg.ProgrammingError:
         # libpq quotes the offending part, which may be the password.
-        raise ConfigurationError(
-            "the PostgreSQL dsn cannot be read (it is not shown here)",
-            remedy="use 'host=... dbname=... user=...' or 'postgresql://user@host:port/database'.",
-        ) from None
+        raise _unreadable() from None
+    host = str(parts.get("host", ""))
+    if "://" in text and "@" in host and not host.startswith(("/", "@")):
+        # A part of a password: libpq would say that this host is not known. (A socket begins with a slash or an @.)
+        raise _unreadable()
+    return parts
+
+
+def _unreadable() -> ConfigurationError:
+    return ConfigurationError(
+        "the PostgreSQL dsn cannot be read (it is not shown here)",
+        remedy="use 'host=... dbname=... user=...' or 'postgresql://user@host:port/database', with @ / : # and ? of a "
+        "password percent-encoded.",
+    )
 
 
 def connect(dsn: str | Elsewhere, timeout_s: float) -> PooledConnection:

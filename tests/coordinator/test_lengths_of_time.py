@@ -17,6 +17,7 @@ from tpc.coordinator.log.objects import ObjectLog
 from tpc.coordinator.log.sql import SqlLog
 from tpc.coordinator.loop.state import StateSink
 from tpc.coordinator.restarts import ExponentialDelay, FailureRate, FixedDelay
+from tpc.coordinator.sources.postgres.source import PostgresSource
 from tpc.errors import ConfigurationError
 from tpc.sinks import EffectSink, FileSink, KafkaChangelog, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 from tpc.sources import IterableSource, KafkaSource
@@ -38,6 +39,7 @@ TAKEN: dict[str, Callable[..., object]] = {
     "EffectSink": partial(EffectSink, "effects", "/effects", call=called, key=["k"], guarantee="at-most-once"),
     "StateSink": partial(StateSink, "state", "/states"),
     "KafkaSource": partial(KafkaSource, "topic", servers="h:9092"),
+    "PostgresSource": partial(PostgresSource, "t", dsn="host=h"),
     "ObjectLog": partial(ObjectLog, "memory://", prefix="p"),
     "SqlLog": partial(SqlLog, "sqlite:////log.db", pipeline="p"),
     "EngineSettings": EngineSettings,

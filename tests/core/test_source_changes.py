@@ -335,13 +335,19 @@ def test_accepted_sources_take_the_place_of_those_on_record_and_the_columns_stay
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ("ftp://ann:pass@host/in/*.csv", "ftp://ann@host/in/*.csv"),
-        ("s3a://KEY:SE+CRET@bucket/in, s3a://KEY:other@bucket/more", "s3a://KEY@bucket/in, s3a://KEY@bucket/more"),
+        ("ftp://ann:pass@host/in/*.csv", "ftp://host/in/*.csv"),
+        ("ftp://ann:pa/s@s@host/in/*.csv", "ftp://host/in/*.csv"),
+        ("s3a://KEY:SE+CRET@bucket/in, s3a://KEY:other@bucket/more", "s3a://bucket/in, s3a://bucket/more"),
         ("abfss://container@account/in", "abfss://container@account/in"),
         ("hdfs://host:8020/in@2024", "hdfs://host:8020/in@2024"),
         ("topics a, b", "topics a, b"),
     ],
 )
-def test_a_password_in_a_place_goes_on_no_record(given: str, kept: str) -> None:
+def test_no_user_and_no_password_in_a_place_go_on_record(given: str, kept: str) -> None:
     assert SourceRecord("files", given).place == kept
     assert SourceRecord("files", given).to_json()["place"] == kept
+
+
+def test_a_record_of_before_that_has_a_user_is_of_the_same_place() -> None:
+    record = SourceRecord("files", "ftp://ann:pass@host/in")
+    assert SourceRecord.from_json({**record.to_json(), "place": "ftp://ann@host/in"}) == record

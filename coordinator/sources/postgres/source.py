@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from tpc.errors import ConfigurationError
+from tpc.lengths import require_length, require_timeouts
 from tpc.settings import Elsewhere, Env, SecretFile
+from tpc.urls import has_password
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +78,8 @@ class PostgresSource:
         if schema is None and "." in table:
             schema, table = table.split(".", 1)
         _refuse_shown_password(dsn)
+        require_timeouts(f"the source {table}", timeout_s=timeout_s)
+        require_length(f"the source {table}", "tell_held_after_s", tell_held_after_s, 0.0)
         if isinstance(start, str) and start not in _STARTS:
             raise ConfigurationError(
                 f"start={start!r} is unknown", remedy="use 'beginning', 'now', an id or Since(...)."
@@ -155,7 +158,7 @@ def _dsn_options(dsn: str | Elsewhere) -> dict[str, str]:
 def _refuse_shown_password(dsn: str | Elsewhere) -> None:
     if isinstance(dsn, (Env, SecretFile)):
         return
-    if not isinstance(dsn, str) or "password" in dsn.lower() or ("://" in dsn and urlsplit(dsn).password):
+    if not isinstance(dsn, str) or "password" in dsn.lower() or has_password(dsn):
         raise ConfigurationError(
             "the dsn of the source carries a password, which Spark would show among the source's options",
             remedy="pass dsn=tpc.env('PG_DSN') or dsn=tpc.secret_file('/run/secrets/pg').",

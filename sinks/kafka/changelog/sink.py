@@ -52,4 +52,4 @@ class ChangelogSink(TransactionalSink):
 
     def describe(self) -> Mapping[str, str]:
         """Settings for people, without credentials."""
-        return {"topic": self.topic or "", "servers": repr(self.connection.servers), "compression": self.compression}
+        return {"topic": self.topic or "", "servers": self.connection.shown, "compression": self.compression}

@@ -68,16 +68,16 @@ def _named(
     if refused and refused[-1].code() == KafkaError._SSL:
         why = _certificate_complaint(connection)
         return ConfigurationError(
-            f"there is no TLS with the Kafka cluster at {connection.servers!r}: {why or refused[-1].str()}",
+            f"there is no TLS with the Kafka cluster at {connection.shown}: {why or refused[-1].str()}",
             remedy="see that ssl.ca.location in client= names the certificate of the authority that signed theirs, on"
             " the driver and on every executor; that it has not expired; and that servers= and the brokers'"
             " advertised.listeners name the host by a name that the certificate carries.",
         )
     if refused:
         return ConfigurationError(
-            f"the Kafka cluster at {connection.servers!r} refuses the login: {refused[-1].str()}",
+            f"the Kafka cluster at {connection.shown} refuses the login: {refused[-1].str()}",
             remedy="correct security.protocol, sasl.* and ssl.* in client=, and the variables they name, on the driver"
             " and on every executor.",
         )
     cause = "; ".join([reason_of(error), *(report.str() for report in telling[-1:])])
-    return TransientError(f"the Kafka cluster at {connection.servers!r} did not answer: {cause}")
+    return TransientError(f"the Kafka cluster at {connection.shown} did not answer: {cause}")

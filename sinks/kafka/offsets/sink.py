@@ -69,4 +69,4 @@ class KafkaOffsetsSink(TransactionalSink):
 
     def describe(self) -> Mapping[str, str]:
         """Settings for people, without credentials."""
-        return {"group": self.group, "servers": repr(self.connection.servers)}
+        return {"group": self.group, "servers": self.connection.shown}
