@@ -66,6 +66,11 @@ _TYPES = f"""
     LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
     WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s) AND NOT a.attisdropped
 """
+_REQUIRED = """
+    SELECT a.attname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s) AND NOT a.attisdropped AND (a.attnotnull OR t.typnotnull)
+    ORDER BY a.attnum
+"""
 _UNIQUE_KEYS = """
     SELECT array_agg(a.attname::text) FROM pg_index i
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
@@ -98,6 +103,11 @@ def read_types(connection: BoundedConnection, regclass: str, columns: Sequence[s
     """The types of those of `columns` that the table has, in one question; within a transaction as it sees them."""
     found = connection.execute(_TYPES, [regclass, list(columns)]).fetchall()
     return {name: SqlType(*of_type) for name, *of_type in found}
+
+
+def read_required(connection: BoundedConnection, regclass: str, columns: Sequence[str]) -> list[str]:
+    """Those of `columns` that take no NULL: a default does not stand for one that is written."""
+    return [name for (name,) in connection.execute(_REQUIRED, [regclass, list(columns)])]
 
 
 def _column(row: tuple[Any, ...]) -> Column:

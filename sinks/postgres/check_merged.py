@@ -43,7 +43,8 @@ def check_merged(connection: BoundedConnection, sink: PostgresSink, context: Che
 
 def _has_order(connection: BoundedConnection, text: str) -> bool:
     try:
-        connection.execute(sql.SQL("SELECT greatest(NULL::{0}, NULL::{0})").format(sql.SQL(text)))
+        # Of no value: a domain may take no NULL.
+        connection.execute(sql.SQL("SELECT greatest(v, v) FROM unnest(NULL::{}[]) AS none (v)").format(sql.SQL(text)))
     except psycopg.errors.UndefinedFunction:
         return False
     return True
