@@ -70,6 +70,7 @@ LONGEST_S: dict[str, int] = {
     "tests/testing/test_broken_prepares.py": 80,
     "tests/coordinator/savepoints/test_elsewhere.py": 80,
     "tests/integration/test_after_the_decision.py": 80,
+    "tests/coordinator/loop/changelog/test_changed_lives.py": 80,
     "tests/coordinator/log/test_conformance_sql.py": 75,
     "tests/chaos/explorer/test_explorer.py": 75,
     "tests/chaos/user/test_command.py": 75,

@@ -46,6 +46,7 @@ class Counted:
         self.name = topic or "counted"
         self.kind = kind
         self.timeout_s = 15.0
+        self.lives_ms: int | None = LIVES_MS
         self.values: list[int] = list(range(numbers))
         self.seen: dict[Any, Any] = {}
 
@@ -61,7 +62,8 @@ class Counted:
         )
         service = tpc.service(self.name, directory=self.directory / "service")
         numbers = service.read(IterableSource(lambda: self.values, name="numbers"), time=int)
-        kept: Any = service.state("kept", self.kind, ttl=tpc.seconds(LIVES_MS / 1000), changelog=changelog)
+        ttl = None if self.lives_ms is None else tpc.seconds(self.lives_ms / 1000)
+        kept: Any = service.state("kept", self.kind, ttl=ttl, changelog=changelog)
 
         @service.each(numbers)
         def add(number: int, out: Any) -> None:
@@ -135,6 +137,14 @@ class Counted:
         state.restore()
         state.begin(state.epoch + 1)
         found = dict(state)
+        state.close()
+        return found
+
+    def entries(self) -> dict[bytes, tuple[bytes | None, int | None]]:
+        """All that the store holds: by key the bytes of a value, and the end of its life."""
+        state = StateSink("kept", self.directory / "service" / "state").state(PipelineId(self.name))
+        state.restore()
+        found = {entry.key: (entry.value, entry.expires_ms) for entry in state._contents.entries()}
         state.close()
         return found
 
