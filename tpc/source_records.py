@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from tpc.errors import ConfigurationError
 from tpc.json import JSONObject
 from tpc.urls import without_user
+from tpc.user_code import storable
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class SourceRecord:
 
     def __post_init__(self) -> None:
         # A password in a URL reaches no record, and another one is no other place.
-        object.__setattr__(self, "place", without_user(self.place))
+        object.__setattr__(self, "place", storable(without_user(self.place)))
 
     def __str__(self) -> str:
         options = "".join(f", {name}={value}" for name, value in sorted(self.identity.items()))

@@ -120,8 +120,9 @@ def clean(text: str, characters: int) -> str:
 
 def is_storable(text: str) -> bool:
     """Whether UTF-8 can hold it, as the log does: not half of a character, as Python makes of bytes of a file name."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return storable(text) == text
+
+
+def storable(text: str) -> str:
+    r"""The text, with `\udcff` and its like for what UTF-8 cannot hold; any other text stays as it is."""
+    return text.encode("utf-8", "backslashreplace").decode()

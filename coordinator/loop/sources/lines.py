@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from tpc.errors import StateLostError, TransientError
 from tpc.source import Origin, Part, Source, SourceReader, decoded
-from tpc.user_code import require_plain
+from tpc.user_code import require_plain, storable
 
 
 class LinesSource(Source):
@@ -33,18 +33,20 @@ class LinesSource(Source):
     ) -> None:
         super().__init__(Path(path).stem if name is None else name)
         self.path = Path(path)
-        self.place = str(self.path.absolute())
+        self.place = storable(str(self.path.absolute()))
         require_plain(decode, "decode= of a LinesSource")
         self.decode = decode
 
     def reader(self) -> SourceReader:
         """See `Source`."""
-        return _LinesReader(self.path, self.decode)
+        return _LinesReader(self.path, self.place, self.decode)
 
 
 class _LinesReader(SourceReader):
-    def __init__(self, path: Path, decode: Callable[[bytes], Any]) -> None:
+    def __init__(self, path: Path, shown: str, decode: Callable[[bytes], Any]) -> None:
         self._path = path
+        self._shown = shown
+        """The path, for people."""
         self._decode = decode
         self._file: BinaryIO | None = None
         self._polled: list[bytes] = []
@@ -58,7 +60,7 @@ class _LinesReader(SourceReader):
         try:
             self._check(self._opened())
         except OSError as error:
-            raise TransientError(f"{self._path} cannot be read: {error.strerror}") from error
+            raise TransientError(f"{self._shown} cannot be read: {error.strerror}") from error
 
     def _check(self, file: BinaryIO) -> None:
         """Stand after what was read, in a file that still looks like the one it was read from."""
@@ -74,7 +76,7 @@ class _LinesReader(SourceReader):
 
     def _lost(self, what: str) -> StateLostError:
         remedy = "put the file back as it was; lines may only come at its end."
-        return StateLostError(f"{self._path} {what}", remedy=remedy)
+        return StateLostError(f"{self._shown} {what}", remedy=remedy)
 
     def _opened(self) -> BinaryIO:
         if self._file is None:
@@ -107,7 +109,7 @@ class _LinesReader(SourceReader):
                 self._read_to += len(line)
                 taken += 1
         except OSError as error:
-            raise TransientError(f"{self._path} cannot be read: {error.strerror}") from error
+            raise TransientError(f"{self._shown} cannot be read: {error.strerror}") from error
         return taken
 
     def cut(self) -> list[Part]:
@@ -121,7 +123,7 @@ class _LinesReader(SourceReader):
         def origin(index: int) -> Origin:
             if not starts:
                 starts.extend(accumulate((len(line) + 1 for line in lines), initial=start))
-            return Origin(f"file {self._path}, byte {starts[index]}", None, lines[index])
+            return Origin(f"file {self._shown}, byte {starts[index]}", None, lines[index])
 
         events, refused = decoded(lines, self._decode)
         return Part("", events, is_ended, refused, origin, lambda: self._part(lines, start, is_ended))
@@ -129,7 +131,7 @@ class _LinesReader(SourceReader):
     def read_to(self, end: str, timeout_s: float) -> list[Part]:
         self._take(None, int(end))
         if self._read_to != int(end):
-            raise StateLostError(f"{self._path} has no line that ends at byte {end}, to which it was read before")
+            raise StateLostError(f"{self._shown} has no line that ends at byte {end}, to which it was read before")
         return self.cut()
 
     def is_exhausted(self) -> bool:
