@@ -49,6 +49,7 @@ LONGEST_S: dict[str, int] = {
     "tests/sinks/kafka/test_outage.py": 115,
     "tests/sinks/kafka/test_offsets_conformance.py": 110,
     "tests/integration/test_four_systems.py": 100,
+    "tests/integration/test_refused_rows.py": 100,
     "tests/sinks/kafka/test_secured.py": 100,
     "tests/coordinator/loop/state/test_conformance.py": 100,
     "tests/coordinator/loop/test_service.py": 100,
