@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from tpc.chaos.prove.command import PARTS, prove, try_one
+from tpc.chaos.prove.controls import Controls
 from tpc.chaos.prove.copies import MUTANTS
 from tpc.chaos.prove.mutant import read_mutants
-from tpc.chaos.prove.trial import Controls
 
 SEEDS = 10_000
 

@@ -38,15 +38,29 @@ class Sources:
     """The modules that mutants may change, as they are in a checkout."""
 
     def __init__(self, checkout: Path) -> None:
-        self._checkout = checkout
-        self._texts: dict[str, str] = {}
+        self._texts = {file: (checkout / file).read_text(encoding="utf-8") for file in _files(checkout)}
+        self._trees: dict[str, ast.Module] = {}
         self._definitions: dict[str, dict[str, list[tuple[int, int]]]] = {}
+
+    @property
+    def files(self) -> list[str]:
+        """The modules, as paths below the checkout."""
+        return sorted(self._texts)
 
     def text(self, file: str) -> str:
         """The text of a module."""
-        if not self._texts:
-            self._texts = {name: (self._checkout / name).read_text(encoding="utf-8") for name in self._files()}
         return self._texts[file]
+
+    def tree(self, file: str) -> ast.Module:
+        """The module as a tree."""
+        if file not in self._trees:
+            self._trees[file] = ast.parse(self._texts[file])
+        return self._trees[file]
+
+    def with_word(self, word: str) -> list[str]:
+        """The modules in which a word occurs."""
+        pattern = re.compile(rf"\b{re.escape(word)}\b")
+        return [file for file in self.files if pattern.search(self._texts[file])]
 
     def places(self, mutant: Mutant) -> list[Place]:
         """Where each edit of the mutant applies. Raises `MutantError` when that is not one place each."""
@@ -54,7 +68,7 @@ class Sources:
             raise MutantError("it changes nothing")
         return [self._place(edit) for edit in mutant.edits]
 
-    def files(self, mutant: Mutant) -> list[str]:
+    def files_of(self, mutant: Mutant) -> list[str]:
         """The files that the mutant changes, as paths below the checkout. Raises `MutantError`."""
         return list(dict.fromkeys(place.file for place in self.places(mutant)))
 
@@ -103,29 +117,25 @@ class Sources:
 
     def _defined(self, edit: Edit) -> Iterator[tuple[str, int, int]]:
         """The definitions with that name: the file, the first line and the last."""
-        last_name = re.compile(rf"\b{re.escape(edit.definition.rpartition('.')[2])}\b")
-        for file in self._files():
-            if f"/{file}".endswith(f"/{edit.file}" if edit.file else "") and last_name.search(self.text(file)):
+        for file in self.with_word(edit.definition.rpartition(".")[2]):
+            if f"/{file}".endswith(f"/{edit.file}" if edit.file else ""):
                 if file not in self._definitions:
-                    self._definitions[file] = definitions(self.text(file))
+                    self._definitions[file] = definitions(self.tree(file))
                 for first, last in self._definitions[file].get(edit.definition, ()):
                     yield file, first, last
 
-    def _files(self) -> list[str]:
-        return sorted(self._texts) or sorted(
-            name
-            for room in ROOMS
-            for folder, _, files in os.walk(self._checkout / room)
-            for file in files
-            if file.endswith(".py")
-            and not (name := (Path(folder) / file).relative_to(self._checkout).as_posix()).startswith(_NOT_IN)
-        )
+
+def _files(checkout: Path) -> Iterator[str]:
+    for room in ROOMS:
+        for folder, _, files in os.walk(checkout / room):  # which goes into no link
+            names = ((Path(folder) / file).relative_to(checkout).as_posix() for file in files if file.endswith(".py"))
+            yield from (name for name in names if not name.startswith(_NOT_IN))
 
 
-def definitions(text: str) -> dict[str, list[tuple[int, int]]]:
+def definitions(tree: ast.Module) -> dict[str, list[tuple[int, int]]]:
     """The lines of each definition of a module, decorators included, by qualified name; a name may be defined twice."""
     found: dict[str, list[tuple[int, int]]] = {}
-    for name, node in _defined_in(ast.parse(text).body, ""):
+    for name, node in _defined_in(tree.body, ""):
         decorators = getattr(node, "decorator_list", [])
         first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
         found.setdefault(name, []).append((first, node.end_lineno or node.lineno))

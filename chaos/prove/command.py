@@ -13,10 +13,11 @@ from rich.markup import escape
 from tpc.chaos.explorer.whole import WHOLE, Whole
 from tpc.chaos.prove import records
 from tpc.chaos.prove.bars import Bar, bars
+from tpc.chaos.prove.controls import Controls
 from tpc.chaos.prove.copies import MUTANTS
 from tpc.chaos.prove.mutant import Mutant, read_mutants
 from tpc.chaos.prove.parts import add_mutants, add_searches, add_seeds
-from tpc.chaos.prove.trial import Controls, Fate, MutantTrial, try_mutant
+from tpc.chaos.prove.trial import Fate, MutantTrial, try_mutant
 from tpc.chaos.prove.work import Work
 
 EXPLORER, SIMULATOR, MUTANTS_PART = PARTS = ("explorer", "simulator", "mutants")
@@ -29,7 +30,7 @@ COLOURS = {
 }
 WHY = {
     Fate.SURVIVED: "nobody noticed it",
-    Fate.NOT_JUDGED: "the unchanged code is at fault, or its judge",
+    Fate.NOT_JUDGED: "nothing executes it, or the unchanged code is at fault, or its judge",
     Fate.BROKEN: "it does not run",
     Fate.SKIPPED: "not checked",
 }

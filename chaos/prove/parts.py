@@ -13,10 +13,10 @@ from typing import Any
 
 from tpc.chaos.explorer.whole import WHOLE, Whole, explore
 from tpc.chaos.prove.bars import Bar
-from tpc.chaos.prove.checks import CHECKS, checks_of
-from tpc.chaos.prove.copies import sources
+from tpc.chaos.prove.checks import CHECKS, check_named
+from tpc.chaos.prove.controls import Controls
 from tpc.chaos.prove.mutant import Mutant
-from tpc.chaos.prove.trial import Controls, MutantTrial, try_mutant
+from tpc.chaos.prove.trial import MutantTrial, try_mutant
 from tpc.chaos.prove.work import Work, in_a_process
 from tpc.chaos.simulator.simulation import simulate_block
 
@@ -66,4 +66,4 @@ def add_mutants(
 
 
 def _deadline_s(mutant: Mutant) -> float:
-    return max((check.deadline_s for check in checks_of(sources().files(mutant))), default=0.0)
+    return 0.0 if mutant.expected is None else check_named(mutant.expected.check).deadline_s

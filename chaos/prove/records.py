@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.explorer.whole import Whole
-from tpc.chaos.prove.trial import Controls, Fate, MutantTrial
+from tpc.chaos.prove.controls import Controls
+from tpc.chaos.prove.trial import Fate, MutantTrial
 from tpc.machine import TRANSITIONS
 
 Entry = dict[str, Any]
@@ -58,7 +59,7 @@ def transition_entries(whole: Whole, blocks: Iterable[Mapping[str, Any]]) -> lis
 
 
 def closing_line(entries: Sequence[Entry]) -> str:
-    """How much was explored, simulated (from which seed to which) and caught."""
+    """How much was explored, simulated (from which seed to which), caught, and not judged."""
     states = sum(entry["states"] for entry in entries if entry["kind"] == SEARCH)
     blocks = [entry for entry in entries if entry["kind"] == SEEDS]
     seeds = f"{sum(block['count'] for block in blocks):,} seeds"
@@ -67,7 +68,9 @@ def closing_line(entries: Sequence[Entry]) -> str:
         seeds += f" ({min(block['first'] for block in blocks)} to {last})"
     mutants = [entry for entry in entries if entry["kind"] == MUTANT]
     caught = sum(_is_caught(entry) for entry in mutants)
-    return f"explored {states:,} states, {seeds}, {caught} of {len(mutants)} mutants caught"
+    not_judged = sum(entry["fate"] == Fate.NOT_JUDGED.value for entry in mutants)
+    told = f"{caught} of {len(mutants)} mutants caught, {not_judged} not judged"
+    return f"explored {states:,} states, {seeds}, {told}"
 
 
 def failures(entries: Sequence[Entry]) -> list[str]:

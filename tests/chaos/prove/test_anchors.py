@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def checkout(place: Path, **files: str) -> Sources:
 
 
 def test_functions_classes_and_constants_are_found_by_their_qualified_names() -> None:
-    found = definitions(LOG)
+    found = definitions(ast.parse(LOG))
     assert list(found) == ["SLOTS", "Log", "Log.LIMIT", "Log.limit", "Log.put", "put"]
     assert found["SLOTS"] == [(4, 7)]
     assert found["Log.limit"] == [(15, 20)]  # with its decorator
@@ -62,7 +63,7 @@ def test_functions_classes_and_constants_are_found_by_their_qualified_names() ->
 
 
 def test_what_an_overload_or_a_branch_defines_again_has_its_name_twice() -> None:
-    assert definitions("if a:\n    x = 1\nelse:\n    x = 2\n")["x"] == [(2, 2), (4, 4)]
+    assert definitions(ast.parse("if a:\n    x = 1\nelse:\n    x = 2\n"))["x"] == [(2, 2), (4, 4)]
 
 
 def test_the_lines_in_a_table_need_no_indentation_of_the_module(tmp_path: Path) -> None:
@@ -98,14 +99,14 @@ def test_a_function_takes_its_mutants_along_when_it_or_its_module_moves(tmp_path
 
 def test_of_two_definitions_with_one_name_that_with_the_old_text_is_meant(tmp_path: Path) -> None:
     sources = checkout(tmp_path, tpc__a="def put():\n    return 1\n", sinks__a="def put():\n    return 2\n")
-    assert sources.files(edited("put", "return 2", "return 3")) == ["sinks/a.py"]
+    assert sources.files_of(edited("put", "return 2", "return 3")) == ["sinks/a.py"]
 
 
 def test_where_both_have_it_the_file_says_which(tmp_path: Path) -> None:
     sources = checkout(tmp_path, tpc__a=LOG, sinks__a=LOG, sinks__extra_a=LOG)
     with pytest.raises(MutantError, match=r"3 times in put: sinks/a\.py:30, sinks/extra_a\.py:30, tpc/a\.py:30"):
         sources.places(edited("put", "return slot", "return 0"))
-    assert sources.files(edited("put", "return slot", "return 0", file="sinks/a.py")) == ["sinks/a.py"]
+    assert sources.files_of(edited("put", "return slot", "return 0", file="sinks/a.py")) == ["sinks/a.py"]
 
 
 @pytest.mark.parametrize(

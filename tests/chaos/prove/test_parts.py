@@ -16,10 +16,11 @@ from tpc.chaos.explorer.search import Exploration
 from tpc.chaos.explorer.whole import GIVE_UPS, Whole, explore
 from tpc.chaos.prove.checks import Check
 from tpc.chaos.prove.command import PARTS, prove
+from tpc.chaos.prove.controls import Controls
 from tpc.chaos.prove.mutant import Catch, Edit, Mutant
 from tpc.chaos.prove.outcome import Found, found
 from tpc.chaos.prove.records import read_record
-from tpc.chaos.prove.trial import Controls, Fate, MutantTrial
+from tpc.chaos.prove.trial import Fate, MutantTrial
 
 DEADLINE_S = 30.0
 SEEDS = 251
@@ -70,7 +71,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> StandIns:
 
     def control(controls: Controls, check: Check) -> Found:
         those.begun.append(f"control of the {check.name}")
-        return controls._found.setdefault(check.name, found("held"))
+        return controls._found.setdefault(check.name, {**found("held"), "executed": {}, "seconds": 0.0})
 
     monkeypatch.setattr("tpc.chaos.prove.parts.in_a_process", those.in_a_process)
     monkeypatch.setattr("tpc.chaos.prove.parts.try_mutant", those.try_mutant)
@@ -96,7 +97,7 @@ def test_seeds_and_mutants_are_tried_while_a_search_is_not_finished(
         one.name for one in MUTANTS
     ]
     told = capsys.readouterr().out.splitlines()
-    assert told[-1] == "explored 7 states, 251 seeds (0 to 250), 3 of 3 mutants caught"
+    assert told[-1] == "explored 7 states, 251 seeds (0 to 250), 3 of 3 mutants caught, 0 not judged"
     for line in ("searches", "1/1"), ("seeds", "251/251"), ("mutants", "3/3"):
         assert any(all(word in row for word in line) for row in told)
 

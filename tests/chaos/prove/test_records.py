@@ -27,7 +27,7 @@ WHOLE = [SEARCH, {**SEARCH, "states": 34}, SEEDS, {**SEEDS, "first": 250, "count
 
 
 def test_the_line_counts_states_seeds_and_mutants() -> None:
-    assert closing_line(WHOLE) == "explored 1,200,034 states, 260 seeds (0 to 259), 2 of 2 mutants caught"
+    assert closing_line(WHOLE) == "explored 1,200,034 states, 260 seeds (0 to 259), 2 of 2 mutants caught, 0 not judged"
 
 
 def test_the_line_names_the_seeds_as_the_command_line_takes_them() -> None:
@@ -36,13 +36,13 @@ def test_the_line_names_the_seeds_as_the_command_line_takes_them() -> None:
 
 
 def test_nothing_proves_nothing() -> None:
-    assert closing_line([]) == "explored 0 states, 0 seeds, 0 of 0 mutants caught"
+    assert closing_line([]) == "explored 0 states, 0 seeds, 0 of 0 mutants caught, 0 not judged"
 
 
 @pytest.mark.parametrize("fate", ["survived", "not judged", "broken", "skipped"])
 def test_only_a_caught_mutant_counts_as_caught(fate: str) -> None:
     entries = [*WHOLE, {**CAUGHT, "mutant": "02-y", "fate": fate, "what": "why"}]
-    assert closing_line(entries).endswith("2 of 3 mutants caught")
+    assert closing_line(entries).endswith(f"2 of 3 mutants caught, {int(fate == 'not judged')} not judged")
     assert failures(entries) == [f"mutant 02-y: {fate}: why"]
 
 
