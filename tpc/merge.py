@@ -19,6 +19,13 @@ class MergeHow(str, Enum):
     KEEP = "keep"
 
 
+REQUIRED = "required"
+"""In a sink's hint (`tpc.sink.Committer.hint`): the columns in which its target takes no NULL.
+
+Rows of a merge with a NULL there are refused before those of a key are reduced to one. Otherwise a NULL would be
+refused or not, by whether another row of its key comes in the same epoch.
+"""
+
 _LAST = (MergeHow.REPLACE, MergeHow.MAX)
 _FIRST = (MergeHow.KEEP, MergeHow.MIN)
 

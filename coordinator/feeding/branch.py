@@ -18,6 +18,7 @@ from tpc.coordinator.feeding.row_check import RowCheck
 from tpc.coordinator.feeding.unreadable import refuse_broken_text, write_or_refuse
 from tpc.handles import Handle
 from tpc.json import JSONObject
+from tpc.merge import REQUIRED
 from tpc.sink import Committable, Sink, Writer
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class BranchFeed:
         self._held: list[pyarrow.RecordBatch] = []
         self._check = RowCheck(task.sink, handle, task.hint) if task.is_checked else None
         if task.sink.merge is not None and (self._writes or task.mode is Mode.GATHER):
-            self._keyed = KeyedRows(task.sink.merge, self.name)
+            self._keyed = KeyedRows(task.sink.merge, self.name, task.hint.get(REQUIRED, ()))
 
     def feed(self, batch: pyarrow.RecordBatch) -> None:
         """Take the rows of `batch` that are routed to this sink."""

@@ -7,7 +7,7 @@ the partitioning. One key thus lies in one branch. What Arrow orders otherwise t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -34,9 +34,10 @@ _ROWS = b"tpc.rows"
 class KeyedRows:
     """Rows of one sink being reduced by key, in bounded memory."""
 
-    def __init__(self, plan: MergePlan, sink: str) -> None:
+    def __init__(self, plan: MergePlan, sink: str, required: Collection[str] = ()) -> None:
         self.plan = plan
         self.sink = sink
+        self._required = required
         self._schema: pyarrow.Schema | None = None
         self._partial: pyarrow.Table | None = None
         self._batches: list[pyarrow.RecordBatch] = []
@@ -44,7 +45,7 @@ class KeyedRows:
 
     def add(self, batch: pyarrow.RecordBatch) -> None:
         """Take more rows, or a partial result. Raises `DataError` for a row that cannot be merged."""
-        refuse_null_keys(batch, self.plan, self.sink)
+        refuse_nulls(batch, self.plan, self.sink, self._required)
         self._batches.append(batch)
         self._rows += batch.num_rows
         if self._rows >= max(_REDUCE_ROWS, 0 if self._partial is None else self._partial.num_rows):
@@ -120,17 +121,26 @@ class KeyedRows:
             raise
 
 
-def refuse_null_keys(batch: pyarrow.RecordBatch, plan: MergePlan, sink: str) -> None:
-    """Raise `DataError` for the first row that has no key."""
+def refuse_nulls(batch: pyarrow.RecordBatch, plan: MergePlan, sink: str, required: Collection[str] = ()) -> None:
+    """Raise `DataError` for the first row without a key, or with a NULL in a written column that is `required`."""
+    names = batch.schema.names
+    for column in plan.key:
+        if row := _first_null(batch, column, names[:6]):
+            raise DataError(f"the key column {column!r} is NULL in the row {row}", sink=sink, column=column, key=None)
+    for column in plan.completed(names).columns:
+        if column in required and (key := _first_null(batch, column, plan.key)):
+            what = f"column {column!r} of the row {key} is NULL, and NOT NULL in the table, whatever else its key has"
+            raise DataError(what, sink=sink, column=column, key=key)
+
+
+def _first_null(batch: pyarrow.RecordBatch, name: str, shown: Sequence[str]) -> str | None:
+    """The first row that has NULL in a column, in words; None where no row has."""
     import pyarrow as pa
 
-    for column in plan.key:
-        keys = batch.column(column)
-        if pa.types.is_dictionary(keys.type):
-            keys = keys.dictionary_decode()  # NULL may be one of its values
-        if keys.null_count:
-            row = described(batch.filter(keys.is_null()), 0, batch.schema.names[:6])
-            raise DataError(f"the key column {column!r} is NULL in the row {row}", sink=sink, column=column, key=None)
+    column = batch.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()  # NULL may be one of its values
+    return described(batch.filter(column.is_null()), 0, list(shown)) if column.null_count else None
 
 
 def _rows_of(schema: pyarrow.Schema) -> pyarrow.Schema:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpc.coordinator.feeding.gather import refuse_null_keys
+from tpc.coordinator.feeding.gather import refuse_nulls
 from tpc.coordinator.feeding.reduction import prepared
 from tpc.coordinator.feeding.unreadable import UNREADABLE, refusal_of, refuse_broken_text
 from tpc.handles import Handle
 from tpc.json import JSONObject
+from tpc.merge import REQUIRED
 from tpc.sink import Sink, Validator
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class RowCheck:
         refuse_broken_text(rows, self._sink)
         plan = self._sink.merge
         if plan is not None:
-            refuse_null_keys(rows, plan, self._sink.name)
+            refuse_nulls(rows, plan, self._sink.name, self._hint.get(REQUIRED, ()))
             prepared(pa.table(rows), plan.completed(rows.schema.names), self._sink.name)
         if not self._is_asked:
             self._validator, self._is_asked = self._sink.validator(self._handle, rows.schema, self._hint), True

@@ -66,9 +66,15 @@ _TYPES = f"""
     LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
     WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s) AND NOT a.attisdropped
 """
-_REQUIRED = """
+_CHANGES_ROWS = """
+    SELECT FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 7 = 7
+    AND (tgrelid = to_regclass(%s) OR tgrelid IN (SELECT relid FROM pg_partition_tree(to_regclass(%s))))
+"""
+"""Triggers for each row, before an insert (the three bits): PostgreSQL checks rows as these have left them."""
+_REQUIRED = f"""
     SELECT a.attname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    WHERE a.attrelid = to_regclass(%s) AND a.attname = ANY(%s) AND NOT a.attisdropped AND (a.attnotnull OR t.typnotnull)
+    WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped AND (a.attnotnull OR t.typnotnull)
+    AND NOT EXISTS ({_CHANGES_ROWS})
     ORDER BY a.attnum
 """
 _UNIQUE_KEYS = """
@@ -105,9 +111,18 @@ def read_types(connection: BoundedConnection, regclass: str, columns: Sequence[s
     return {name: SqlType(*of_type) for name, *of_type in found}
 
 
-def read_required(connection: BoundedConnection, regclass: str, columns: Sequence[str]) -> list[str]:
-    """Those of `columns` that take no NULL: a default does not stand for one that is written."""
-    return [name for (name,) in connection.execute(_REQUIRED, [regclass, list(columns)])]
+def changes_rows(connection: BoundedConnection, regclass: str) -> bool:
+    """Whether triggers change rows before PostgreSQL looks at them."""
+    [(found,)] = connection.execute(f"SELECT EXISTS ({_CHANGES_ROWS})", [regclass, regclass]).fetchall()
+    return bool(found)
+
+
+def read_required(connection: BoundedConnection, regclass: str) -> list[str]:
+    """The columns in which no row may bring a NULL: a default does not stand for one that is written.
+
+    None of a table whose triggers change rows first, and none of one that is not there.
+    """
+    return [name for (name,) in connection.execute(_REQUIRED, [regclass] * 3)]
 
 
 def _column(row: tuple[Any, ...]) -> Column:

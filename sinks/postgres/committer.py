@@ -17,8 +17,10 @@ from tpc.errors import ConfigurationError, CorruptionError, TpcError, TransientE
 from tpc.findings import Finding
 from tpc.handles import PipelineId
 from tpc.json import JSONObject
+from tpc.merge import REQUIRED
 from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Verdict
 from tpc.sinks.postgres import markers, statements
+from tpc.sinks.postgres.catalog import read_required
 from tpc.sinks.postgres.check import check, identity
 from tpc.sinks.postgres.commit_prepared import abort_one, commit_one, give_up_one
 from tpc.sinks.postgres.connection import borrowed, close_idle
@@ -209,10 +211,17 @@ class PostgresCommitter(Committer):
             raise self._failed("could not write the owner entry", error) from error
 
     def hint(self) -> JSONObject:
-        """What the newest marker, or the base row, shows before the epoch: the evidence for `LOST` later on."""
+        """What the newest marker, or the base row, shows before the epoch: the evidence for `LOST` later on.
+
+        Of a merge also in which columns the table takes no NULL now (`tpc.merge.REQUIRED`).
+        """
         try:
             with borrowed(self._sink.dsn, self._sink.timeout_s) as connection:
-                return read_hint(connection, self._sink, self._pipeline)
+                hint = read_hint(connection, self._sink, self._pipeline)
+                if self._sink.merge is not None:
+                    regclass = statements.table(self._sink, self._sink.table).as_string(connection)
+                    return {**hint, REQUIRED: read_required(connection, regclass)}
+                return hint
         except psycopg.errors.UndefinedTable:
             return {PREVIOUS_EPOCH: None}
         except psycopg.Error as error:

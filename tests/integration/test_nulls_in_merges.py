@@ -1,4 +1,4 @@
-"""A NULL for a column that takes none becomes a dead letter of its event, wherever epochs are cut."""
+"""A NULL for a column that takes none ends the run, or becomes a dead letter of its event, wherever epochs are cut."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 import tpc
 from tests.support.postgres_database import PostgresDatabase
+from tpc.errors import DataError
 from tpc.sinks import FileSink, PostgresSink
 from tpc.sources import IterableSource
 
@@ -25,10 +26,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def outcome(
-    postgres: PostgresDatabase, directory: Path, declared: str, word: str, values: Sequence[int | None], every: int
-) -> tuple[Any, list[str]]:
-    """What the table holds, and the positions of the dead letters."""
+def service_of(
+    postgres: PostgresDatabase, directory: Path, declared: str, word: str, values: Sequence[int | None]
+) -> tuple[tpc.Service, str]:
+    """A service that merges `values` into one row of a new table, and the table's name."""
     table = f"t{next(NUMBERS)}"
     postgres.execute(f"CREATE TABLE {table} (k bigint PRIMARY KEY, v {declared}, o bigint)")
     service = tpc.service("cuts", directory=directory / table)
@@ -40,6 +41,14 @@ def outcome(
 
     sink = PostgresSink(table, dsn=postgres.dsn, key="k", timeout_s=10, **SETTINGS[word])
     service.write("rows", {"k": int, "v": int, "o": int}).to(sink)
+    return service, table
+
+
+def outcome(
+    postgres: PostgresDatabase, directory: Path, declared: str, word: str, values: Sequence[int | None], every: int
+) -> tuple[Any, list[str]]:
+    """What the table holds, and the positions of the dead letters."""
+    service, table = service_of(postgres, directory, declared, word, values)
     dead = directory / table / "dead"
     service.dead_letters_to(FileSink(dead, name="dead"), max_share=1.0)
     service.run(every=every, until_end=True)
@@ -65,3 +74,42 @@ def test_a_null_is_taken_where_the_table_takes_it(word: str, postgres: PostgresD
         made = [outcome(postgres, tmp_path, "bigint", word, values, every) for every in (1, 2, 100)]
         assert made == [made[0]] * 3, (values, made)
         assert made[0][1] == []
+
+
+@pytest.mark.parametrize("word", SETTINGS)
+def test_without_dead_letters_the_cut_does_not_say_whether_a_null_is_refused(
+    word: str, postgres: PostgresDatabase, tmp_path: Path
+) -> None:
+    for values in ROWS:
+        for every in (1, 2, 100):
+            service, _ = service_of(postgres, tmp_path, "bigint NOT NULL", word, values)
+            with pytest.raises(DataError, match=r"column 'v' .* is NULL") as met:
+                service.run(every=every, until_end=True)
+            assert met.value.column == "v"
+
+
+@pytest.mark.parametrize("word", ["add", "replace"])
+def test_a_null_that_a_trigger_replaces_is_taken(word: str, postgres: PostgresDatabase, tmp_path: Path) -> None:
+    postgres.execute(
+        "CREATE OR REPLACE FUNCTION seven() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN NEW.v = coalesce(NEW.v, 7); RETURN NEW; END $$"
+    )
+    service, table = service_of(postgres, tmp_path, "bigint NOT NULL", word, [None])
+    postgres.execute(f"CREATE TRIGGER filled BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION seven()")
+    service.run(until_end=True)
+    assert postgres.execute(f"SELECT v FROM {table}") == [(7,)]
+
+
+def test_a_null_in_a_column_that_the_merge_does_not_write_is_taken(postgres: PostgresDatabase, tmp_path: Path) -> None:
+    postgres.execute("CREATE TABLE unwritten (k bigint PRIMARY KEY, v bigint, o bigint NOT NULL DEFAULT 9)")
+    service = tpc.service("cuts", directory=tmp_path / "unwritten")
+    source = service.read(IterableSource([1], name="values"))
+
+    @service.each(source)
+    def written(event: int, out: Any) -> None:
+        out.row("rows", {"k": 1, "v": event, "o": None})
+
+    sink = PostgresSink("unwritten", dsn=postgres.dsn, key="k", merge={"v": "replace"}, order_by="o", timeout_s=10)
+    service.write("rows", {"k": int, "v": int, "o": int}).to(sink)
+    service.run(until_end=True)
+    assert postgres.execute("SELECT * FROM unwritten") == [(1, 1, 9)]

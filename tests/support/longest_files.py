@@ -80,6 +80,7 @@ LONGEST_S: dict[str, int] = {
     "tests/coordinator/log/test_conformance_object.py": 65,
     "tests/coordinator/loop/changelog/test_epochs.py": 65,
     "tests/coordinator/loop/test_shards.py": 65,
+    "tests/integration/test_nulls_in_merges.py": 60,
     "tests/test_packaging.py": 55,
     "tests/chaos/explorer/test_loop.py": 55,
     "tests/testing/test_broken_sinks.py": 55,

@@ -216,6 +216,20 @@ def test_a_column_that_the_merge_does_not_name_is_refused() -> None:
         reduced(plan(v=ADD), [{"k": "a", "v": 1, "w": 1}])
 
 
+def test_a_null_is_refused_where_the_target_takes_none_whatever_else_its_key_has() -> None:
+    keyed = KeyedRows(plan(v=ADD), "s", required=["v"])
+    with pytest.raises(DataError, match=r"column 'v' of the row .* is NULL, and NOT NULL") as met:
+        keyed.add(pa.record_batch({"k": ["a", "a"], "v": pa.array([1, None])}))
+    assert (met.value.sink, met.value.column) == ("s", "v")
+
+
+def test_a_null_of_a_dictionary_is_refused_where_the_target_takes_none() -> None:
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None]))
+    batch = pa.RecordBatch.from_arrays([pa.array(["a", "a"]), values], names=["k", "v"])
+    with pytest.raises(DataError, match="column 'v'"):
+        KeyedRows(plan(v=MAX), "s", required=["v"]).add(batch)
+
+
 def test_no_rows_give_no_table() -> None:
     assert combine([], plan(v=ADD), "s") is None
 
