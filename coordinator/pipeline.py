@@ -138,7 +138,7 @@ class Pipeline(PipelineDescription):
         refuse_named_sources(session)
         coordinator = self.coordinator(keep_epochs=retained_batches(session))
         writings, inputs = planned(self._writings, coordinator)
-        plan = compile_plan(writings)
+        plan = compile_plan(writings, self._dead_letters)
         coordinator.inputs = wanted = WantedInputs(inputs)
         topics = ReadTopics(wanted, plan.frame)
         check_partitioning(plan, self._writings, self.sinks, self.id)
@@ -153,6 +153,7 @@ class Pipeline(PipelineDescription):
             unrouted_is_error=self.unrouted_is_error,
             options=self._options,
             topics=topics,
+            letters=self._dead_letters,
         )
         contexts = check_contexts(plan, self.sinks, self._offsets_sink, self.id, session, stateful=stateful)
         by_tasks = written_by_tasks(plan, self.sinks, self._offsets_sink)

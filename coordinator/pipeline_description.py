@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpc.coordinator.checkpoint_places import files_at, log_beside
 from tpc.coordinator.engine import EngineSettings
+from tpc.coordinator.feeding.letter_bound import LetterBound
 from tpc.coordinator.job import Job
 from tpc.coordinator.log.contract import Log
+from tpc.coordinator.passes.dead_letters import DeadLetters
 from tpc.coordinator.passes.plan import compile_plan
 from tpc.coordinator.passes.routes import Writing, names_of
 from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
@@ -43,6 +45,7 @@ class PipelineDescription(Job):
         self._checkpoint = None if checkpoint is None else str(checkpoint)
         self._log = log
         self._writings: list[Writing] = []
+        self._dead_letters: DeadLetters | None = None
         self._options: dict[str, str] = {}
 
     # What the user says ----------------------------------------------------------------------------------------
@@ -72,6 +75,26 @@ class PipelineDescription(Job):
         )
         return self._writings[-1]
 
+    def dead_letters_to(
+        self,
+        sink: Sink,
+        *,
+        select: Sequence[str] | Mapping[str, str] | None = None,
+        max_share: float = 0.1,
+        at_least: int = 100,
+    ) -> None:
+        """Write rows that a sink can never take to `sink`, exactly once with their epoch, instead of ending.
+
+        Such a row goes to none of the sinks of its write. A letter names `write`, `sink`, `error` (the error's type),
+        `reason` (its text), `column`, `key` and `row` (as JSON, as the sink would have had it); all are text. `select`
+        chooses columns, or renames them (new name to column). `sink` takes nothing else, and does not merge. Where
+        there are `at_least` dead letters among the last 10,000 rows, and they are more than `max_share` of these, the
+        query ends with a `DataError`.
+        """
+        if self._dead_letters is not None:
+            raise ConfigurationError("dead letters go to one sink", sink=sink.name, remedy="say it once.")
+        self._dead_letters = DeadLetters.of(sink, select, LetterBound(sink.name, max_share, at_least))
+
     def option(self: AnyPipeline, name: str, value: Any) -> AnyPipeline:
         """An option of Spark's stream writer; `checkpointLocation` means the same as `checkpoint=`."""
         if name.lower() == "checkpointlocation":
@@ -96,8 +119,9 @@ class PipelineDescription(Job):
         return self._log or log_beside(self.checkpoint)
 
     def _routed(self) -> list[Sink]:
-        return [route.sink for writing in self._writings for route in writing.routes]
+        letters = [] if self._dead_letters is None else [self._dead_letters.sink]
+        return [*(route.sink for writing in self._writings for route in writing.routes), *letters]
 
     def columns(self) -> Mapping[str, Columns]:
         """Name and type of the columns that each sink's rows have. Starts nothing."""
-        return compile_plan(self._writings).columns
+        return compile_plan(self._writings, self._dead_letters).columns

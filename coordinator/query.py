@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
 from tpc.coordinator.coordinator import Coordinator
 from tpc.coordinator.feeding.context import PassContext
 from tpc.coordinator.orderly_stop import OrderlyStop, StopAskedError, tell_replay
+from tpc.coordinator.passes.dead_letters import DeadLetters
 from tpc.coordinator.passes.driver import SparkPass
 from tpc.coordinator.passes.plan import PassPlan
 from tpc.coordinator.query_facts import QueryFacts
@@ -57,6 +58,7 @@ class PipelineQuery(QueryFacts):
         unrouted_is_error: bool,
         options: Mapping[str, str],
         topics: ReadTopics,
+        letters: DeadLetters | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._plan = plan
@@ -65,6 +67,7 @@ class PipelineQuery(QueryFacts):
         self._unrouted_is_error = unrouted_is_error
         self._options = dict(options)
         self._topics = topics
+        self._letters = letters
         self._session = plan.frame.sparkSession
         self._failure: BaseException | None = None
         self._failed_epochs: list[dict[str, Any]] = []
@@ -220,12 +223,19 @@ class PipelineQuery(QueryFacts):
             identities=engine.claim["sinks"],
             previous_epochs={n: engine.journal.history.last_epoch_of(n) for n in participants.sinks},
             offsets_sink=self._offsets_sink,
+            letters_sink=None if self._letters is None else self._letters.sink.name,
+            require_few=self._require_few,
+            runs_again=self._batch_metrics.runs_again,
             unrouted_is_error=self._unrouted_is_error,
             batch_counts=self._batch_metrics,
             await_durable=self._coordinator.lineage.begin(),
             end_phase=engine.clock_phase,
         )
         return self._topics.confirming(context, engine.journal.history)
+
+    def _require_few(self, letters: int, rows: int, told: Sequence[str]) -> None:
+        if self._letters is not None:
+            self._letters.require_few(letters, rows, told, self._coordinator.engine.journal.history)
 
     # What users of a StreamingQuery know -----------------------------------------------------------------------
 

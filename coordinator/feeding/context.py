@@ -5,7 +5,7 @@ Under which term, and what becomes of the manifest that it hands back, a pass do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tpc.handles import PipelineId
@@ -25,6 +25,14 @@ def _nothing_to_wait_for() -> None:
 def _nothing_counted() -> Mapping[str, int]:
     """Nobody tells of late rows or state."""
     return {}
+
+
+def _any_number(_letters: int, _rows: int, _told: Sequence[str]) -> None:
+    """There is no bound."""
+
+
+def _not_run_again() -> None:
+    """Nothing counts the rows of a run."""
 
 
 def _no_new_ids() -> Mapping[int, Mapping[str, str]]:
@@ -49,6 +57,12 @@ class PassContext:
     """Where sinks that say so stand before this epoch (`SinkPart.position_before`)."""
     offsets_sink: str | None = None
     """The sink that takes the source offsets, if there is one; it gets no rows."""
+    letters_sink: str | None = None
+    """The sink of the dead letters that the pass itself makes of refused rows; it gets no other rows."""
+    require_few: Callable[[int, int, Sequence[str]], None] = _any_number
+    """Told how many dead letters of how many rows, and the first in words; raises `DataError` where it is too many."""
+    runs_again: Callable[[], None] = _not_run_again
+    """Called before the rows are computed once more for the same epoch."""
     unrouted_is_error: bool = False
     batch_counts: Callable[[], Mapping[str, int]] = _nothing_counted
     """Asked after the pass: how many rows the watermark dropped, how large the state is; as far as that is known."""

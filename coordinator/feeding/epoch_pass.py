@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from tpc.coordinator.feeding.branch import Mode, SinkTask
@@ -22,6 +23,7 @@ from tpc.coordinator.feeding.lost_branches import (
 )
 from tpc.coordinator.feeding.partition import EpochWork, PartitionReport
 from tpc.coordinator.feeding.parts import manifest_of, parts_of
+from tpc.coordinator.feeding.refused_rows import TOLD, LetterWork
 from tpc.coordinator.feeding.route_plan import RoutePlan
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
@@ -47,6 +49,8 @@ class EpochPass(ABC):
         """Whether a task ran more than once, so that a loser's branch may exist."""
         self.sink_seconds: dict[str, dict[str, float]] = {}
         """Per sink, how long the slowest task took to "write", to "flush" and to "prepare"."""
+        self.letters: LetterWork | None = None
+        """How refused rows become dead letters, where the pass makes them."""
         self._routes = routes
         self._digests_by_writing = digests_by_writing
 
@@ -81,7 +85,8 @@ class EpochPass(ABC):
             SinkTask(sink, self._routes_of(name), self.mode_of(sink), hints[name], is_checked=self.is_checked(sink))
             for name, sink in self.context.fed_sinks.items()
         )
-        reports = self.run(self._work(epoch, generation, tasks))
+        reports = self.run(self._work(epoch, generation, tasks, self.letters))
+        self._require_few(reports)
         of_driver = self._of_driver(epoch, generation, reports, tasks, self.context.sinks)
         manifest = manifest_of(self.context, epoch, generation, reports, of_driver, self.cut_by(), self.digest_kind)
         self.context.await_durable()
@@ -100,7 +105,8 @@ class EpochPass(ABC):
             digests = lost.get(name)
             mode = Mode.DIGEST if digests is None else self.mode_of(sink)
             tasks.append(SinkTask(sink, self._routes_of(name), mode, hints[name], digests))
-        reports = self.run(self._work(effect.epoch, effect.generation, tuple(tasks)))
+        letters = self._decided_letters(effect)
+        reports = self.run(self._work(effect.epoch, effect.generation, tuple(tasks), letters))
         of_driver = self._of_driver(effect.epoch, effect.generation, reports, tasks, lost.keys())
         parts = parts_of(self.context, reports, of_driver)
         digests_of_sinks = {name: part.digest for name, part in parts.items()}
@@ -114,10 +120,31 @@ class EpochPass(ABC):
     def _routes_of(self, sink: str) -> tuple[RoutePlan, ...]:
         return tuple(route for route in self._routes if route.sink == sink)
 
-    def _work(self, epoch: int, generation: int, tasks: tuple[SinkTask, ...]) -> EpochWork:
+    def _decided_letters(self, effect: ReplayEpoch) -> LetterWork | None:
+        """Sinks are asked again in an epoch that was decided with dead letters; in another they have taken all rows."""
+        if self.letters is None:
+            return None
+        manifest = effect.manifest
+        part = None if manifest is None else manifest.sinks.get(self.letters.route.sink)
+        has_some = part is not None and part.rows > 0
+        return replace(self.letters, is_asked=has_some, may_ask=False)
+
+    def _require_few(self, reports: Sequence[PartitionReport]) -> None:
+        if (name := self.context.letters_sink) is not None:
+            letters = sum(report.branches[name].rows for report in reports)
+            told = [each for report in reports for each in report.refused][:TOLD]
+            self.context.require_few(letters, sum(report.rows for report in reports), told)
+
+    def _work(self, epoch: int, generation: int, tasks: tuple[SinkTask, ...], letters: LetterWork | None) -> EpochWork:
         context = self.context
         return EpochWork(
-            context.pipeline, generation, epoch, tasks, self._digests_by_writing, context.unrouted_is_error
+            context.pipeline,
+            generation,
+            epoch,
+            tasks,
+            self._digests_by_writing,
+            context.unrouted_is_error,
+            letters,
         )
 
     def _of_driver(

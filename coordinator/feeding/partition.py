@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpc.coordinator.feeding.branch import BranchFeed, BranchReport, SinkTask
+from tpc.coordinator.feeding.refused_rows import LetterWork, RefusedRows
 from tpc.errors import DataError, TpcError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import describe_row
@@ -30,6 +31,8 @@ class EpochWork:
     digests_by_writing: tuple[tuple[str, ...], ...]
     """See `EpochPass`."""
     unrouted_is_error: bool
+    letters: LetterWork | None = None
+    """Where there are dead letters: how refused rows become rows of their sink."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class PartitionReport:
     branches: Mapping[str, BranchReport]
     gathered: Mapping[str, bytes]
     """Per gathered sink, its reduced rows as Arrow IPC."""
+    refused: tuple[str, ...] = ()
+    """The first refusals of rows that have become dead letters, in words."""
 
 
 class PartitionFeed:
@@ -56,6 +61,15 @@ class PartitionFeed:
             BranchFeed(task, Handle(work.pipeline, work.generation, task.sink.name, work.epoch, partition, attempt))
             for task in work.sinks
         ]
+        self._fed = self._branches
+        self._letters: BranchFeed | None = None
+        self._refused: RefusedRows | None = None
+        if work.letters is not None:
+            sink = work.letters.route.sink
+            [self._letters] = [branch for branch in self._branches if branch.name == sink]
+            self._fed = [branch for branch in self._branches if branch.name != sink]
+            if work.letters.is_asked:
+                self._refused = RefusedRows(work.letters, [(branch.task, branch.handle) for branch in self._fed])
 
     def run(self, batches: Iterable[pyarrow.RecordBatch]) -> PartitionReport:
         """Feed and prepare every branch. Raises what a sink raises; every branch is undone then.
@@ -75,21 +89,29 @@ class PartitionFeed:
         except BaseException:
             self._abort()
             raise
+        finally:
+            if self._refused is not None:
+                self._refused.close()
 
     def _feed(self, batch: pyarrow.RecordBatch) -> None:
         self._rows += batch.num_rows
-        for branch in self._branches:
-            branch.feed(batch)
         taken = any_valid(batch, [name for names in self.work.digests_by_writing for name in names])
         missing = batch.num_rows - taken
         self._unrouted += missing
         if missing and self.work.unrouted_is_error:
             raise DataError(f"no sink takes the row {_first_unrouted(batch, self.work)}", sink=None)
+        if self._refused is not None and self._letters is not None:
+            batch, letters = self._refused.taken_out(batch)
+            if letters is not None:
+                self._letters.feed(letters)
+        for branch in self._fed:
+            branch.feed(batch)
 
     def _report(self) -> PartitionReport:
         branches = {branch.name: branch.report for branch in self._branches}
         gathered = {branch.name: rows for branch in self._branches if (rows := branch.gathered()) is not None}
-        return PartitionReport(self.partition, self._rows, self._unrouted, branches, gathered)
+        refused = () if self._refused is None else tuple(self._refused.told)
+        return PartitionReport(self.partition, self._rows, self._unrouted, branches, gathered, refused)
 
     def _abort(self) -> None:
         """Undo every branch; one that cannot be undone now is left to the sweep and does not hold up the others."""

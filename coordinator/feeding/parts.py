@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tpc.coordinator.feeding.branch import DIGEST_MODULUS, BranchReport, in_hexadecimal
 from tpc.coordinator.feeding.context import PassContext
+from tpc.coordinator.feeding.letter_bound import COUNT
 from tpc.coordinator.feeding.partition import PartitionReport
 from tpc.manifest import Branch, Manifest, SinkPart
 from tpc.sink import Committable
@@ -34,6 +35,8 @@ def manifest_of(
         "partitions": len(reports),
         "parallelism": parallelism,
     }
+    if context.letters_sink is not None:
+        counts[COUNT] = sum(report.branches[context.letters_sink].rows for report in reports)
     counts.update(context.batch_counts())
     parts = parts_of(context, reports, of_driver)
     return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts, digest_kind, context.new_ids())

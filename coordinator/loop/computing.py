@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from tpc.coordinator.feeding.letter_bound import COUNT
 from tpc.coordinator.loop.barriers import Lives
 from tpc.coordinator.loop.cut_events import CutEvents, Refusal
 from tpc.coordinator.loop.cutting import Cut
-from tpc.coordinator.loop.dead_letters import COUNT
 from tpc.coordinator.loop.emitted import Emitted
 from tpc.coordinator.loop.function_runs import Guard, run_functions
 from tpc.coordinator.loop.program import Program

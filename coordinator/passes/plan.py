@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from tpc.coordinator.feeding.refused_rows import LetterWork
 from tpc.coordinator.feeding.route_plan import RoutePlan
 from tpc.coordinator.passes.arrow_schema import arrow_schema
 from tpc.coordinator.passes.conditions import computed_once, conditions_of, unused_name
+from tpc.coordinator.passes.dead_letters import DeadLetters
 from tpc.coordinator.passes.digests import digest_column, has_floats
 from tpc.coordinator.passes.order import check_order, spread
 from tpc.coordinator.passes.routes import Route, Writing
@@ -44,11 +46,13 @@ class PassPlan:
     partitioned: bool
     order: tuple[str, ...] = ()
     """The columns of the wide frame by which each partition is sorted."""
+    letters: LetterWork | None = None
+    """How rows that a sink refuses become dead letters, where there are some."""
     unguarded: tuple[DataFrame, ...] = ()
     """Per DataFrame written: its columns and conditions as the routes say them, for checks of what is asked for."""
 
 
-def compile_plan(writings: Sequence[Writing]) -> PassPlan:
+def compile_plan(writings: Sequence[Writing], letters: DeadLetters | None = None) -> PassPlan:
     """The plan for these writings. Raises `ConfigurationError` for what cannot be one pass."""
     if not writings or not any(writing.routes for writing in writings):
         raise ConfigurationError("the pipeline writes nothing", remedy="pipeline.write(df).to(sink)")
@@ -63,11 +67,18 @@ def compile_plan(writings: Sequence[Writing]) -> PassPlan:
     compiled = [_Compiled(index, writing) for index, writing in enumerate(writings)]
     frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), (c.frame for c in compiled))
     routes = tuple(route for c in compiled for route in c.routes)
+    schemas = _schemas(frame, routes)
+    columns = {route.sink: _columns(frame, route) for route in routes}
+    if letters is not None:
+        letters.refuse_shared(columns)
+        schemas[letters.sink.name] = letters.schema()
+        columns[letters.sink.name] = tuple((name, "string") for name in letters.select.values())
     return PassPlan(
         frame=frame,
         routes=routes,
-        schemas=_schemas(frame, routes),
-        columns={route.sink: _columns(frame, route) for route in routes},
+        schemas=schemas,
+        columns=columns,
+        letters=None if letters is None else letters.work(writings, exact=all(route.exact for route in routes)),
         digests_by_writing=tuple(tuple(route.digest for route in c.routes) for c in compiled),
         partitioned=partitioned,
         order=compiled[0].order,

@@ -66,7 +66,12 @@ def _body(report: TaskReport) -> tuple[JSONObject, Mapping[str, bytes]]:
     if done is None:
         return {"error": base64.b64encode(pickle.dumps(report.error)).decode()}, {}
     branches = {name: branch.to_json() for name, branch in done.branches.items()}
-    return {"rows": done.rows, "unrouted": done.unrouted, "sinks": branches}, done.gathered
+    return {
+        "rows": done.rows,
+        "unrouted": done.unrouted,
+        "sinks": branches,
+        "refused": list(done.refused),
+    }, done.gathered
 
 
 def decode(rows: Iterable[tuple[str, bytes]]) -> list[TaskReport]:
@@ -85,7 +90,8 @@ def _report(body: JSONObject, gathered: dict[str, bytes]) -> TaskReport:
     if "error" in body:
         return TaskReport(attempt, error=pickle.loads(base64.b64decode(body["error"])))
     branches = {name: BranchReport.from_json(entry) for name, entry in body["sinks"].items()}
-    done = PartitionReport(attempt.partition, body["rows"], body["unrouted"], branches, gathered)
+    refused = tuple(body["refused"])
+    done = PartitionReport(attempt.partition, body["rows"], body["unrouted"], branches, gathered, refused)
     return TaskReport(attempt, done)
 
 

@@ -30,9 +30,19 @@ class BatchMetrics:
         self.query_id = query_id
         self.stateful = stateful
         self._told = True
+        self._before: Mapping[str, int] = {}
+        """Of runs of this batch that do not count."""
+
+    def runs_again(self) -> None:
+        """Do not count what has run of this batch: the metrics of a plan add up over its jobs."""
+        self._before = self._counted()
 
     def __call__(self) -> Mapping[str, int]:
         """`late` rows; of a query with state also its rows and bytes."""
+        before, self._before = self._before, {}
+        return {name: count - before.get(name, 0) for name, count in self._counted().items()}
+
+    def _counted(self) -> Mapping[str, int]:
         from py4j.protocol import Py4JError
 
         if not self.stateful:
