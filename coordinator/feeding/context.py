@@ -48,7 +48,8 @@ class PassContext:
     barrier: Barrier
     sinks: Mapping[str, Sink]
     committers: Mapping[str, Committer]
-    """Asked for hints, and for the branch of the source offsets; nothing is committed or aborted through them."""
+    """Asked for hints, and for the branch of the source offsets; what a run has prepared that is computed once more is
+    aborted through them, before an intent. Nothing is committed through them."""
     identities: Mapping[str, str]
     """Which system each sink is (`Committer.identity`)."""
     previous_epochs: Mapping[str, int | None]

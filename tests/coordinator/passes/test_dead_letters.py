@@ -116,6 +116,35 @@ def test_what_the_first_run_has_prepared_does_not_hold_up_the_second(sizes: Size
     assert postgres.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()") == []
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"key": "id", "merge": "replace", "order_by": "size"}], ids=["append", "merge"]
+)
+def test_what_a_table_refuses_goes_to_the_dead_letters(
+    sizes: Sizes, settings: dict[str, Any], postgres: PostgresDatabase
+) -> None:
+    postgres.execute("CREATE TABLE t (id bigint PRIMARY KEY, size smallint NOT NULL)")
+    sizes.feed.epoch([{"id": n, "key": "k", "value": 40_000 if n in ODD else n} for n in NUMBERS])
+    sizes.feed.epoch([{"id": 100, "key": "k", "value": 1}, {"id": 101, "key": "k", "value": -40_000}])
+
+    def pipeline() -> Pipeline:
+        made = tpc.pipeline("sizes", checkpoint=sizes.root / "checkpoint")
+        writing = made.write(sizes.feed.frame(sizes.spark).repartition(3, "id"), name="main")
+        table = PostgresSink("t", dsn=postgres.dsn, timeout_s=10, **settings)
+        writing.to(table, select=["id", F.col("value").alias("size")])
+        writing.to(FileSink(sizes.root / "all", name="all"), select=["id"])
+        made.dead_letters_to(FileSink(sizes.root / "dead", name="dead"), max_share=1.0)
+        return made
+
+    query = pipeline().start(trigger={"availableNow": True})
+    assert query.awaitTermination(120)
+    good = [*(n for n in NUMBERS if n not in ODD), 100]
+    assert [n for (n,) in postgres.execute("SELECT id FROM t ORDER BY id")] == good
+    assert sorted(row["id"] for row in sizes.rows("all")) == good
+    dead = sizes.rows("dead")
+    assert sorted(json.loads(row["row"])["id"] for row in dead) == [*ODD, 101]
+    assert {(row["sink"], row["column"]) for row in dead} == {("postgres-t", "size")}
+
+
 def test_rows_that_are_partitioned_by_a_key(sizes: Sizes) -> None:
     sizes.partition_by = "key"
     sizes.add(9)
