@@ -1,40 +1,30 @@
-"""The commands of `tpc` that run the demo, the faults and the simulator; each loads what it runs when it is called."""
+"""The commands that run the demo, and faults on a pipeline of the user's; each loads what it runs when it is called."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tpc.chaos.authoring.cli import sink
-from tpc.chaos.running.extra_demo import of_extra_demo
+from tpc.chaos.running.arguments import Seed, loading
 from tpc.coordinator.arguments import AsJson, Target
-from tpc.errors import NotInstalledError
 
 chaos = typer.Typer(no_args_is_help=True, help="Faults, simulated and real.")
 
 
 def mount(app: typer.Typer) -> None:
-    """Add the demo's commands, the examples' and the groups `chaos` and `sink` to `app`."""
+    """Add the demo's commands and the groups `chaos` and `sink` to `app`; of a checkout also its harness."""
     app.command()(demo)
     app.command()(verify)
-    app.command()(example)
+    if find_spec("tpc.chaos.programs") is not None:  # not in the wheel, which holds what users run
+        from tpc.chaos.programs.cli import mount_harness
+
+        mount_harness(app, chaos)
     app.add_typer(chaos, name="chaos")
     app.add_typer(sink, name="sink")
-
-
-@contextmanager
-def _loading() -> Iterator[None]:
-    """Around the imports of a command that needs the extra `demo`: where that is missing the command ends with 2."""
-    try:
-        with of_extra_demo():
-            yield
-    except NotInstalledError as error:
-        typer.echo(f"could not be run: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 DemoDirectory = Annotated[Path, typer.Option("--dir", help="where the demo keeps servers, data and results")]
@@ -55,7 +45,7 @@ def demo(
     directory: DemoDirectory = Path("tpc-demo"),
 ) -> None:
     """The main job on real servers: a year of flights into four systems as one unit, killed and recovered."""
-    with _loading():
+    with loading():
         from tpc.chaos.demo import demo as module
 
     if start and stop:
@@ -80,7 +70,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Repeat the demo's verdict on the servers and the data that --keep has left."""
-    with _loading():
+    with loading():
         from tpc.chaos.demo import demo as module
 
     if as_json:
@@ -100,86 +90,13 @@ def _verify_as_json(directory: Path) -> int:
     return code
 
 
-def example(
-    names: Annotated[list[str] | None, typer.Argument(help="as in docs/examples", show_default="all of them")] = None,
-    *,
-    seed: Annotated[int, typer.Option(help="which steps of which epochs are hit")] = 1,
-    directory: Annotated[Path, typer.Option("--dir", help="where servers, data and logs go")] = Path("tpc-example"),
-) -> None:
-    """A program of docs/examples on local servers: fed, killed five times, and compared with a plain computation."""
-    with _loading():
-        from tpc.chaos.programs.command import run_examples
-
-    raise typer.Exit(run_examples(names or [], seed=seed, directory=directory))
-
-
-@chaos.command()
-def simulate(
-    *,
-    seed: Annotated[int, typer.Option(help="what happens when; the same seed repeats the same run")] = 1,
-    trace: Annotated[bool, typer.Option("--trace", help="tell every step")] = False,
-) -> None:
-    """The production coordinator against simulated sinks, log and Spark, with faults, under a virtual clock."""
-    from tpc.chaos.simulator.command import run_simulate
-
-    raise typer.Exit(run_simulate(seed, trace))
-
-
-ChaosDirectory = Annotated[Path, typer.Option("--dir", help="where servers, data, record and report go")]
-ChaosSeed = Annotated[int, typer.Option(help="what happens when; the same seed repeats the same faults")]
-
-
-@chaos.command()
-def matrix(
-    *,
-    seed: ChaosSeed = 1,
-    only: Annotated[
-        str | None, typer.Option(help="the case of this name, or those whose name contains it; core: the tests'")
-    ] = None,
-    suite: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="matrix, pairs, processes, disk, power, load, service, service-servers, service-pairs, service-power, "
-            "service-disks, service-lost-disks, service-standby; repeatable",
-            show_default="all but pairs",
-        ),
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="test benches side by side, each with servers of its own")] = 2,
-    directory: ChaosDirectory = Path("tpc-chaos"),
-) -> None:
-    """Every step of the protocol x every fault, on real servers: nothing lost, nothing doubled, nothing left."""
-    with _loading():
-        from tpc.chaos.matrix.cases.suites import SUITES
-        from tpc.chaos.matrix.command import run_matrix
-
-    suites = suite or [name for name in SUITES if name != "pairs"]
-    raise typer.Exit(run_matrix(directory, seed=seed, only=only, suites=suites, workers=workers))
-
-
-@chaos.command()
-def soak(
-    *,
-    minutes: Annotated[float, typer.Option(min=0.1, help="how long the main job is killed")] = 60.0,
-    seed: ChaosSeed = 1,
-    kills_only: Annotated[bool, typer.Option("--kills-only", help="leave the pairs out")] = False,
-    directory: ChaosDirectory = Path("tpc-soak"),
-) -> None:
-    """Pairs of faults, then the demo's pipeline at full speed, killed over and over, and judged."""
-    with _loading():
-        from tpc.chaos.demo.soak import run_soak
-        from tpc.chaos.matrix.command import run_matrix
-
-    paired = 0 if kills_only else run_matrix(directory / "pairs", seed=seed, suites=["pairs"])
-    raise typer.Exit(run_soak(minutes=minutes, seed=seed, directory=directory / "kills") or paired)
-
-
 @chaos.command()
 def run(
     target: Target,
     *,
     faults: Annotated[str, typer.Option(help="all, or some of kill,worker,exit,error,hang,zombie")] = "all",
     minutes: Annotated[float, typer.Option(min=0.1, help="how long there are faults")] = 5.0,
-    seed: ChaosSeed = 1,
+    seed: Seed = 1,
     expect: Annotated[
         str | None, typer.Option(help="module:function for the expected rows", show_default="expected beside TARGET")
     ] = None,
@@ -192,10 +109,12 @@ def run(
     events_per_epoch: Annotated[
         int | None, typer.Option(min=1, help="of a service: cut an epoch at so many events", show_default="100")
     ] = None,
-    directory: ChaosDirectory = Path("tpc-chaos-run"),
+    directory: Annotated[Path, typer.Option("--dir", help="where servers, data, record and report go")] = Path(
+        "tpc-chaos-run"
+    ),
 ) -> None:
     """Your own pipeline or service under faults: killed, stopped, held, failed at its steps; its sinks are compared."""
-    with _loading():
+    with loading():
         from tpc.chaos.user.command import run_user_pipeline
 
     raise typer.Exit(

@@ -18,6 +18,8 @@ from tpc.support.java import find_java
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
+HARNESS = tuple(f"tpc/chaos/{room}/" for room in ("explorer", "matrix", "programs", "prove", "simulator"))
+"""What only a checkout has."""
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +43,21 @@ def names(wheel: Path) -> set[str]:
 @pytest.mark.parametrize("folder", ["sinks", "coordinator", "chaos"])
 def test_the_wheel_holds_the_files_behind_every_link(wheel: Path, folder: str) -> None:
     modules = {f"tpc/{path.relative_to(ROOT)}" for path in (ROOT / folder).rglob("*.py") if path.stat().st_size}
-    assert modules
-    assert modules - names(wheel) == set()
+    shipped = {name for name in modules if not name.startswith(HARNESS)}
+    assert shipped
+    assert shipped - names(wheel) == set()
+
+
+def test_the_wheel_holds_no_proof_and_no_matrix_of_faults(wheel: Path) -> None:
+    assert all((ROOT / folder.removeprefix("tpc/")).is_dir() for folder in HARNESS)
+    assert [name for name in names(wheel) if name.startswith(HARNESS)] == []
 
 
 def test_the_wheel_holds_the_core_and_what_is_not_python(wheel: Path) -> None:
     of_rooms = [path for room in ("chaos", "coordinator") for path in (ROOT / room).rglob("*")]
     others = (".j2", ".py.txt", ".css", ".js")
-    templates = {f"tpc/{path.relative_to(ROOT)}" for path in of_rooms if path.name.endswith(others)}
+    found = {f"tpc/{path.relative_to(ROOT)}" for path in of_rooms if path.name.endswith(others)}
+    templates = {name for name in found if not name.startswith(HARNESS)}
     core = {f"tpc/{path.name}" for path in (ROOT / "tpc").glob("*.py")}
     assert templates
     assert (core | templates) - names(wheel) == set()

@@ -99,7 +99,7 @@ IMPORTED_ONLY_BY = {
     "tpc.testing": {"tpc.chaos.authoring", "tpc.chaos.prove"},
     "tpc.chaos.prove": set[str](),
     "tpc.chaos.explorer": {"tpc.chaos.prove"},
-    "tpc.chaos.simulator": {"tpc.chaos.prove", "tpc.chaos.cli"},
+    "tpc.chaos.simulator": {"tpc.chaos.prove", "tpc.chaos.programs"},
 }
 
 

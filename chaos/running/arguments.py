@@ -1,0 +1,25 @@
+"""What the commands of `chaos` share: options, and the imports of what the extra `demo` brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from tpc.chaos.running.extra_demo import of_extra_demo
+from tpc.errors import NotInstalledError
+
+Seed = Annotated[int, typer.Option(help="what happens when; the same seed repeats the same faults")]
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Around the imports of a command that needs the extra `demo`: where that is missing the command ends with 2."""
+    try:
+        with of_extra_demo():
+            yield
+    except NotInstalledError as error:
+        typer.echo(f"could not be run: {error}", err=True)
+        raise typer.Exit(2) from None
