@@ -1,7 +1,8 @@
 """Copies of the checkout in temporary directories: with the edits of a mutant, with probes, or as it is.
 
 The checkout is read once, so that whoever goes on working in it changes nothing of a proof; what is compiled of it is
-compiled once. A copy is made of links to that, in which only whole files are replaced.
+compiled once. A copy is made of hard links to that, in which only whole files are replaced; whoever writes into one of
+them changes it in every copy, and ends the proof.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ _COPIED = (*ROOMS, "chaos", "tests", "docs/examples", "pyproject.toml")
 _NO_PART_OF_THE_CODE = ("*.egg-info", ".hypothesis", "mutants")
 
 Result = TypeVar("Result")
+
+
+class SharedFileError(Exception):
+    """A check, or a mutant in it, has written into a file that copies share: what any of them has found is in doubt."""
 
 
 def _once(function: Callable[[], Result]) -> Callable[[], Result]:
@@ -92,9 +97,20 @@ def replace_file(path: Path, text: str) -> None:
 @contextmanager
 def _linked(base: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="tpc-prove-", ignore_cleanup_errors=True) as place:
-        copy = Path(place) / "checkout"
+        copy, before = Path(place) / "checkout", _written(base)
         shutil.copytree(base, copy, symlinks=True, copy_function=os.link)
         yield copy
+        if changed := sorted(_written(base).items() ^ before.items()):
+            raise SharedFileError(
+                f"{changed[0][0]} was written into in a copy, and so in all others: run the proof again"
+            )
+
+
+def _written(base: Path) -> dict[str, tuple[int, int]]:
+    """When each file was last written into, and its size; links to it change neither."""
+    paths = (path for path in base.rglob("*") if path.is_file() and not path.is_symlink())
+    stats = ((path.relative_to(base).as_posix(), path.stat()) for path in paths)
+    return {name: (stat.st_mtime_ns, stat.st_size) for name, stat in stats}
 
 
 @_once

@@ -132,6 +132,7 @@ LONGEST_S: dict[str, int] = {
     "tests/coordinator/loop/test_commands.py": 20,
     "tests/docs/test_pairing_loop.py": 20,
     "tests/chaos/prove/test_command.py": 20,
+    "tests/chaos/prove/test_controls.py": 20,
     "tests/chaos/prove/test_mutants.py": 20,
     "tests/coordinator/log/test_tail.py": 20,
 }

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.prove.edited import edited
 from tpc.chaos.explorer.invariants import INVARIANTS
 from tpc.chaos.prove.checks import CHECKS, SIMULATOR, Check, check_named
-from tpc.chaos.prove.copies import CHECKOUT, MUTANTS, copied, sources
+from tpc.chaos.prove.copies import CHECKOUT, MUTANTS, sources
 from tpc.chaos.prove.mutant import RULES, Catch, Mutant, read_mutants, read_table
 from tpc.chaos.simulator.world import Invariant
 
@@ -85,16 +84,3 @@ def test_a_catch_is_read_as_it_is_written() -> None:
     assert Catch.parse("files kit (test_a_b)") == Catch("files kit", "test_a_b")
     assert str(Catch("explorer", "intent-first")) == "explorer (intent-first)"
     assert Catch.parse("somebody") is None
-
-
-def test_a_copy_has_the_links_and_the_files_as_they_are() -> None:
-    with copied() as copy:
-        assert (copy / "tpc" / "sinks").is_symlink()
-        assert (copy / "sinks" / "files" / "sink.py").read_text() == (
-            CHECKOUT / "sinks" / "files" / "sink.py"
-        ).read_text()
-
-
-def test_a_copy_has_the_edits_of_its_mutant() -> None:
-    with copied(edited("LocalLog._linked", "return target.read_bytes() == data", "return True")) as copy:
-        assert "return True\n" in (copy / "coordinator" / "log" / "local.py").read_text()
