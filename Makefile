@@ -14,7 +14,7 @@ WORKERS ?= 2
 # (`tests/support/drawn_by_day.py`); `make test DAY=` runs all.
 DAY ?= --by-day
 
-.PHONY: demo programs test quick lint architecture prove chaos clusters bench clients compat clean
+.PHONY: demo programs test quick lint architecture prove mutants chaos clusters bench clients compat clean
 
 demo: $(VENV)/.demo
 	$(BIN)/tpc demo $(ARGS)
@@ -55,6 +55,11 @@ architecture: $(VENV)/.dev
 
 prove: $(VENV)/.dev
 	$(BIN)/python -m tpc.chaos.prove $(if $(MUTANT),--mutant $(MUTANT)) $(ARGS)
+
+# Mistakes that a machine makes in the protocol's code, and which of them the checks notice: drawn by a seed
+# (ARGS="--seed 7 --count 100 --room log"), with a score for each room. ARGS="--seed 7 --list" shows them alone.
+mutants: $(VENV)/.dev
+	$(BIN)/python -m tpc.chaos.prove.machine $(ARGS)
 
 chaos: $(VENV)/.demo
 	$(BIN)/tpc chaos matrix $(ARGS)

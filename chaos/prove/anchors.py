@@ -57,6 +57,12 @@ class Sources:
             self._trees[file] = ast.parse(self._texts[file])
         return self._trees[file]
 
+    def definitions(self, file: str) -> dict[str, list[tuple[int, int]]]:
+        """The lines of each definition of the module, by qualified name."""
+        if file not in self._definitions:
+            self._definitions[file] = definitions(self.tree(file))
+        return self._definitions[file]
+
     def with_word(self, word: str) -> list[str]:
         """The modules in which a word occurs."""
         pattern = re.compile(rf"\b{re.escape(word)}\b")
@@ -117,12 +123,13 @@ class Sources:
 
     def _defined(self, edit: Edit) -> Iterator[tuple[str, int, int]]:
         """The definitions with that name: the file, the first line and the last."""
-        for file in self.with_word(edit.definition.rpartition(".")[2]):
-            if f"/{file}".endswith(f"/{edit.file}" if edit.file else ""):
-                if file not in self._definitions:
-                    self._definitions[file] = definitions(self.tree(file))
-                for first, last in self._definitions[file].get(edit.definition, ()):
-                    yield file, first, last
+        if edit.file:
+            files = [file for file in self.files if f"/{file}".endswith(f"/{edit.file}")]
+        else:
+            files = self.with_word(edit.definition.rpartition(".")[2])
+        for file in files:
+            for first, last in self.definitions(file).get(edit.definition, ()):
+                yield file, first, last
 
 
 def _files(checkout: Path) -> Iterator[str]:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,9 @@ class Controls:
         control = self.of(check)
         return is_executed(statements, control["executed"]) if control["outcome"] in (HELD, VIOLATED) else None
 
-    def fastest_first(self) -> list[Check]:
-        """All checks, by how long their controls have taken."""
-        return sorted(CHECKS, key=lambda check: float(self.of(check)["seconds"]))
+    def fastest_first(self, among: Sequence[Check] = CHECKS) -> list[Check]:
+        """These checks, by how long their controls have taken."""
+        return sorted(among, key=lambda check: float(self.of(check)["seconds"]))
 
     def to_json(self) -> list[dict[str, Any]]:
         """One record per check, with how many statements it has executed."""

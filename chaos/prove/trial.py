@@ -9,7 +9,7 @@ out, so that the others count. What is left is not judged either.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -75,15 +75,18 @@ _FATES = {
 """By the result that decides, the first of these that any check has."""
 
 
-def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
-    """Try the checks on one mutant."""
+def try_mutant(
+    mutant: Mutant, controls: Controls, among: Sequence[Check] = CHECKS, *, crash_ends: bool = False
+) -> MutantTrial:
+    """Try these checks on one mutant. `crash_ends`: the first check that crashes or hangs is the last one, too."""
     started = time.monotonic()
     results: list[tuple[str, Found]] = []
     try:
         with copied(mutant) as copy:
-            for check in _telling_checks(statements_of(mutant, sources()), mutant.expected, controls):
+            for check in _telling_checks(statements_of(mutant, sources()), mutant.expected, controls, among):
                 results.append((check.name, _judged(copy, check, controls, mutant.expected)))
-                if results[-1][1]["outcome"] == VIOLATED:
+                outcome = results[-1][1]["outcome"]
+                if outcome == VIOLATED or (crash_ends and outcome == BROKEN):
                     break
             if not results:
                 results.append(("", found(NOT_JUDGED, "", "no check executes what it changes")))
@@ -105,15 +108,17 @@ def try_mutant(mutant: Mutant, controls: Controls) -> MutantTrial:
     )
 
 
-def _telling_checks(statements: Lines, expected: Catch | None, controls: Controls) -> Iterator[Check]:
+def _telling_checks(
+    statements: Lines, expected: Catch | None, controls: Controls, among: Sequence[Check]
+) -> Iterator[Check]:
     """The checks that execute one of the statements: the expected one, then the others, the fastest first.
 
     An expected one that cannot run here is among them, since it says why.
     """
-    for check in CHECKS:
+    for check in among:
         if expected is not None and check.name == expected.check and controls.executes(check, statements) is not False:
             yield check
-    for check in controls.fastest_first():
+    for check in controls.fastest_first(among):
         if (expected is None or check.name != expected.check) and controls.executes(check, statements):
             yield check
 
@@ -133,7 +138,7 @@ def _judged(copy: Path, check: Check, controls: Controls, expected: Catch | None
         return _judged_by_other_seeds(copy, check, failing)
     first = ["--first", expected.invariant] if expected is not None and expected.check == check.name else []
     result = run_in(copy, check, *first)
-    if result["outcome"] == VIOLATED and (control := controls.of(check))["outcome"] != HELD:
+    if result["outcome"] in (VIOLATED, BROKEN) and (control := controls.of(check))["outcome"] != HELD:
         why = control["invariant"] or control["outcome"]
         return found(NOT_JUDGED, "", f"the unchanged code does not pass this check either ({why}: {control['what']})")
     return result
