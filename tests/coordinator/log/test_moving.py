@@ -14,6 +14,7 @@ from tpc.__main__ import app
 from tpc.coordinator.log.journal import IMPORT_MARK, MARK_SLOT
 from tpc.coordinator.log.local import LocalLog
 from tpc.coordinator.log.moving import import_log
+from tpc.coordinator.log.objects import ObjectLog
 from tpc.coordinator.log.sql import SqlLog
 from tpc.errors import ConfigurationError, CorruptionError, FencedError, SlotTakenError, TransientError
 from tpc.records import RecordKind
@@ -199,3 +200,11 @@ def test_a_log_is_not_imported_onto_itself(tmp_path: Path) -> None:
         import_log(log, LocalLog(tmp_path / "alias"))
     assert log.slots() == [1, 2, 3]
     opened(log)
+
+
+def test_a_log_is_not_imported_into_memory_that_is_gone_with_the_process() -> None:
+    filled(source := MemoryLog(), 2)
+    before = dict(source.content)
+    with pytest.raises(ConfigurationError, match="in memory, which is gone with its process"):
+        import_log(source, ObjectLog("memory:///orders", prefix=""))
+    assert source.content == before
