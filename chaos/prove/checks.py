@@ -67,6 +67,8 @@ CHECKS = (
     Check("savepoint kit", 240.0, "tests/coordinator/savepoints/test_folder.py"),
     # Damage, a commit and markers that expire seldom meet in a simulation by chance: these are runs in which they do.
     Check("damaged end kit", 120.0, "tests/chaos/simulator/test_forgotten_markers.py"),
+    # Each rule of the core by itself, with cases that the searches come to only by more faults than they have.
+    Check("core rules kit", 420.0, "tests/core"),
     # Who gives up an epoch of the simulator brings no backup back afterwards.
     Check("lost commits kit", 120.0, "tests/core/test_lost_commits.py"),
     # Programs of the simulator and of the explorer read what they have read before.

@@ -49,7 +49,8 @@ def changes(text: str, tree: ast.Module) -> Iterator[Change]:
             for node in statements:
                 yield from _of_expressions(node, lines)
                 yield from _removed(node, body, lines)
-            yield from _swapped(statements, body, lines)
+            if function.name != "__init__":  # attributes that do not need each other
+                yield from _swapped(statements, body, lines)
         yield from _returned_early(function, lines)
         yield from _swallowed(function, lines)
 
@@ -75,6 +76,8 @@ def _is_ignored(node: ast.stmt) -> bool:
     """Docstrings, imports, and what only tells somebody something."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Global | ast.Nonlocal | ast.Pass | ast.Assert | ast.ClassDef):
         return True
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).partition("[")[0].endswith("_seconds"):
+        return True  # of a metric
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) or _tells(node.value)
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)

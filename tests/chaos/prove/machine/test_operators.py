@@ -58,6 +58,7 @@ def test_each_operator_changes_what_it_is_for(body: str, operator: str, lines: l
         "logger.info('%s', a + 1)",
         "raise ValueError(f'{a + 1}')",
         "import os",
+        "a.commit_seconds['b'] = f() - 1",
         "if TYPE_CHECKING:\n    from os import path",
         "assert a < b",
     ],
