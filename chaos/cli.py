@@ -10,7 +10,7 @@ import typer
 
 from tpc.chaos.authoring.cli import sink
 from tpc.chaos.running.arguments import Seed, loading
-from tpc.coordinator.arguments import AsJson, Target
+from tpc.coordinator.operations.commands.arguments import AsJson, Target
 
 chaos = typer.Typer(no_args_is_help=True, help="Faults, simulated and real.")
 

@@ -9,15 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpc.coordinator.engine import EngineSettings
-    from tpc.coordinator.log.contract import Log
-    from tpc.coordinator.log.local import LocalLog
-    from tpc.coordinator.log.objects import ObjectLog
-    from tpc.coordinator.log.sql import SqlLog
-    from tpc.coordinator.pipeline import Pipeline
-    from tpc.coordinator.query import PipelineQuery
-    from tpc.coordinator.restarts import ExponentialDelay, FailureRate, FixedDelay
-    from tpc.coordinator.supervisor import supervise
+    from tpc.coordinator.kernel.engine import EngineSettings
+    from tpc.coordinator.kernel.log.contract import Log
+    from tpc.coordinator.kernel.log.local import LocalLog
+    from tpc.coordinator.kernel.log.objects import ObjectLog
+    from tpc.coordinator.kernel.log.sql import SqlLog
+    from tpc.coordinator.operations.supervision.restarts import ExponentialDelay, FailureRate, FixedDelay
+    from tpc.coordinator.operations.supervision.supervisor import supervise
+    from tpc.coordinator.spark.pipeline import Pipeline
+    from tpc.coordinator.spark.query import PipelineQuery
 
 __all__ = [
     "EngineSettings",
@@ -34,17 +34,17 @@ __all__ = [
 ]
 
 _MODULES = {
-    "EngineSettings": "engine",
-    "ExponentialDelay": "restarts",
-    "FailureRate": "restarts",
-    "FixedDelay": "restarts",
-    "LocalLog": "log.local",
-    "Log": "log.contract",
-    "ObjectLog": "log.objects",
-    "Pipeline": "pipeline",
-    "PipelineQuery": "query",
-    "SqlLog": "log.sql",
-    "supervise": "supervisor",
+    "EngineSettings": "kernel.engine",
+    "ExponentialDelay": "operations.supervision.restarts",
+    "FailureRate": "operations.supervision.restarts",
+    "FixedDelay": "operations.supervision.restarts",
+    "LocalLog": "kernel.log.local",
+    "Log": "kernel.log.contract",
+    "ObjectLog": "kernel.log.objects",
+    "Pipeline": "spark.pipeline",
+    "PipelineQuery": "spark.query",
+    "SqlLog": "kernel.log.sql",
+    "supervise": "operations.supervision.supervisor",
 }
 
 

@@ -30,12 +30,12 @@ DISTRIBUTIONS = {"bson": "pymongo", "kafka": "kafka-python", "py4j": "pyspark"}
 
 EXTRAS = {
     "tpc": [],
-    "tpc.coordinator.log.object_store": ["object-store"],
-    "tpc.coordinator.log.objects": ["object-store"],
-    "tpc.coordinator.savepoints.remote_objects": ["object-store"],
-    "tpc.coordinator.metrics": ["metrics"],
-    "tpc.coordinator.metrics_server": ["metrics"],
-    "tpc.coordinator.ui": ["ui"],
+    "tpc.coordinator.kernel.log.object_store": ["object-store"],
+    "tpc.coordinator.kernel.log.objects": ["object-store"],
+    "tpc.coordinator.operations.savepoints.remote_objects": ["object-store"],
+    "tpc.coordinator.operations.monitoring.metrics": ["metrics"],
+    "tpc.coordinator.operations.monitoring.metrics_server": ["metrics"],
+    "tpc.coordinator.operations.page": ["ui"],
     "tpc.testing": ["testing"],
     "tpc.chaos": ["demo"],
     "tpc.chaos.prove": ["dev"],

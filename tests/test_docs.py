@@ -20,8 +20,8 @@ import typer
 import tpc
 from tpc import coordinator, errors, sinks, sources
 from tpc.__main__ import app
-from tpc.coordinator.passes.routes import Writing
-from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.spark.passes.routes import Writing
+from tpc.coordinator.spark.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -15,11 +15,11 @@ from tpc.settings import Env, SecretFile, env, secret_file
 from tpc.transactional import Transactional, make_transactional
 
 if TYPE_CHECKING:
-    from tpc.coordinator.json_logging import JsonFormatter, json_logging
-    from tpc.coordinator.loop.every import seconds
-    from tpc.coordinator.loop.service import Service, service
-    from tpc.coordinator.pipeline import Pipeline, pipeline
-    from tpc.coordinator.positions import Positions, positions
+    from tpc.coordinator.operations.monitoring.json_logging import JsonFormatter, json_logging
+    from tpc.coordinator.operations.monitoring.positions import Positions, positions
+    from tpc.coordinator.service.every import seconds
+    from tpc.coordinator.service.service import Service, service
+    from tpc.coordinator.spark.pipeline import Pipeline, pipeline
 
 __all__ = [
     "Env",
@@ -42,15 +42,15 @@ __all__ = [
 ]
 
 _LAZY = {
-    "JsonFormatter": "json_logging",
-    "Pipeline": "pipeline",
-    "Positions": "positions",
-    "Service": "loop.service",
-    "json_logging": "json_logging",
-    "pipeline": "pipeline",
-    "positions": "positions",
-    "seconds": "loop.every",
-    "service": "loop.service",
+    "JsonFormatter": "operations.monitoring.json_logging",
+    "Pipeline": "spark.pipeline",
+    "Positions": "operations.monitoring.positions",
+    "Service": "service.service",
+    "json_logging": "operations.monitoring.json_logging",
+    "pipeline": "spark.pipeline",
+    "positions": "operations.monitoring.positions",
+    "seconds": "service.every",
+    "service": "service.service",
 }
 """Name -> the module of `tpc.coordinator` in which it stands."""
 

@@ -1,7 +1,7 @@
 """The command line: one of the two composition roots (the other is `tpc/__init__.py`).
 
-The commands stand with what they run, in `coordinator/cli.py`, `sinks/effects/cli.py` and `chaos/cli.py`; here they
-become one program.
+The commands stand with what they run, in `coordinator/operations/commands/cli.py`, `sinks/effects/cli.py` and
+`chaos/cli.py`; here they become one program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from tpc.chaos import cli as chaos
-from tpc.coordinator import cli as coordinator
+from tpc.coordinator.operations.commands import cli as coordinator
 from tpc.errors import TpcError
 from tpc.sinks.effects import cli as effects
 
@@ -45,7 +45,7 @@ def main() -> None:
         app()
     except TpcError as error:
         typer.echo(f"tpc: {error}", err=True)
-        from tpc.coordinator.supervisor import exit_code_for
+        from tpc.coordinator.operations.supervision.supervisor import exit_code_for
 
         sys.exit(exit_code_for(error))
 

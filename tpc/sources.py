@@ -6,16 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpc.coordinator.loop.sources.iterable import IterableSource
-    from tpc.coordinator.loop.sources.lines import LinesSource
+    from tpc.coordinator.service.sources.iterable import IterableSource
+    from tpc.coordinator.service.sources.lines import LinesSource
     from tpc.sinks.kafka.source.source import KafkaSource
 
 __all__ = ["IterableSource", "KafkaSource", "LinesSource"]
 
 _MODULES = {
-    "IterableSource": "tpc.coordinator.loop.sources.iterable",
+    "IterableSource": "tpc.coordinator.service.sources.iterable",
     "KafkaSource": "tpc.sinks.kafka.source.source",
-    "LinesSource": "tpc.coordinator.loop.sources.lines",
+    "LinesSource": "tpc.coordinator.service.sources.lines",
 }
 
 

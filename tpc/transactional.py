@@ -1,7 +1,7 @@
 """The double buffer of an object that an epoch changes: the bytes that are decided, and the copy that is worked on.
 
 What stores the bytes, and decides them with an epoch's outputs, is a participant of the loop's
-(`tpc.coordinator.loop.state.kept`). Nothing here touches a disk.
+(`tpc.coordinator.service.state.kept`). Nothing here touches a disk.
 """
 
 from __future__ import annotations

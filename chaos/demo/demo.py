@@ -31,9 +31,9 @@ from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.chaos.servers import kept
 from tpc.chaos.servers.spark_standalone import StandaloneCluster
 from tpc.chaos.servers.stack import Stack
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.errors import ConfigurationError, LocalStackError
 
 DIRECTORY = Path("tpc-demo")

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from tpc.chaos.demo.directory import DemoDirectory
 from tpc.chaos.kills.run_record import RunRecord
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 
 MAY_CHANGE = 5

@@ -19,8 +19,8 @@ from tpc.chaos.kills.killer import SILENT_S, Killer
 from tpc.chaos.kills.plan import Kill
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.servers.stack import Stack
-from tpc.coordinator.restarts import Failure
-from tpc.coordinator.supervisor import SupervisorEvent, supervise
+from tpc.coordinator.operations.supervision.restarts import Failure
+from tpc.coordinator.operations.supervision.supervisor import SupervisorEvent, supervise
 
 RESTART_DELAY_S = 0.2
 SPARE_RESTARTS = 3

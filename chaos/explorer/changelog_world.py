@@ -1,6 +1,6 @@
 """A state's changelog in a small world: epochs write to it, branches are lost, it is compacted, disks are lost.
 
-The rules by which a lost state is made again are the loop's own (`tpc.coordinator.loop.state.rebuilding`,
+The rules by which a lost state is made again are the loop's own (`tpc.coordinator.service.state.rebuilding`,
 `changelog_rows`, `tpc.changelog`); the topic, of one partition, and the store are modelled.
 """
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from tpc.changelog import ChangelogReader, Content, Reading, Row
 from tpc.chaos.explorer.invariants import Violation
-from tpc.coordinator.loop.state.changelog_rows import changed, content_of
-from tpc.coordinator.loop.state.rebuilding import Reached, fill
+from tpc.coordinator.service.state.changelog_rows import changed, content_of
+from tpc.coordinator.service.state.rebuilding import Reached, fill
 from tpc.json import JSONObject
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"

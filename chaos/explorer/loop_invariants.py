@@ -14,8 +14,8 @@ from tpc.chaos.explorer.loop_process import Asked, Began
 from tpc.chaos.explorer.loop_program import EVENTS, SINKS, SOURCES, TTL_S, key_of
 from tpc.chaos.explorer.loop_store import Stored
 from tpc.chaos.explorer.loop_world import Intent, LoopWorld
-from tpc.coordinator.loop.state.codec import decode
-from tpc.coordinator.loop.state.epoch_state import OBJECT_KEY
+from tpc.coordinator.service.state.codec import decode
+from tpc.coordinator.service.state.epoch_state import OBJECT_KEY
 from tpc.manifest import Barrier
 from tpc.transactional import Transactional, make_transactional
 

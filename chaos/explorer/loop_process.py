@@ -19,16 +19,16 @@ import pyarrow
 from tpc.chaos.explorer.loop_program import EVENTS, SINKS, program_of
 from tpc.chaos.explorer.loop_source import Held, ModelSource
 from tpc.chaos.explorer.loop_store import Payload, Seen, StoreView
-from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.loop.barriers import cuts_of, last_time
-from tpc.coordinator.loop.cutting import Cutter
-from tpc.coordinator.loop.every import Every
-from tpc.coordinator.loop.loop_pass import LoopPass
-from tpc.coordinator.loop.row_checks import RowChecks
-from tpc.coordinator.loop.running import Running
-from tpc.coordinator.loop.state.changes import Change, rests_on
-from tpc.coordinator.loop.state.store import Store
-from tpc.coordinator.stop_word import StopWord
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.service.barriers import cuts_of, last_time
+from tpc.coordinator.service.cutting import Cutter
+from tpc.coordinator.service.every import Every
+from tpc.coordinator.service.loop_pass import LoopPass
+from tpc.coordinator.service.row_checks import RowChecks
+from tpc.coordinator.service.running import Running
+from tpc.coordinator.service.state.changes import Change, rests_on
+from tpc.coordinator.service.state.store import Store
 from tpc.errors import TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.manifest import Barrier, Manifest

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, cast
 
-from tpc.coordinator.loop.functions import Function, Input, KeyedState
-from tpc.coordinator.loop.program import Program
-from tpc.coordinator.loop.routes import LoopWriting
-from tpc.coordinator.loop.sink_rows import changes_of
-from tpc.coordinator.loop.state.contents import DiskContents, MemoryContents
-from tpc.coordinator.loop.state.kept import KeptObject
-from tpc.coordinator.loop.state.sink import StateSink
-from tpc.coordinator.loop.state.state import State
-from tpc.coordinator.loop.state.store import Store
+from tpc.coordinator.service.functions import Function, Input, KeyedState
+from tpc.coordinator.service.program import Program
+from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.sink_rows import changes_of
+from tpc.coordinator.service.state.contents import DiskContents, MemoryContents
+from tpc.coordinator.service.state.kept import KeptObject
+from tpc.coordinator.service.state.sink import StateSink
+from tpc.coordinator.service.state.state import State
+from tpc.coordinator.service.state.store import Store
 from tpc.source import Source
 from tpc.transactional import Transactional, make_transactional
 

@@ -11,7 +11,7 @@ from tpc.chaos.explorer.loop_process import asks
 from tpc.chaos.explorer.loop_world import LoopWorld
 from tpc.chaos.explorer.search import Exploration
 from tpc.chaos.explorer.small_search import SmallSearch
-from tpc.coordinator.loop import running
+from tpc.coordinator.service import running
 
 
 @dataclass(frozen=True)

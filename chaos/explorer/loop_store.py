@@ -1,7 +1,7 @@
 """What is durable around a loop: the stores of its states, and a sink of rows.
 
-What a store may do stands in `tpc.coordinator.loop.state.rules`, which is asked here; a transaction is whole or not at
-all.
+What a store may do stands in `tpc.coordinator.service.state.rules`, which is asked here; a transaction is whole or not
+at all.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from tpc.coordinator.loop.state import rules
-from tpc.coordinator.loop.state.changes import Change
-from tpc.coordinator.loop.state.rules import NO_EPOCH, Delta
-from tpc.coordinator.loop.state.store import Loaded, Over, Store
+from tpc.coordinator.service.state import rules
+from tpc.coordinator.service.state.changes import Change
+from tpc.coordinator.service.state.rules import NO_EPOCH, Delta
+from tpc.coordinator.service.state.store import Loaded, Over, Store
 from tpc.sink import Verdict
 
 Payload = tuple[Any, ...]

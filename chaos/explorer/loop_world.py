@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tpc.chaos.explorer.loop_process import Asked, Began, Ended, Past, Polled, Reads, Refused, Stores, asks
 from tpc.chaos.explorer.loop_source import Held
 from tpc.chaos.explorer.loop_store import Branch, Payload, Rows, Sinks, Stored
-from tpc.coordinator.loop.state.rules import NO_EPOCH
+from tpc.coordinator.service.state.rules import NO_EPOCH
 from tpc.manifest import Barrier
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 
 QUERY = "q"

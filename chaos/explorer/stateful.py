@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.stateful_store import EMPTY, Branch, Content, StoreModel
-from tpc.coordinator.loop.state.rules import NO_EPOCH
+from tpc.coordinator.service.state.rules import NO_EPOCH
 from tpc.sink import Verdict
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.stateful import StateWorld
-from tpc.coordinator.loop.state.rules import NO_EPOCH
+from tpc.coordinator.service.state.rules import NO_EPOCH
 
 
 def check(world: StateWorld) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tpc.coordinator.loop.state import rules
-from tpc.coordinator.loop.state.rules import NO_EPOCH, Delta
+from tpc.coordinator.service.state import rules
+from tpc.coordinator.service.state.rules import NO_EPOCH, Delta
 from tpc.sink import Verdict
 
 Content = tuple[int, ...]

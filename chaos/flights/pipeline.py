@@ -29,14 +29,14 @@ from tpc.chaos.flights.targets import (
 )
 from tpc.chaos.flights.topics import FLIGHTS_TOPIC, WEATHER_TOPIC
 from tpc.chaos.servers.spark_session import spark_session
-from tpc.coordinator.supervisor import exit_code_for
+from tpc.coordinator.operations.supervision.supervisor import exit_code_for
 from tpc.settings import resolve
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tpc.coordinator.query import PipelineQuery
+    from tpc.coordinator.spark.query import PipelineQuery
 
 NAME = "flights"
 WATERMARK_DELAY_HOURS = 12

@@ -21,7 +21,7 @@ from tpc.chaos.flights.targets import (
     FLIGHTS_TABLE,
     REJECTED_TOPIC,
 )
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.kills.events import Killed, Silence, StepReached
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.fold import advanced
 from tpc.history import History
 from tpc.records import DamagedRecordError, decode
@@ -184,7 +184,7 @@ class RunRecord:
                     return
 
     def epochs(self) -> list[dict[str, Any]]:
-        """One dict per decided epoch (`tpc.coordinator.epochs`), with the number of input records as `input`."""
+        """One dict per decided epoch (`tpc.coordinator.kernel.epochs`), with the number of input records as `input`."""
         with self.lock:
             slot, rows = self._epochs
             if slot != self.history.last_slot:  # the screen asks several times a second, the log grows now and then

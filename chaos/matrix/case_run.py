@@ -28,7 +28,7 @@ from tpc.chaos.matrix.server_logs import ServerLogs
 from tpc.chaos.matrix.set_ups import NotSetUpError, never_made, setting_up
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 from tpc.chaos.running.owned_processes import read_from
-from tpc.coordinator.supervisor import EXIT_FENCED
+from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
 
 EPOCHS = 3
 RECOVERY_BOUND_S = 60.0

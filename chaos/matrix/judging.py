@@ -23,10 +23,10 @@ from tpc.chaos.checkers.watch_rows import FileRowsReader, PostgresRowsReader
 from tpc.chaos.checkers.watch_tallies import MongoTalliesReader, PostgresTalliesReader
 from tpc.chaos.checkers.watching import Reader, watching
 from tpc.chaos.matrix.pipeline import COLLECTION, COLUMNS, PipelineUnderTest, Row
-from tpc.coordinator.feeding.source_offsets import kafka_offsets
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.feeding.source_offsets import kafka_offsets
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.errors import TpcError
 from tpc.handles import PipelineId
 

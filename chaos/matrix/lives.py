@@ -22,7 +22,7 @@ import psutil
 from tpc.chaos.faults.injector import Injector
 from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.sessions import Gateway
-from tpc.coordinator.supervisor import exit_code_for
+from tpc.coordinator.operations.supervision.supervisor import exit_code_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,12 +47,12 @@ PRELOADED = (
     "sqlite3",
     "tpc.chaos.matrix.lives",
     "tpc.chaos.matrix.service_pipeline",
-    "tpc.coordinator.loop.exact_columns",
-    "tpc.coordinator.loop.row_batches",
-    "tpc.coordinator.loop.service",
-    "tpc.coordinator.loop.state.committer",
-    "tpc.coordinator.loop.state.state",
-    "tpc.coordinator.pipeline",
+    "tpc.coordinator.service.exact_columns",
+    "tpc.coordinator.service.row_batches",
+    "tpc.coordinator.service.service",
+    "tpc.coordinator.service.state.committer",
+    "tpc.coordinator.service.state.state",
+    "tpc.coordinator.spark.pipeline",
     "tpc.sinks.files.committer",
     "tpc.sinks.kafka.changelog.committer",
     "tpc.sinks.kafka.driver.topic_committer",

@@ -15,9 +15,9 @@ from tpc.chaos.checkers.key_order import order_kept
 from tpc.chaos.checkers.seen import records_stay, tallies_grow
 from tpc.chaos.matrix.judging import ROWS_SQL, Judge, Readers
 from tpc.chaos.matrix.variants import Formula, differences
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 
 if TYPE_CHECKING:
     import pyarrow

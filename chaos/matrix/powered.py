@@ -21,7 +21,7 @@ from tpc.sinks import FileSink
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tpc.coordinator.pipeline import Pipeline
+    from tpc.coordinator.spark.pipeline import Pipeline
 
 STATELESS, STATEFUL, FILES = "stateless", "stateful", "file source"
 SHAPES = (STATELESS, STATEFUL, FILES)

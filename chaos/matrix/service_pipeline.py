@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tpc
 from tpc.chaos.checkers.effects_content import Called, note_call
 from tpc.chaos.matrix.pipeline import COLUMNS, PipelineUnderTest
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.loop.state import StateSink, compaction, upkeep
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.service.state import StateSink, compaction, upkeep
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.errors import TpcError
 from tpc.sinks import Effect, EffectSink, EffectUnavailableError, KafkaChangelog
 from tpc.sources import KafkaSource
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from tpc.chaos.matrix.sessions import Gateway
-    from tpc.coordinator.loop.service import Service
+    from tpc.coordinator.service.service import Service
     from tpc.sink import Sink
 
 TOTALS, RECENT, LEDGER = "totals", "recent", "ledger"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tpc.chaos.matrix.sessions import Gateway
-    from tpc.coordinator.pipeline import Pipeline
+    from tpc.coordinator.spark.pipeline import Pipeline
 
 SCHEMA = "id long, key string, seq long, source long, amount long"
 

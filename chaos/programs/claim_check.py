@@ -25,8 +25,8 @@ from tpc.chaos.programs.feeding import make_topics, rows_of
 from tpc.chaos.programs.program import EXAMPLES, Program
 from tpc.chaos.running.owned_processes import OwnedProcess, tail
 from tpc.chaos.user.directory import VARIABLE
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
 from tpc.errors import CorruptionError
 from tpc.handles import Handle
 

@@ -19,9 +19,9 @@ from tpc.chaos.checkers.loop_state import count_keys
 from tpc.chaos.programs.consumer_groups import group_at_end
 from tpc.chaos.programs.feeding import make_tables, make_topics, write_messages
 from tpc.chaos.programs.program import Program
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
 
 TIMESTAMPS = 1100
 """One every `STEP_S` seconds of the first day."""

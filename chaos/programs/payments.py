@@ -19,9 +19,9 @@ from tpc.chaos.programs.kill_plan import KILLS
 from tpc.chaos.programs.program import EXAMPLES, Program
 from tpc.chaos.running.owned_processes import run
 from tpc.chaos.user.directory import VARIABLE
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
 from tpc.errors import LocalServerError
 from tpc.sinks.effects.calls import listed
 from tpc.sinks.effects.database import Database

@@ -21,9 +21,9 @@ from tpc.chaos.checkers.compare import Check, multisets_equal
 from tpc.chaos.checkers.kafka_content import read_topic
 from tpc.chaos.programs.feeding import COMPACTED, make_topics, rows_of, write_messages
 from tpc.chaos.programs.program import Program
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
 from tpc.handles import Handle
 
 CHANGES = 2400

@@ -18,9 +18,9 @@ import psycopg
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.programs.feeding import make_tables, make_topics, rows_of, write_messages
 from tpc.chaos.programs.program import Program
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
 
 ORDERS = 900
 ROLLED_BACK = range(ORDERS, ORDERS + 40)

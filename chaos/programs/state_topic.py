@@ -22,9 +22,9 @@ from tpc.chaos.checkers.kafka_content import KafkaRecord, read_topic
 from tpc.chaos.programs.consumer_groups import group_at_end
 from tpc.chaos.programs.feeding import COMPACTED, make_tables, make_topics, rows_of, write_messages
 from tpc.chaos.programs.program import EXAMPLES, Program
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
 from tpc.support.deadlines import Deadline
 
 CLICKS = 2400

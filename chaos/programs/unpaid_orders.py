@@ -17,9 +17,9 @@ import pandas as pd
 from tpc.chaos.checkers.compare import Check, multisets_equal
 from tpc.chaos.programs.feeding import make_tables, make_topics, rows_of, write_messages
 from tpc.chaos.programs.program import EXAMPLES, Program
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
 
 ORDERS = 1200
 DAYS = 18

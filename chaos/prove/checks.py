@@ -48,23 +48,23 @@ CHECKS = (
     Check("kafka offsets kit", 600.0, "tests/sinks/kafka/test_offsets_conformance.py"),
     Check("effects kit", 240.0, "tests/sinks/effects/test_conformance.py"),
     Check("staging kit", 120.0, "tests/sinks/authoring/test_staging_directory.py"),
-    Check("state kit", 420.0, "tests/coordinator/loop/state/test_conformance.py"),
-    Check("log kit", 120.0, "tests/coordinator/log/test_conformance_local.py"),
-    Check("sql log kit", 420.0, "tests/coordinator/log/test_conformance_sql.py"),
-    Check("object log kit", 240.0, "tests/coordinator/log/test_conformance_object.py"),
+    Check("state kit", 420.0, "tests/coordinator/service/state/test_conformance.py"),
+    Check("log kit", 120.0, "tests/coordinator/kernel/log/test_conformance_local.py"),
+    Check("sql log kit", 420.0, "tests/coordinator/kernel/log/test_conformance_sql.py"),
+    Check("object log kit", 240.0, "tests/coordinator/kernel/log/test_conformance_object.py"),
     # A simulated log seldom comes to all that a forgotten process may find in its own.
-    Check("journal kit", 120.0, "tests/coordinator/log/test_journal.py"),
+    Check("journal kit", 120.0, "tests/coordinator/kernel/log/test_journal.py"),
     # The simulator moves a pipeline in one act.
-    Check("log moving kit", 120.0, "tests/coordinator/log/test_moving.py"),
-    Check("log tail kit", 240.0, "tests/coordinator/log/test_tail.py"),
+    Check("log moving kit", 120.0, "tests/coordinator/kernel/log/test_moving.py"),
+    Check("log tail kit", 240.0, "tests/coordinator/kernel/log/test_tail.py"),
     # The simulator's disk is one of its own, and whoever kills processes loses no pages: these cut the power.
     Check("power kit", 120.0, "tests/tpc_support/test_power_cuts.py"),
     Check("files power kit", 120.0, "tests/sinks/files/test_power_cuts.py"),
-    Check("log disk kit", 120.0, "tests/coordinator/log/test_local_faults.py"),
+    Check("log disk kit", 120.0, "tests/coordinator/kernel/log/test_local_faults.py"),
     Check("durable files kit", 120.0, "tests/tpc_support/test_durable_files.py"),
     # The simulated Spark keeps no files of state: what is fsynced of them is seen by these tests alone.
     Check("durability kit", 120.0, "tests/coordinator/spark/test_lineage.py"),
-    Check("savepoint kit", 240.0, "tests/coordinator/savepoints/test_folder.py"),
+    Check("savepoint kit", 240.0, "tests/coordinator/operations/savepoints/test_folder.py"),
     # Damage, a commit and markers that expire seldom meet in a simulation by chance: these are runs in which they do.
     Check("damaged end kit", 120.0, "tests/chaos/simulator/test_forgotten_markers.py"),
     # Each rule of the core by itself, with cases that the searches come to only by more faults than they have.
@@ -74,38 +74,38 @@ CHECKS = (
     # Programs of the simulator and of the explorer read what they have read before.
     Check("sources on record kit", 120.0, "tests/core/test_source_changes.py"),
     # Spark of the simulator dies, and is never stopped in order.
-    Check("stops kit", 120.0, "tests/coordinator/test_orderly_stop.py"),
+    Check("stops kit", 120.0, "tests/coordinator/spark/test_orderly_stop.py"),
     # Forgotten processes of the simulator have no states that others go on with.
-    Check("waking kit", 120.0, "tests/coordinator/loop/test_waking_up.py"),
+    Check("waking kit", 120.0, "tests/coordinator/service/test_waking_up.py"),
     # Processes of the simulator hold no files, and are supervised by itself.
     Check("takeover kit", 120.0, "tests/tpc_support/test_deposed.py"),
-    Check("checkpoint lock kit", 120.0, "tests/coordinator/test_checkpoint_lock.py"),
-    Check("supervisor kit", 240.0, "tests/coordinator/test_supervisor.py"),
+    Check("checkpoint lock kit", 120.0, "tests/coordinator/kernel/test_checkpoint_lock.py"),
+    Check("supervisor kit", 240.0, "tests/coordinator/operations/supervision/test_supervisor.py"),
     # Sinks of the explorer and of the simulator are always there.
-    Check("missing target kit", 120.0, "tests/coordinator/loop/test_missing_targets.py"),
+    Check("missing target kit", 120.0, "tests/coordinator/service/test_missing_targets.py"),
     # The simulator has a pass of its own: its branches are one batch each, its tasks report once, it merges nothing.
-    Check("feeding kit", 240.0, "tests/coordinator/feeding"),
-    Check("reduction kit", 120.0, "tests/coordinator/feeding/test_gather.py"),
-    Check("passes kit", 420.0, "tests/coordinator/passes"),
+    Check("feeding kit", 240.0, "tests/coordinator/kernel/feeding"),
+    Check("reduction kit", 120.0, "tests/coordinator/kernel/feeding/test_gather.py"),
+    Check("passes kit", 420.0, "tests/coordinator/spark/passes"),
     # The sources of the explorer's service stay, stay what they are, and are not read ahead.
-    Check("sources kit", 120.0, "tests/coordinator/loop/test_retired_sources.py"),
-    Check("made anew kit", 120.0, "tests/coordinator/loop/test_made_anew.py"),
-    Check("reading ahead kit", 120.0, "tests/coordinator/loop/test_reading_ahead.py"),
+    Check("sources kit", 120.0, "tests/coordinator/service/test_retired_sources.py"),
+    Check("made anew kit", 120.0, "tests/coordinator/service/test_made_anew.py"),
+    Check("reading ahead kit", 120.0, "tests/coordinator/service/test_reading_ahead.py"),
     # In the explorer's service events come in the order of their times, no clock goes on, no event is refused, values
     # are small whole numbers, and functions plain ones.
     Check("time rules kit", 120.0, "tests/core/test_event_time.py"),
-    Check("refused events kit", 420.0, "tests/coordinator/loop/test_refused_and_time.py"),
-    Check("exact values kit", 240.0, "tests/coordinator/loop/test_exact_values.py"),
-    Check("user code kit", 240.0, "tests/coordinator/loop/test_user_code.py"),
-    Check("event time kit", 240.0, "tests/coordinator/loop/test_cut_and_time.py"),
-    Check("compaction kit", 240.0, "tests/coordinator/loop/state/test_compaction.py"),
+    Check("refused events kit", 420.0, "tests/coordinator/service/test_refused_and_time.py"),
+    Check("exact values kit", 240.0, "tests/coordinator/service/test_exact_values.py"),
+    Check("user code kit", 240.0, "tests/coordinator/service/test_user_code.py"),
+    Check("event time kit", 240.0, "tests/coordinator/service/test_cut_and_time.py"),
+    Check("compaction kit", 240.0, "tests/coordinator/service/state/test_compaction.py"),
     # What a start does before it asks anything else: the explorer begins with a store as it is.
-    Check("lost state kit", 240.0, "tests/coordinator/loop/changelog/test_lost_stores.py"),
+    Check("lost state kit", 240.0, "tests/coordinator/service/changelog/test_lost_stores.py"),
     Check("table source kit", 240.0, "tests/coordinator/sources/test_table.py"),
     # Neither the explorer nor the simulator has several processes of one service.
-    Check("shards kit", 420.0, "tests/coordinator/loop/test_shards.py"),
-    Check("standby kit", 240.0, "tests/coordinator/loop/test_standby.py"),
-    Check("service kit", 420.0, "tests/coordinator/loop/test_service.py"),
+    Check("shards kit", 420.0, "tests/coordinator/service/test_shards.py"),
+    Check("standby kit", 240.0, "tests/coordinator/service/test_standby.py"),
+    Check("service kit", 420.0, "tests/coordinator/service/test_service.py"),
     # The server of the sink's kit may have no transactions; whether their steps meet needs none.
     Check("mongo transaction kit", 240.0, "tests/sinks/mongo/test_transaction.py"),
     # The kit's commits are killed, and do not stand still; its readers remove no documents.

@@ -18,7 +18,7 @@ PRELOADED = (
     "pymongo",
     "pyspark.worker",
     "tpc.chaos.faults.injector",
-    "tpc.coordinator.passes.task",
+    "tpc.coordinator.spark.passes.task",
     "tpc.sinks.files.sink",
     "tpc.sinks.kafka.sink",
     "tpc.sinks.mongo.sink",

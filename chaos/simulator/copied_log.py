@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tpc.coordinator.log.contract import Log
+from tpc.coordinator.kernel.log.contract import Log
 
 
 class CopiedLog(Log):

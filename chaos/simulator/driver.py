@@ -1,6 +1,6 @@
 """What one process of the simulated pipeline does: the production coordinator, then one batch after the other.
 
-The order of calls is that of `coordinator.query.PipelineQuery`.
+The order of calls is that of `coordinator.spark.query.PipelineQuery`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tpc.chaos.simulator.spark import CHECKPOINT, SimulatedSparkLog, SparkDisk
 from tpc.chaos.simulator.spark_query import SimulatedQuery
 from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import PIPELINE, World
-from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.log.journal import Journal
 from tpc.json import JSONObject
 from tpc.schemas import Columns
 

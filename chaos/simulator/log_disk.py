@@ -1,4 +1,4 @@
-"""The simulated log: slots on a disk that may forget, tear and answer late, as `coordinator.log.Log` allows it."""
+"""The simulated log: slots on a disk that may forget, tear and answer late, as a `Log` is allowed to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_losses import LogLosses
 from tpc.chaos.simulator.world import World
-from tpc.coordinator.log.contract import Log
+from tpc.coordinator.kernel.log.contract import Log
 from tpc.errors import DecisionUnknownError, PutUnknownError, TransientError
 
 

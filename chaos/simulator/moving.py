@@ -1,8 +1,8 @@
 """The operator moves the simulated pipeline: its log ends, and a copy of log and checkpoint goes on at another place.
 
-What a savepoint and its restore do with files stands in `coordinator.savepoints` and is tested on a disk; here it is
-one act, and what is tried is the protocol around it: processes that are left behind, late messages, starts at the old
-place, second copies of the savepoint, and forks into the same targets.
+What a savepoint and its restore do with files stands in `coordinator.operations.savepoints` and is tested on a disk;
+here it is one act, and what is tried is the protocol around it: processes that are left behind, late messages, starts
+at the old place, second copies of the savepoint, and forks into the same targets.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tpc.chaos.simulator.driver import Place
 from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import LogDisk, SimulatedLog
 from tpc.chaos.simulator.world import Invariant, World
-from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.kernel.log.journal import Journal
 from tpc.errors import FencedError, LogGoneError
 from tpc.history import History
 from tpc.records import RecordKind

@@ -13,8 +13,8 @@ from tpc.chaos.simulator.ledger import Ledger
 from tpc.chaos.simulator.log_disk import SimulatedLog
 from tpc.chaos.simulator.moving import LeftPlace, move
 from tpc.chaos.simulator.spark_query import ConcurrentQueriesError, PastBatchesError
-from tpc.coordinator import operations
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.operations import actions
 from tpc.errors import (
     ConfigurationError,
     CorruptionError,
@@ -166,7 +166,7 @@ class Operator:
         """As `tpc resolve` does, faults of the log included. Raises `Killed` when the power fails."""
         self.world.tell(f"operator: {resolution.action.value} of epoch {resolution.epoch} in {resolution.sink or '*'}")
         try:
-            operations.resolve(SimulatedLog(self.place.log), LocalFiles(Path(_lock_directory().name)), resolution)
+            actions.resolve(SimulatedLog(self.place.log), LocalFiles(Path(_lock_directory().name)), resolution)
         except TpcError as error:
             self.world.tell(f"operator: {type(error).__name__}: {error}")
 

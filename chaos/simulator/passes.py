@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.systems import Rows, System
 from tpc.chaos.simulator.world import PIPELINE, Killed, World
-from tpc.coordinator.engine import Engine
+from tpc.coordinator.kernel.engine import Engine
 from tpc.coordinator.spark.running_plan import RunningPlan
 from tpc.effects import ReplayEpoch
 from tpc.errors import DataError, TransientError

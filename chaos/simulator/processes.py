@@ -113,7 +113,7 @@ class Process:
 
 
 class SimulatedClock:
-    """The virtual time as one process sees it (see `coordinator.clock.Clock`)."""
+    """The virtual time as one process sees it (see `coordinator.kernel.clock.Clock`)."""
 
     def __init__(self, world: World, process: Process) -> None:
         self.world = world

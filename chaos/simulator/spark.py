@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.world import World
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 
 CHECKPOINT = LocalFiles(Path("/simulated"))

@@ -22,10 +22,10 @@ from tpc.chaos.simulator.processes import InlineExecutor, Process, SimulatedCloc
 from tpc.chaos.simulator.sinks import SimulatedCommitter, SimulatedSink
 from tpc.chaos.simulator.spark import CHECKPOINT, SimulatedSparkLog, SparkDisk
 from tpc.chaos.simulator.world import PIPELINE, Invariant
-from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.log.contract import Log
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.savepoints.restoring import first_body_of_fork
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.savepoints.restoring import first_body_of_fork
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.errors import HistoryMismatchError, TpcError
 from tpc.fold import fold

@@ -17,7 +17,7 @@ from tpc.chaos.checkers.markers import last_epochs_equal, newest_epochs
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
-    from tpc.coordinator.job import Job
+    from tpc.coordinator.kernel.job import Job
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ def read_account(path: Path) -> Account | None:
 
 def take_account(job: Job) -> Account:
     """Ask the log and every sink. Changes nothing; raises what they raise."""
-    from tpc.coordinator import operations
-    from tpc.coordinator.log.journal import Journal
+    from tpc.coordinator.kernel.log.journal import Journal
+    from tpc.coordinator.operations import actions
 
     history = Journal(job.log).open()
     left: dict[str, tuple[str, ...]] = {sink.name: () for sink in job.sinks}
-    for doubt in operations.in_doubt(job):
+    for doubt in actions.in_doubt(job):
         left[doubt["sink"]] = (*left.get(doubt["sink"], ()), f"{doubt['resource']} ({doubt['fate']})")
     left["the log"] = tuple(unfinished_epochs(history))
     shown = newest_epochs(job.sinks, job.id)

@@ -9,7 +9,7 @@ from typing import Any
 from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.user.life_program import EXIT_RETRY
 from tpc.chaos.user.plan import PlannedFault
-from tpc.coordinator.supervisor import EXIT_FENCED, EXIT_PARKED
+from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED, EXIT_PARKED
 
 _FINAL = {EXIT_FENCED: "fenced", EXIT_PARKED: "parked"}
 """Exit codes after which no supervisor starts the pipeline again."""

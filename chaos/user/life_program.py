@@ -23,7 +23,7 @@ from tpc.errors import ConfigurationError, RepairNeededError, TpcError, Transien
 from tpc.support.process_trees import kill_tree
 
 if TYPE_CHECKING:
-    from tpc.coordinator.job import Job
+    from tpc.coordinator.kernel.job import Job
 
 EXIT_RETRY = 75
 """The exit code of a life that ended with one of `REMEDY_IS_A_RESTART`; a supervisor starts the next."""
@@ -73,7 +73,7 @@ class FamilyInjector(Injector):
 def main(target: str, orders: Orders) -> None:
     """Run the pipeline to the end of its input, or to that of its fault. Exits with the supervisor's codes."""
     from tpc.chaos.user.account import take_account
-    from tpc.coordinator.supervisor import exit_code_for
+    from tpc.coordinator.operations.supervision.supervisor import exit_code_for
 
     planned = {} if orders.fault is None else {orders.number: orders.fault}
     FamilyInjector(Path(orders.directory), orders.life, os.getpid(), planned).install()
@@ -90,7 +90,7 @@ def main(target: str, orders: Orders) -> None:
 def _run(target: str, orders: Orders) -> Job:
     """Build and run it; returns when it has come to the end of its input."""
     from tpc.chaos.user.target import make_job
-    from tpc.coordinator.loop.service import Service
+    from tpc.coordinator.service.service import Service
 
     job = make_job(target)
     if isinstance(job, Service):

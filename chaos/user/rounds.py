@@ -17,8 +17,8 @@ from pathlib import Path
 from tpc.chaos.user.attempts import Attempt, UserLife
 from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.plan import PlannedFault
-from tpc.coordinator.restarts import Failure, FixedDelay
-from tpc.coordinator.supervisor import EXIT_FENCED, SupervisorEvent, supervise
+from tpc.coordinator.operations.supervision.restarts import Failure, FixedDelay
+from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED, SupervisorEvent, supervise
 from tpc.support.deadlines import Deadline, until
 
 FAULTS_PER_ROUND = 3

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from tpc.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tpc.coordinator.loop.service import Service
-    from tpc.coordinator.pipeline import Pipeline
+    from tpc.coordinator.service.service import Service
+    from tpc.coordinator.spark.pipeline import Pipeline
 
 Row = Mapping[str, Any]
 Rows = Iterable[Row]
@@ -117,8 +117,8 @@ def load_target(name: str, expect: str | None = None) -> Target:
 
 def make_job(name: str) -> Pipeline | Service:
     """Call the user's function. Raises `ConfigurationError` when it returns neither a pipeline nor a service."""
-    from tpc.coordinator.loop.service import Service
-    from tpc.coordinator.pipeline import Pipeline
+    from tpc.coordinator.service.service import Service
+    from tpc.coordinator.spark.pipeline import Pipeline
 
     function = _function(name)
     made = function() if callable(function) else function

@@ -2,7 +2,7 @@
 
 One small Spark job: Python, this library and the sinks' packages, the settings that are kept in the environment or in
 files of each machine, and that a shared directory is the same one. Executors that come later are asked by their first
-task (`tpc.coordinator.passes.worker_needs`). Where driver and tasks are one machine (`local[...]`) nobody is asked.
+task (`passes.worker_needs`). Where driver and tasks are one machine (`local[...]`) nobody is asked.
 """
 
 from __future__ import annotations

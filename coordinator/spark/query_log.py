@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 
-from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.whole_files import is_whole
 from tpc.errors import HistoryMismatchError, TransientError
 from tpc.manifest import Barrier

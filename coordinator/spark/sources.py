@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.query_log import SparkLog, is_whole_plan, source_offsets
 from tpc.coordinator.spark.source_folders import by_folder
 from tpc.coordinator.spark.usable_commit import RESTORE

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tpc.coordinator.spark.checkpoint_files import CheckpointFiles, Entry
+from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles, Entry
 from tpc.coordinator.spark.jvm_thread import JvmThread
 from tpc.errors import ConfigurationError, TransientError
 

@@ -28,7 +28,7 @@ from confluent_kafka import Message
 
 import tpc
 from tpc.coordinator import SqlLog
-from tpc.coordinator.supervisor import exit_code_for
+from tpc.coordinator.operations.supervision.supervisor import exit_code_for
 from tpc.errors import TpcError
 from tpc.sinks import KafkaChangelog, KafkaSink, PostgresSink
 from tpc.sources import KafkaSource

@@ -36,7 +36,7 @@ PARTS["coordinator__engine"] = ""
         ("machine", "def f():\n    from tpc.coordinator import engine"),
         (
             "machine",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tpc.coordinator.engine import Engine",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tpc.coordinator.kernel.engine import Engine",
         ),
         ("machine", "from tpc import pipeline"),
         ("sinks__kafka__sink", "from tpc.sinks.mongo.sink import MongoSink"),

@@ -27,17 +27,17 @@ from tests.support.kafka_topics import KafkaTopics
 from tpc import failpoints
 from tpc.chaos.servers.kafka import KafkaServer
 from tpc.chaos.servers.postgres import PostgresServer
-from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.feeding.branch import Mode
-from tpc.coordinator.feeding.context import PassContext
-from tpc.coordinator.feeding.epoch_pass import EpochPass
-from tpc.coordinator.feeding.partition import EpochWork, PartitionFeed, PartitionReport
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.loop.routes import LoopWriting
-from tpc.coordinator.loop.row_batches import RowBatches
-from tpc.coordinator.loop.row_digests import KIND
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.feeding.branch import Mode
+from tpc.coordinator.kernel.feeding.context import PassContext
+from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
+from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
+from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.row_batches import RowBatches
+from tpc.coordinator.service.row_digests import KIND
 from tpc.handles import PipelineId
 from tpc.manifest import Barrier
 from tpc.sink import CheckContext, Sink

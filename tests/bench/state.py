@@ -23,9 +23,9 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from tpc.coordinator.loop.garbage import Garbage
-from tpc.coordinator.loop.state import State, StateSink
-from tpc.coordinator.loop.state.changes import SCHEMA
+from tpc.coordinator.service.garbage import Garbage
+from tpc.coordinator.service.state import State, StateSink
+from tpc.coordinator.service.state.changes import SCHEMA
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.sink import CheckContext, Committer
 

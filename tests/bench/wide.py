@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypeVar
 
-from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.handles import Handle, PipelineId
 from tpc.manifest import Barrier, Branch, Manifest, SinkPart
 from tpc.records import Record, RecordKind, decode

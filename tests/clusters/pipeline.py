@@ -16,10 +16,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from tpc import failpoints
-from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.effects import ReplayEpoch
 from tpc.errors import RepairNeededError, TransientError
 from tpc.events import Replayed

@@ -53,8 +53,8 @@ def answers(place: str) -> dict[str, Answer]:
     from functools import partial
 
     import tpc
-    from tests.coordinator.ui.logs import Site
-    from tpc.coordinator.targets import place_named
+    from tests.coordinator.operations.page.logs import Site
+    from tpc.coordinator.operations.commands.targets import place_named
 
     found = {name: _commanded(words, place) for name, words in COMMANDS.items()}
     found["positions"] = _called(lambda: tpc.positions(place))

@@ -22,9 +22,9 @@ import yaml  # type: ignore[import-untyped]  # it ships none
 from prometheus_client import CollectorRegistry
 
 from tests.support.memory_pipeline import MemoryPipeline
-from tpc.coordinator.metrics_server import MetricsPlace, ServedMetrics
-from tpc.coordinator.observing import Observing
-from tpc.coordinator.source_lag import SourceLag
+from tpc.coordinator.kernel.observing import Observing
+from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace, ServedMetrics
+from tpc.coordinator.spark.source_lag import SourceLag
 from tpc.support.deadlines import patiently
 
 ALERTS = Path(__file__).parents[2] / "docs" / "examples" / "alerts.yml"

@@ -18,10 +18,10 @@ from tests.core.builders import generation_body
 from tests.support.feed import Feed
 from tests.support.postgres_database import PostgresDatabase
 from tpc.__main__ import app
-from tpc.coordinator import operations
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.operations import actions
+from tpc.coordinator.spark.pipeline import LOG_FOLDER, Pipeline
 from tpc.errors import ConfigurationError, HistoryMismatchError, SchemaChangedError, TpcError
 from tpc.handles import PipelineId
 from tpc.records import RecordKind
@@ -61,7 +61,7 @@ def job(tmp_path: Path, spark: SparkSession) -> Job:
 def refused(pipeline: Pipeline, kind: type[TpcError] = ConfigurationError) -> TpcError:
     """What the check says; a start says the same."""
     with pytest.raises(kind) as checked:
-        operations.check(pipeline)
+        actions.check(pipeline)
     with pytest.raises(kind) as started:
         pipeline.start(trigger={"availableNow": True})
     assert checked.value.what == started.value.what
@@ -70,7 +70,7 @@ def refused(pipeline: Pipeline, kind: type[TpcError] = ConfigurationError) -> Tp
 
 
 def test_a_pipeline_that_has_never_run_may_start(job: Job) -> None:
-    operations.check(job.pipeline())
+    actions.check(job.pipeline())
     assert job.log.slots() == []
     assert not job.checkpoint.exists()
 
@@ -78,7 +78,7 @@ def test_a_pipeline_that_has_never_run_may_start(job: Job) -> None:
 def test_a_pipeline_that_has_run_may_start_again_and_its_log_stays(job: Job) -> None:
     job.run()
     before = {slot: job.log.read(slot) for slot in job.log.slots()}
-    operations.check(job.pipeline())
+    actions.check(job.pipeline())
     assert {slot: job.log.read(slot) for slot in job.log.slots()} == before
 
 
@@ -132,7 +132,7 @@ def test_a_sink_that_another_log_s_coordinator_has_owned_is_told(job: Job) -> No
     owner = committer.owner()
     assert committer.take_ownership(Owner(7, "another log's", 0.0), owner)
     with pytest.raises(HistoryMismatchError, match="owned by generation 7 of a log that is not this one"):
-        operations.check(job.pipeline())
+        actions.check(job.pipeline())
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from tests.coordinator.test_recovery import Job, die_at
 from tests.support.session_settings import session_with
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.coordinator.spark.spark_files import SparkFiles
 
 STEPS = ["planned", "collected", "prepared", "decided", "committed", "completed"]

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.coordinator.test_checkpoint_elsewhere import JobElsewhere
 from tests.coordinator.test_recovery import Job, die_at
 from tests.support.session_settings import session_with
-from tpc.coordinator.query import PipelineQuery
+from tpc.coordinator.spark.query import PipelineQuery
 from tpc.coordinator.spark.running_plan import RunningPlan, running_plan
 from tpc.errors import HistoryMismatchError, TransientError
 
@@ -63,7 +63,7 @@ def arrives_under_the_query(
             arrives_late(job, batch, end, later_ms=later_ms)
         return running_plan(*where)
 
-    monkeypatch.setattr("tpc.coordinator.query.running_plan", first_arrives)
+    monkeypatch.setattr("tpc.coordinator.spark.query.running_plan", first_arrives)
 
 
 def ends_at_once(job: Job, why: str) -> None:

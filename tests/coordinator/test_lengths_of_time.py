@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import tpc
-from tests.coordinator.loop.program import Numbers
-from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.log.objects import ObjectLog
-from tpc.coordinator.log.sql import SqlLog
-from tpc.coordinator.loop.state import StateSink
-from tpc.coordinator.restarts import ExponentialDelay, FailureRate, FixedDelay
+from tests.coordinator.service.program import Numbers
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.log.objects import ObjectLog
+from tpc.coordinator.kernel.log.sql import SqlLog
+from tpc.coordinator.operations.supervision.restarts import ExponentialDelay, FailureRate, FixedDelay
+from tpc.coordinator.service.state import StateSink
 from tpc.coordinator.sources.postgres.source import PostgresSource
 from tpc.errors import ConfigurationError
 from tpc.sinks import EffectSink, FileSink, KafkaChangelog, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink

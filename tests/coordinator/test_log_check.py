@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from tests.core.builders import complete, generation_body, intent, manifest
 from tpc.__main__ import app
-from tpc.coordinator.log.journal import MARK_SLOT, Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.log.sql import SqlLog
-from tpc.coordinator.parked import ParkedNote
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.log.journal import MARK_SLOT, Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.kernel.log.sql import SqlLog
+from tpc.coordinator.kernel.parked import ParkedNote
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.errors import ConfigurationError, ParkedError
 from tpc.history import Action, Resolution
 from tpc.json import canonical

@@ -20,13 +20,13 @@ from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.processes import REPOSITORY
 from tests.support.s3_server import BUCKET, S3Server
 from tpc.__main__ import app
-from tpc.coordinator.checkpoint_lock import CheckpointLock
-from tpc.coordinator.checkpoint_places import files_at, log_beside
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LOG_FOLDER, LocalLog
-from tpc.coordinator.log.sql import SqlLog
-from tpc.coordinator.resolve_commands import resolve_command
-from tpc.coordinator.spark.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
+from tpc.coordinator.kernel.checkpoint_places import files_at, log_beside
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
+from tpc.coordinator.kernel.log.sql import SqlLog
+from tpc.coordinator.kernel.resolve_commands import resolve_command
 from tpc.errors import CheckpointInUseError
 from tpc.history import Action
 from tpc.records import RecordKind

@@ -20,15 +20,15 @@ from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
 from tests.support.session_settings import session_with
 from tpc import failpoints
-from tpc.coordinator import operations
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.passes.digests import KIND
-from tpc.coordinator.passes.driver import SparkPass
-from tpc.coordinator.pipeline import Pipeline
-from tpc.coordinator.query import PipelineQuery
-from tpc.coordinator.spark.local_files import LocalFiles
-from tpc.coordinator.status_lines import status_lines
+from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.operations import actions
+from tpc.coordinator.operations.commands.status_lines import status_lines
+from tpc.coordinator.spark.passes.digests import KIND
+from tpc.coordinator.spark.passes.driver import SparkPass
+from tpc.coordinator.spark.pipeline import Pipeline
+from tpc.coordinator.spark.query import PipelineQuery
 from tpc.effects import ReplayEpoch
 from tpc.errors import (
     CheckpointInUseError,
@@ -386,12 +386,12 @@ def test_a_refused_epoch_is_parked_and_a_restart_tries_once_more(job: Job) -> No
     assert job.evens.values("id"), "the other sinks have committed the epoch"
     with pytest.raises(ParkedError):
         job.start()
-    state = operations.status(job.log, LocalFiles(job.checkpoint))
+    state = actions.status(job.log, LocalFiles(job.checkpoint))
     assert (state["parked"]["sink"], state["parked"]["what"]) == ("odds", caught.value.what)
     assert any(line.startswith("epoch 0 is parked: sink odds, ") for line in status_lines(state))
     job.odds.plant_verdict(None)
     job.run()
-    assert operations.status(job.log, LocalFiles(job.checkpoint))["parked"] is None
+    assert actions.status(job.log, LocalFiles(job.checkpoint))["parked"] is None
     job.check()
 
 
@@ -401,7 +401,7 @@ def test_a_parked_epoch_goes_on_after_a_recorded_loss(job: Job) -> None:
     with pytest.raises(ParkedError):
         job.run()
     resolution = Resolution(0, "odds", Action.ACCEPT_LOSS, "the table is gone", "anna")
-    operations.resolve(job.log, LocalFiles(job.checkpoint), resolution)
+    actions.resolve(job.log, LocalFiles(job.checkpoint), resolution)
     job.odds.plant_verdict(None)
     job.feed.epochs(1)
     job.run()
@@ -494,9 +494,9 @@ def test_a_pending_intent_binds_its_sinks(job: Job) -> None:
 def test_recover_finishes_what_is_decided_without_running_the_query(job: Job) -> None:
     job.feed.epochs(2)
     job.run_until_dead({"epoch.decided": die_at(1)})
-    assert [d["fate"] for d in operations.in_doubt(job.pipeline())] != []
-    assert operations.recover(job.pipeline())["last_complete"] == 1
-    assert operations.in_doubt(job.pipeline()) == []
+    assert [d["fate"] for d in actions.in_doubt(job.pipeline())] != []
+    assert actions.recover(job.pipeline())["last_complete"] == 1
+    assert actions.in_doubt(job.pipeline()) == []
     job.run()
     job.check()
 
@@ -504,11 +504,11 @@ def test_recover_finishes_what_is_decided_without_running_the_query(job: Job) ->
 def test_sweep_aborts_what_no_intent_names_and_leaves_the_decided_epoch(job: Job) -> None:
     job.feed.epochs(2)
     job.run_until_dead({"epoch.decided": die_at(1)})
-    named = operations.in_doubt(job.pipeline())
+    named = actions.in_doubt(job.pipeline())
     stray = job.evens.root / "prepared" / "tpc~job~1~1~evens~7~0~1"
     stray.write_text("[]")
-    assert operations.sweep(job.pipeline())["aborted"] == 1
-    assert operations.in_doubt(job.pipeline()) == named
+    assert actions.sweep(job.pipeline())["aborted"] == 1
+    assert actions.in_doubt(job.pipeline()) == named
     job.run()
     job.check()
 
@@ -581,7 +581,7 @@ def test_a_nondeterministic_expression_in_a_stateful_query_is_refused(job: Job) 
 
 def test_commit_before_the_intent_is_noticed_by_the_last_look(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the commit point taken away a death between commit and intent would double rows: nothing is decided then."""
-    from tpc.coordinator.passes.driver import SparkPass
+    from tpc.coordinator.spark.passes.driver import SparkPass
 
     honest = SparkPass.write
 

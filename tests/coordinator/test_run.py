@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from tests.support.processes import REPOSITORY, eventually, runs
 from tpc.__main__ import app
-from tpc.coordinator.supervisor import EXIT_FENCED, EXIT_PARKED
+from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED, EXIT_PARKED
 
 pytestmark = pytest.mark.slow  # processes of their own
 

@@ -15,11 +15,11 @@ import tpc
 from tests.core.builders import generation_body, intent, manifest
 from tests.support.feed import Feed
 from tpc.__main__ import app
-from tpc.coordinator.acceptance import accept_schema
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.operations.commands.acceptance import accept_schema
+from tpc.coordinator.spark.pipeline import LOG_FOLDER, Pipeline
 from tpc.errors import ConfigurationError, SchemaChangedError
 from tpc.records import RecordKind
 from tpc.sinks import FileSink

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from tpc.coordinator.log.objects import ObjectLog
-from tpc.coordinator.log.sql import SqlLog
+from tpc.coordinator.kernel.log.objects import ObjectLog
+from tpc.coordinator.kernel.log.sql import SqlLog
 from tpc.coordinator.sources.postgres.source import PostgresSource
 from tpc.errors import ConfigurationError, TpcError
 from tpc.handles import PipelineId

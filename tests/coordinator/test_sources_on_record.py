@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 import tpc
 from tests.support.kafka_topics import KafkaTopics
 from tpc import failpoints
-from tpc.coordinator import coordinator as coordinators
-from tpc.coordinator import operations
-from tpc.coordinator.acceptance import accept_sources
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER, Pipeline
+from tpc.coordinator.kernel import coordinator as coordinators
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.operations import actions
+from tpc.coordinator.operations.commands.acceptance import accept_sources
+from tpc.coordinator.spark.pipeline import LOG_FOLDER, Pipeline
 from tpc.errors import ConfigurationError, SourcesChangedError, StateLostError, TransientError
 from tpc.sinks import FileSink
 from tpc.sinks.files import committed_paths
@@ -144,7 +144,7 @@ def test_another_glob_is_refused_with_nothing_changed_and_taken_once_it_is_accep
     before = job.log().slots()
     told = r"source 0 of the write to orders is .*in/\*\.json, and was files file:.*in/a\*\.json"
     with pytest.raises(SourcesChangedError, match=told):
-        operations.check(changed)
+        actions.check(changed)
     with pytest.raises(SourcesChangedError, match=told):
         changed.start(trigger={"availableNow": True})
     assert (job.log().slots(), job.ids("orders")) == (before, [1])
@@ -296,7 +296,7 @@ def test_a_topic_that_was_created_again_is_refused_at_the_start_until_it_is_said
         topics.run(line)
     assert "--continues" in raised.value.remedy
     with pytest.raises(StateLostError, match="created again"):
-        operations.check(topics.pipeline(line))
+        actions.check(topics.pipeline(line))
     assert (topics.log().slots(), topics.ids("orders")) == (slots, [0, 1, 2])
 
     with pytest.raises(ConfigurationError, match="no id of a topic 'other'"):

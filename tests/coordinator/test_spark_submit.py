@@ -16,9 +16,9 @@ import pyspark
 import pytest
 
 from tests.support.processes import eventually
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.history import History
 from tpc.support.process_trees import is_alive, kill_tree
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from tests.coordinator.test_health import HOST, free_port, got
+from tests.coordinator.operations.monitoring.test_health import HOST, free_port, got
 from tests.support.memory_sink import MemorySink
-from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.health import LIVENESS, READINESS
-from tpc.coordinator.pipeline import Pipeline, PreparedQuery
-from tpc.coordinator.query import PipelineQuery
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.operations.monitoring.health import LIVENESS, READINESS
+from tpc.coordinator.spark.pipeline import Pipeline, PreparedQuery
+from tpc.coordinator.spark.query import PipelineQuery
 from tpc.errors import CheckpointInUseError, ConfigurationError
 from tpc.sink import CheckContext, Sink
 

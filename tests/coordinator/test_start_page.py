@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.coordinator.test_health import HOST, free_port
+from tests.coordinator.operations.monitoring.test_health import HOST, free_port
 from tests.coordinator.test_start_health import PipelineWithoutSpark
 from tests.support.processes import DEADLINE_S, eventually
 from tpc.errors import CheckpointInUseError, ConfigurationError
@@ -116,7 +116,7 @@ def test_another_address_needs_the_token_and_asks_for_it(tmp_path: Path, monkeyp
 
 
 def test_without_its_packages_the_start_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tpc.coordinator.ui_server.NEEDED", ("not_installed_here",))
+    monkeypatch.setattr("tpc.coordinator.operations.page.ui_server.NEEDED", ("not_installed_here",))
     with pytest.raises(ConfigurationError, match="not_installed_here is not installed"):
         pipeline_at(tmp_path / "checkpoint").begin(ui_port=0)
     assert not (tmp_path / "checkpoint").exists()

@@ -19,11 +19,12 @@ import tpc
 from tests.support.folder_sink import FolderSink
 from tests.support.processes import eventually
 from tpc import failpoints
-from tpc.coordinator import EngineSettings, orderly_stop
-from tpc.coordinator.job_process import await_end
-from tpc.coordinator.query import PipelineQuery
+from tpc.coordinator import EngineSettings
+from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.operations.supervision.job_process import await_end
+from tpc.coordinator.spark import orderly_stop
+from tpc.coordinator.spark.query import PipelineQuery
 from tpc.coordinator.spark.query_log import SparkLog
-from tpc.coordinator.stop_word import StopWord
 from tpc.errors import DeterminismError, TransientError, UnknownOutcomeError
 from tpc.sink import Verdict
 

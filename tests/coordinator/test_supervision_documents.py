@@ -15,10 +15,10 @@ import typer
 import yaml  # type: ignore[import-untyped]  # it ships none
 
 from tpc.__main__ import app
-from tpc.coordinator.health import LIVENESS, READINESS
-from tpc.coordinator.pipeline import Pipeline
-from tpc.coordinator.restarts import ExponentialDelay, FailureRate, FixedDelay
-from tpc.coordinator.supervisor import FINAL
+from tpc.coordinator.operations.monitoring.health import LIVENESS, READINESS
+from tpc.coordinator.operations.supervision.restarts import ExponentialDelay, FailureRate, FixedDelay
+from tpc.coordinator.operations.supervision.supervisor import FINAL
+from tpc.coordinator.spark.pipeline import Pipeline
 
 ROOT = Path(__file__).parents[2]
 HOW_TO = (ROOT / "docs" / "how-to" / "run-under-a-supervisor.md").read_text()
@@ -46,7 +46,7 @@ def test_the_table_of_exit_codes_has_every_final_one_with_its_word_and_1() -> No
 def test_the_table_of_paths_and_the_words_are_those_of_the_answers() -> None:
     section = METRICS.partition("## Health")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(/\w+)` \|", section, re.MULTILINE)) == {LIVENESS, READINESS}
-    of_code = re.findall(r'_body\(seen, "(\w+)"', (ROOT / "coordinator" / "health.py").read_text())
+    of_code = re.findall(r'_body\(seen, "(\w+)"', (ROOT / "coordinator/operations/monitoring/health.py").read_text())
     assert set(of_code) <= set(re.findall(r'"(\w+)"', section))
     assert of_code
 

@@ -12,14 +12,14 @@ from tests.core.builders import complete, generation_body, intent, manifest
 from tests.support.memory import MemoryClock
 from tests.support.terminal import run_in_terminal
 from tpc.__main__ import app
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.parked import ParkedNote
-from tpc.coordinator.pipeline import LOG_FOLDER
-from tpc.coordinator.screen import Frame, Screen, ago
-from tpc.coordinator.source_lag import SourceLag, SourceLagNote
-from tpc.coordinator.spark.local_files import LocalFiles
-from tpc.coordinator.ui.watching import Watched
+from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.kernel.parked import ParkedNote
+from tpc.coordinator.operations.commands.screen import Frame, Screen, ago
+from tpc.coordinator.operations.page.watching import Watched
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
+from tpc.coordinator.spark.source_lag import SourceLag, SourceLagNote
 from tpc.errors import ConfigurationError, CorruptionError, ParkedError, TransientError
 from tpc.records import RecordKind
 

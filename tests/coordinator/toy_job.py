@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.memory_pipeline import started
-from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.errors import ConfigurationError, FencedError, ParkedError, TransientError
 
 EPOCH_S = 0.3

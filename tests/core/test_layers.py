@@ -81,7 +81,24 @@ TIERS: dict[str, tuple[set[str], ...]] = {
         {"cluster"},
         {"transactional_sink", "connection_settings", "librdkafka", "kafka_python", "token_function"},
     ),
-    "tpc.coordinator": ({"loop"}, {"*"}, {"passes"}, {"spark"}, {"feeding"}, {"log"}),
+    "tpc.coordinator": ({"operations"}, {"sources"}, {"spark", "service"}, {"kernel"}),
+    "tpc.coordinator.kernel": ({"*"}, {"feeding"}, {"log"}),
+    "tpc.coordinator.spark": (
+        {
+            "adopted_files",
+            "adoption",
+            "orderly_stop",
+            "pipeline",
+            "pipeline_description",
+            "query",
+            "query_facts",
+            "read_topics",
+            "sink_contexts",
+            "source_lag",
+        },
+        {"passes"},
+        {"*"},
+    ),
     "tpc.chaos": (
         {"cli"},
         {"authoring"},
@@ -94,6 +111,36 @@ TIERS: dict[str, tuple[set[str], ...]] = {
     ),
 }
 """Inside a package: each tier may import itself and those after it. `*` is what no other tier names."""
+
+NOT_YET: dict[str, set[str]] = {
+    "kernel.checkpoint_places": {"spark.settings", "spark.spark_files"},
+    "kernel.coordinator": {"spark.late_plans", "spark.query_log", "spark.reconcile", "spark.running_plan"},
+    "kernel.job": {"operations.monitoring.callbacks", "spark.sink_contexts"},
+    "kernel.local_files": {"spark.checksums", "spark.lineage"},
+    "kernel.observing": {"spark.source_lag"},
+    "kernel.shown_at_claim": {"spark.query_log", "spark.reconcile"},
+    "kernel.wanted_inputs": {"spark.query_log"},
+    "service.no_query": {"spark.query_log"},
+    "service.service": {
+        "operations.monitoring.health_server",
+        "operations.monitoring.listeners",
+        "operations.monitoring.metrics_server",
+        "operations.page.ui_server",
+    },
+    "spark.adopted_files": {"operations.savepoints.copying"},
+    "spark.pipeline": {
+        "operations.monitoring.health_server",
+        "operations.monitoring.listeners",
+        "operations.monitoring.metrics_server",
+        "operations.page.ui_server",
+        "operations.supervision.job_process",
+    },
+}
+"""Imports against the way inside `tpc.coordinator` that are still there. This table only ever gets shorter: the
+kernel shall know no runtime, a runtime no other one, and neither of them the operations."""
+KNOWN = {
+    (f"tpc.coordinator.{here}", f"tpc.coordinator.{other}") for here, others in NOT_YET.items() for other in others
+}
 
 IMPORTED_ONLY_BY = {
     "tpc.testing": {"tpc.chaos.authoring", "tpc.chaos.prove"},
@@ -108,11 +155,17 @@ DRIVERS: dict[str, set[str]] = {
     "py4j": {"tpc.coordinator", "tpc.chaos.servers"},
     "confluent_kafka": {"tpc.sinks.kafka", "tpc.chaos"},
     "kafka": {"tpc.sinks.kafka.cluster", "tpc.chaos.checkers"},
-    "psycopg": {"tpc.sinks.postgres", "tpc.coordinator.log", "tpc.coordinator.sources", "tpc.support", "tpc.chaos"},
+    "psycopg": {
+        "tpc.sinks.postgres",
+        "tpc.coordinator.kernel.log",
+        "tpc.coordinator.sources",
+        "tpc.support",
+        "tpc.chaos",
+    },
     "pymongo": {"tpc.sinks.mongo", "tpc.chaos"},
     "bson": {"tpc.sinks.mongo", "tpc.chaos.proxy"},
-    "sqlalchemy": {"tpc.coordinator.log"},
-    "obstore": {"tpc.coordinator.log", "tpc.coordinator.savepoints.remote_objects"},
+    "sqlalchemy": {"tpc.coordinator.kernel.log"},
+    "obstore": {"tpc.coordinator.kernel.log", "tpc.coordinator.operations.savepoints.remote_objects"},
     "psutil": {"tpc.support", "tpc.chaos"},
 }
 """What speaks to another system, or is Spark: the only places of the library that import it."""
@@ -123,21 +176,21 @@ OTHERS: dict[str, set[str]] = {
         "tpc.support",
         "tpc.testing",
         "tpc.sinks",
-        "tpc.coordinator.passes",
-        "tpc.coordinator.feeding",
-        "tpc.coordinator.loop",
+        "tpc.coordinator.spark.passes",
+        "tpc.coordinator.kernel.feeding",
+        "tpc.coordinator.service",
         "tpc.coordinator.sources",
         "tpc.chaos",
     },
-    "numpy": {SHARED, "tpc.coordinator.feeding", "tpc.coordinator.loop", "tpc.chaos.flights"},
-    "pandas": {"tpc.coordinator.loop", "tpc.chaos.flights", "tpc.chaos.programs"},
-    "tenacity": {"tpc.support", "tpc.sinks", "tpc.coordinator.log"},
+    "numpy": {SHARED, "tpc.coordinator.kernel.feeding", "tpc.coordinator.service", "tpc.chaos.flights"},
+    "pandas": {"tpc.coordinator.service", "tpc.chaos.flights", "tpc.chaos.programs"},
+    "tenacity": {"tpc.support", "tpc.sinks", "tpc.coordinator.kernel.log"},
     "typer": {"tpc.__main__", "tpc.coordinator", "tpc.chaos", EFFECTS},
     "rich": {"tpc.coordinator", "tpc.chaos"},
     "prometheus_client": {"tpc.coordinator"},
-    "jinja2": {"tpc.chaos.reports", "tpc.coordinator.ui"},
-    "starlette": {"tpc.coordinator.ui"},
-    "uvicorn": {"tpc.coordinator.ui"},
+    "jinja2": {"tpc.chaos.reports", "tpc.coordinator.operations.page"},
+    "starlette": {"tpc.coordinator.operations.page"},
+    "uvicorn": {"tpc.coordinator.operations.page"},
     "cryptography": {"tpc.chaos.servers"},
     "filelock": {"tpc.chaos.servers"},
     "platformdirs": {"tpc.chaos.servers"},
@@ -147,7 +200,15 @@ OTHERS: dict[str, set[str]] = {
 }
 """The same for what is no driver."""
 
-LIGHT = ["tpc", "tpc.__main__", "tpc.sources", "tpc.sinks", "tpc.coordinator", "tpc.coordinator.cli", "tpc.chaos.cli"]
+LIGHT = [
+    "tpc",
+    "tpc.__main__",
+    "tpc.sources",
+    "tpc.sinks",
+    "tpc.coordinator",
+    "tpc.coordinator.operations.commands.cli",
+    "tpc.chaos.cli",
+]
 """What a program imports before it has said which systems it wants; and every description of a sink."""
 LIGHT += sorted(name for name in TREE.within("tpc.sinks") if name.endswith(".sink"))
 
@@ -189,7 +250,12 @@ def test_imports_point_one_way_and_no_sink_knows_another() -> None:
 
 @pytest.mark.parametrize("package", TIERS)
 def test_inside_a_package_imports_point_one_way(package: str) -> None:
-    hold(wrong_tiers(TREE, package, TIERS[package]))
+    hold(wrong_tiers(TREE, package, TIERS[package], KNOWN))
+
+
+def test_what_is_known_to_point_the_other_way_still_does() -> None:
+    there = {(found.importer, found.imported) for found in TREE.imports}
+    hold([f"{here} no longer imports {other}: delete it from NOT_YET" for here, other in sorted(KNOWN - there)])
 
 
 def test_there_are_no_circles() -> None:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.coordinator.ui.test_serving import served
+from tests.coordinator.operations.page.test_serving import served
 from tests.support.browser import chromium
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from tpc import failpoints
 from tpc.chaos.checkers.kafka_content import read_topic
 from tpc.chaos.programs import classified_tickets
 from tpc.chaos.programs.classifier import BUSY, LOST, REFUSED, Classifier, ClassifierServer, is_honoured
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
 from tpc.records import RecordKind
 
 DEADLINE_S = 60

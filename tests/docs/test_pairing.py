@@ -20,11 +20,11 @@ from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.killer import Killer
 from tpc.chaos.kills.plan import Kill, Step, StepKill
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
-from tpc.coordinator.restarts import FixedDelay
-from tpc.coordinator.supervisor import SupervisorEvent, supervise
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
+from tpc.coordinator.operations.supervision.restarts import FixedDelay
+from tpc.coordinator.operations.supervision.supervisor import SupervisorEvent, supervise
 
 # Two hours of events, one timestamp every 15 seconds, in five epochs of some 24 minutes each. The watermark moves
 # between epochs; Spark drops what is behind the one before the last, here never more than 56 minutes behind.

@@ -22,11 +22,11 @@ from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.killer import Killer
 from tpc.chaos.kills.plan import Kill, Step, StepKill
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
-from tpc.coordinator.restarts import FixedDelay
-from tpc.coordinator.supervisor import SupervisorEvent, supervise
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
+from tpc.coordinator.operations.supervision.restarts import FixedDelay
+from tpc.coordinator.operations.supervision.supervisor import SupervisorEvent, supervise
 
 TIMESTAMPS, STEP_S, SEED, EVENTS_PER_EPOCH = 480, 15, 7, 45
 LATE_S = 3600

@@ -14,9 +14,9 @@ from tests.support.kafka_topics import KafkaTopics
 from tpc import failpoints
 from tpc.chaos.programs import payments
 from tpc.chaos.programs.bank import BUSY, REFUSED, Bank, BankServer
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.operations import log_of
-from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import log_of
+from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.records import RecordKind
 from tpc.sinks import Effect, EffectRefusedError, EffectRetry, EffectUnavailableError
 

@@ -27,7 +27,7 @@ from tests.support.postgres_database import PostgresDatabase
 from tests.support.stopped_pipeline import stopped
 from tpc.chaos.kills.events import Killed
 from tpc.chaos.kills.plan import Step, StepKill
-from tpc.coordinator import operations
+from tpc.coordinator.operations import actions
 
 DEADLINE_S = 30.0
 STARTS = 3
@@ -173,7 +173,7 @@ def test_after_a_program_that_was_killed_each_event_is_taken_by_the_one_or_by_th
     monkeypatch.setenv("TPC_LOG", str(directory))
     with pytest.raises(SystemExit, match="is decided and not complete: run `tpc recover` first"):
         EXAMPLE.main()
-    operations.recover(world.service())
+    actions.recover(world.service())
     at = tpc.positions(directory)
     left = sent.total() - sum(at.kafka[f"{world.name}.events"].values())
     assert at.pending is None and 0 < left < sent.total()

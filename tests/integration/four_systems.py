@@ -21,8 +21,8 @@ from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
 from tpc import failpoints
 from tpc.chaos.checkers.kafka_content import group_lag
-from tpc.coordinator.pipeline import Pipeline
-from tpc.coordinator.query import PipelineQuery
+from tpc.coordinator.spark.pipeline import Pipeline
+from tpc.coordinator.spark.query import PipelineQuery
 from tpc.handles import DRIVER_PARTITION
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink

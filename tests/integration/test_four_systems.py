@@ -79,7 +79,7 @@ def test_readers_see_nothing_of_an_epoch_before_it_is_decided(systems: Systems) 
 
 def test_commit_before_the_intent_is_noticed_by_the_checks(systems: Systems, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the commit point taken away a death between commit and intent must be seen."""
-    from tpc.coordinator.passes.driver import SparkPass
+    from tpc.coordinator.spark.passes.driver import SparkPass
 
     honest = SparkPass.write
 

@@ -11,7 +11,7 @@ import pytest
 import tpc
 from tests.docs.examples import load
 from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
-from tpc.coordinator import operations
+from tpc.coordinator.operations import actions
 
 ELSEWHERE = load("resume_elsewhere")
 
@@ -34,7 +34,7 @@ def test_each_message_is_taken_by_the_query_or_by_the_consumer_after_it(systems:
     job.feed(30)
     job.run_with({"sink.committed": die}, Dead)
     assert tpc.positions(job.checkpoint).pending == 1
-    operations.recover(job.pipeline())
+    actions.recover(job.pipeline())
     job.feed(25)  # when it is retired
 
     at = tpc.positions(job.checkpoint)

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import tpc
-from tests.coordinator.loop.program import Die
+from tests.coordinator.service.program import Die
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
 from tpc import failpoints
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.journal import Journal
 from tpc.errors import DataError
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaSink, MongoSink, PostgresSink

@@ -21,7 +21,7 @@ from tests.support.kafka_topics import KafkaTopics
 from tests.support.mongo_database import MongoDatabase
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.session_settings import session_with
-from tpc.coordinator.passes.digests import digest_column
+from tpc.coordinator.spark.passes.digests import digest_column
 from tpc.errors import DataError
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaSink, MongoSink, PostgresSink

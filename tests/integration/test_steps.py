@@ -16,8 +16,8 @@ import tpc
 from tests.integration.four_systems import Dead, FourSystemsJob, Systems, die
 from tests.support.step_record import StepRecord
 from tpc import failpoints
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 
 
 def test_one_epoch_of_all_sinks_comes_to_every_step_in_this_order(systems: Systems) -> None:

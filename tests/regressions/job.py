@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from tests.support.kafka_topics import KafkaTopics
-from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId

@@ -17,18 +17,18 @@ from tests.regressions.targets import ids_in_kafka
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.processes import eventually, line, python
 from tpc import failpoints
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.errors import DataError, HistoryMismatchError
 from tpc.sinks import KafkaSink
 
 FINISH = """
 import sys
 from pathlib import Path
-from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.engine import EngineSettings
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.handles import PipelineId
 from tpc.sinks import KafkaOffsetsSink, KafkaSink
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.integration.four_systems import FourSystemsJob, Systems
-from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.kernel.log.journal import Journal
 
 
 def intents(job: FourSystemsJob) -> dict[int, int]:

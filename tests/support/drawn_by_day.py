@@ -39,21 +39,21 @@ FILES = (
     "tests/testing/test_broken_markers.py",
     "tests/testing/test_broken_prepares.py",
     "tests/coordinator/spark/test_late_executors.py",
-    "tests/coordinator/savepoints/test_fork.py",
-    "tests/coordinator/log/test_conformance_sql.py",
+    "tests/coordinator/operations/savepoints/test_fork.py",
+    "tests/coordinator/kernel/log/test_conformance_sql.py",
     "tests/chaos/servers/test_server.py",
     "tests/integration/test_after_the_decision.py",
     "tests/chaos/simulator/test_state_machine.py",  # make prove
     "tests/chaos/simulator/test_simulation.py",  # make prove
-    "tests/coordinator/savepoints/test_elsewhere.py",
-    "tests/coordinator/savepoints/test_move.py",
-    "tests/coordinator/ui/test_in_a_browser.py",
+    "tests/coordinator/operations/savepoints/test_elsewhere.py",
+    "tests/coordinator/operations/savepoints/test_move.py",
+    "tests/coordinator/operations/page/test_in_a_browser.py",
     "tests/docs/test_pairing.py",
     "tests/clusters/test_records.py",
     "tests/chaos/explorer/test_explorer.py",  # make prove
     "tests/chaos/user/test_command.py",
     "tests/chaos/matrix/test_special_cases.py",  # make chaos
-    "tests/coordinator/log/test_conformance_object.py",
+    "tests/coordinator/kernel/log/test_conformance_object.py",
     "tests/test_packaging.py",
     "tests/testing/test_broken_sinks.py",
     "tests/testing/test_broken_data.py",

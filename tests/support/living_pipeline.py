@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from tests.support.memory import NOTHING_NOTED, MemoryClock, MemoryLog
-from tpc.coordinator.engine import Engine, EngineSettings
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.participants import Participants
+from tpc.coordinator.kernel.engine import Engine, EngineSettings
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.participants import Participants
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.handles import Handle, PipelineId

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tpc.chaos.simulator.copied_log import CopiedLog
-from tpc.coordinator.parked import ParkedNote
+from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.errors import PutUnknownError, TransientError
 
 NOTHING_NOTED = ParkedNote(Path("nowhere"))

@@ -12,9 +12,9 @@ from tests.core.builders import JOB, generation_body
 from tests.support.memory import NOTHING_NOTED, MemoryClock, MemoryLog
 from tests.support.memory_sink import MemorySink
 from tpc import failpoints
-from tpc.coordinator.engine import Engine, EngineSettings
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.participants import Participants
+from tpc.coordinator.kernel.engine import Engine, EngineSettings
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.participants import Participants
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.handles import Handle

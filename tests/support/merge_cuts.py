@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tpc.coordinator.feeding.gather import KeyedRows, combine, serialize
+from tpc.coordinator.kernel.feeding.gather import KeyedRows, combine, serialize
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.sink import CheckContext, Sink, Verdict
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.core.builders import complete, generation_body, intent, manifest
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.json import canonical
 from tpc.records import RecordKind
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.power_cuts import PowerCuts
-from tpc.coordinator.log.local import LocalLog
+from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.support import durable_files
 
 OLD, NEW = b"the old content", b"the new content"

@@ -1,7 +1,7 @@
 """Deadlines and patience: how long a call may take, and how often it is made again.
 
 One place for the arithmetic of clocks; what a caller raises when its time is up is the caller's affair. Nothing here is
-used by the coordinator's own decisions, whose time comes from `tpc.coordinator.clock`.
+used by the coordinator's own decisions, whose time comes from `tpc.coordinator.kernel.clock`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tpc.chaos.faults.spark_files import REMOVED, TRUNCATED
 from tpc.chaos.matrix.case import EPOCH, CaseFailedError
 from tpc.chaos.matrix.cases.special import HeldRun, SpecialCase, SpecialRun, held_at
 from tpc.chaos.matrix.variants import varied
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 
 if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import MatrixBench

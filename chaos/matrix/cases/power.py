@@ -20,9 +20,9 @@ from tpc.chaos.faults.cut_disk import EXT4, XFS, CutDisk
 from tpc.chaos.matrix.cases.special import HeldRun, SpecialCase, held_at
 from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH
 from tpc.chaos.matrix.powered import FILES, SHAPES, STATEFUL, STATELESS, PoweredPipeline, powered
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from tpc.chaos.matrix.case import CaseFailedError
 from tpc.chaos.matrix.cases.special import RESTARTS, HeldRun, OwnSessionRun, SpecialCase, held_at, ran_again
 from tpc.chaos.servers.server import LocalServer
 from tpc.chaos.servers.spark_standalone import StandaloneCluster, executor_of
-from tpc.coordinator.supervisor import EXIT_FENCED
+from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
 
 if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import MatrixBench

@@ -25,9 +25,9 @@ from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, SERVICE, PipelineUnderTest
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.matrix.service_judging import ServiceReaders
 from tpc.chaos.matrix.service_pipeline import STATES, ServicePipeline
-from tpc.coordinator.log.journal import Journal
-from tpc.coordinator.log.local import LocalLog
-from tpc.coordinator.pipeline import LOG_FOLDER
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.local import LocalLog
+from tpc.coordinator.spark.pipeline import LOG_FOLDER
 
 SUITE = "service-power"
 SINKS = {

@@ -15,7 +15,7 @@ from tpc.chaos.matrix.places import Servers
 from tpc.chaos.matrix.variants import Formula, VariedPipeline, varied
 from tpc.chaos.servers.postgres import PostgresServer
 from tpc.chaos.servers.stack import Stack
-from tpc.coordinator.feeding.source_offsets import kafka_offsets
+from tpc.coordinator.kernel.feeding.source_offsets import kafka_offsets
 
 if TYPE_CHECKING:
     from tpc.chaos.matrix.bench import MatrixBench

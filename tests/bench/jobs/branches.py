@@ -21,7 +21,7 @@ from spark_source import session
 
 import tpc
 from tpc import failpoints
-from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.sinks import KafkaSink, PostgresSink
 
 ROWS = 1000

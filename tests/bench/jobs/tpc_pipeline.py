@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from spark_source import rows, session, trigger
 
 import tpc
-from tpc.coordinator.query import PipelineQuery
+from tpc.coordinator.spark.query import PipelineQuery
 from tpc.sinks import FileSink, KafkaSink, MongoSink, PostgresSink
 
 GOOD, REJECTED = "id % 100 <> 0", "id % 100 = 0"

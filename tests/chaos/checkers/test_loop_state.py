@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.coordinator.loop.state.epochs import PIPELINE, Epochs
+from tests.coordinator.service.state.epochs import PIPELINE, Epochs
 from tpc.chaos.checkers.loop_state import StoreContent, count_keys, read_store
 from tpc.chaos.checkers.seen import tallies_grow
 from tpc.chaos.checkers.watch_tallies import StateTalliesReader
 from tpc.chaos.checkers.watching import watching
-from tpc.coordinator.loop.state.epoch_state import OBJECT_KEY
+from tpc.coordinator.service.state.epoch_state import OBJECT_KEY
 
 
 def count(state: Any) -> None:

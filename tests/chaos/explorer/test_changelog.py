@@ -9,7 +9,7 @@ import pytest
 
 from tpc.changelog import Content, Reading
 from tpc.chaos.explorer.changelog_search import ChangelogScope
-from tpc.coordinator.loop.state import rebuilding
+from tpc.coordinator.service.state import rebuilding
 
 
 def test_the_search_through_a_changelog_sees_every_kind_of_end() -> None:

@@ -21,7 +21,7 @@ from tpc.chaos.explorer.search import Exploration, Search
 from tpc.chaos.explorer.stateful_search import StateScope
 from tpc.chaos.explorer.whole import QUICK, Scope, Whole, explore
 from tpc.chaos.explorer.world import ExploredWorld, Participant
-from tpc.coordinator.loop.state import rules
+from tpc.coordinator.service.state import rules
 from tpc.effects import Effect
 from tpc.events import Failed, Stored, Superseded, Verified
 from tpc.machine import TRANSITIONS, Step

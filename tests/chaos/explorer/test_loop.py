@@ -13,12 +13,12 @@ from tpc.chaos.explorer.loop_search import LoopScope
 from tpc.chaos.explorer.loop_source import Held
 from tpc.chaos.explorer.loop_store import Seen
 from tpc.chaos.explorer.loop_world import LoopWorld
-from tpc.coordinator.loop import cutting
-from tpc.coordinator.loop.barriers import SourceCut
-from tpc.coordinator.loop.cut_events import CutEvents
-from tpc.coordinator.loop.cutting import Cut, Cutter
-from tpc.coordinator.loop.functions import KeyedState
-from tpc.coordinator.loop.state.state import State
+from tpc.coordinator.service import cutting
+from tpc.coordinator.service.barriers import SourceCut
+from tpc.coordinator.service.cut_events import CutEvents
+from tpc.coordinator.service.cutting import Cut, Cutter
+from tpc.coordinator.service.functions import KeyedState
+from tpc.coordinator.service.state.state import State
 from tpc.event_time import EpochTime
 from tpc.manifest import Barrier
 from tpc.source import Part

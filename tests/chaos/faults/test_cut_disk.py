@@ -12,8 +12,8 @@ import pytest
 from tests.support.spark_state import StateOnDisk
 from tpc.chaos.faults import cut_disk
 from tpc.chaos.faults.cut_disk import EXT4, XFS, CutDisk
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark.lineage import Lineage
-from tpc.coordinator.spark.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.state import StateFiles
 from tpc.errors import LocalStackError

@@ -19,8 +19,8 @@ from tests.support.processes import runs
 from tpc.chaos.kills.events import Killed, Silence, StepReached
 from tpc.chaos.kills.killer import Killer
 from tpc.chaos.kills.plan import Kill, Step, StepKill, TimedKill, kill_plan
-from tpc.coordinator.restarts import FixedDelay
-from tpc.coordinator.supervisor import SupervisorEvent, supervise
+from tpc.coordinator.operations.supervision.restarts import FixedDelay
+from tpc.coordinator.operations.supervision.supervisor import SupervisorEvent, supervise
 from tpc.support.deadlines import Deadline
 
 pytestmark = pytest.mark.slow  # processes of their own

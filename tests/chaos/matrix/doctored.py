@@ -10,8 +10,8 @@ def commit_before_the_intent() -> None:
 
     The last look before the intent, which notices it, is taken away too.
     """
-    from tpc.coordinator.participants import Participants
-    from tpc.coordinator.passes.driver import SparkPass
+    from tpc.coordinator.kernel.participants import Participants
+    from tpc.coordinator.spark.passes.driver import SparkPass
 
     honest = SparkPass.write
 
@@ -27,7 +27,7 @@ def commit_before_the_intent() -> None:
 
 def sweep_nothing() -> None:
     """What nobody decided is left prepared."""
-    from tpc.coordinator.participants import Participants
+    from tpc.coordinator.kernel.participants import Participants
 
     Participants.sweep = lambda self, sweeper, history, still_leading: 0  # type: ignore[method-assign]  # the defect that the checks must notice
 
@@ -45,8 +45,8 @@ def sync_no_state() -> None:
 
 def apply_the_state_before_the_intent() -> None:
     """The commit point is taken away from the states in epoch 1: what they prepared is applied at once."""
-    from tpc.coordinator.loop.loop_pass import LoopPass
-    from tpc.coordinator.participants import Participants
+    from tpc.coordinator.kernel.participants import Participants
+    from tpc.coordinator.service.loop_pass import LoopPass
 
     honest = LoopPass.write
 
@@ -62,14 +62,14 @@ def apply_the_state_before_the_intent() -> None:
 
 def expire_nothing() -> None:
     """What has expired in a state on disk stays there."""
-    from tpc.coordinator.loop.state.contents import DiskContents
+    from tpc.coordinator.service.state.contents import DiskContents
 
     DiskContents.due = lambda self, watermark_ms: []  # type: ignore[method-assign]  # the defect that the checks must notice
 
 
 def expire_a_second_early() -> None:
     """In one epoch what would still be known for a second of event time is forgotten."""
-    from tpc.coordinator.loop.state.contents import DiskContents
+    from tpc.coordinator.service.state.contents import DiskContents
 
     honest = DiskContents.due
 
@@ -82,7 +82,7 @@ def expire_a_second_early() -> None:
 
 def expire_late_after_a_restart() -> None:
     """The first epoch after each start begins with what had expired."""
-    from tpc.coordinator.loop.state.epoch_state import EpochState
+    from tpc.coordinator.service.state.epoch_state import EpochState
 
     honest, begun = EpochState.begin, set[str]()
 
@@ -98,8 +98,8 @@ def expire_late_after_a_restart() -> None:
 
 def keep_the_object_of_before() -> None:
     """What the last epoch makes of an object that is kept whole is left out of it."""
-    from tpc.coordinator.loop.state.changes import to_batch
-    from tpc.coordinator.loop.state.kept import KeptObject
+    from tpc.coordinator.service.state.changes import to_batch
+    from tpc.coordinator.service.state.kept import KeptObject
 
     honest = KeptObject.changes
 
@@ -112,7 +112,7 @@ def keep_the_object_of_before() -> None:
 
 def log_one_change_less() -> None:
     """The changelog of the totals never gets the last change of an epoch."""
-    from tpc.coordinator.loop.state.epoch_state import EpochState
+    from tpc.coordinator.service.state.epoch_state import EpochState
 
     honest = EpochState.logged
 
@@ -158,7 +158,7 @@ def leave_an_effect_out() -> None:
 def make_all_but_one_key_again() -> None:
     """A store that is filled from a changelog leaves out the first row of the first epoch's."""
     from tpc.changelog import Row
-    from tpc.coordinator.loop.state.filling import StoreFilling
+    from tpc.coordinator.service.state.filling import StoreFilling
 
     honest = StoreFilling.put
 
@@ -180,7 +180,7 @@ def sync_no_store() -> None:
     """The store of a state commits without an fsync."""
     import sqlite3
 
-    from tpc.coordinator.loop.state.database import Database
+    from tpc.coordinator.service.state.database import Database
 
     honest = Database._connection
 

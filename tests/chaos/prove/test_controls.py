@@ -110,11 +110,11 @@ def test_the_record_has_how_many_statements_were_executed(runs: Runs, tmp_path: 
 def test_the_local_log_is_executed_by_its_kit_and_the_sinks_are_not(tmp_path: Path) -> None:
     control = Controls(tmp_path).of(LOG_KIT)
     assert control["outcome"] == "held"
-    lines = (CHECKOUT / "coordinator/log/local.py").read_text().splitlines()
+    lines = (CHECKOUT / "coordinator/kernel/log/local.py").read_text().splitlines()
     assert "return target.read_bytes() == data" in {
-        lines[line - 1].strip() for line in control["executed"]["coordinator/log/local.py"]
+        lines[line - 1].strip() for line in control["executed"]["coordinator/kernel/log/local.py"]
     }
     assert not any(file.startswith("sinks/mongo") for file in control["executed"])
     with probed() as (copy, probes):
-        assert (copy / "coordinator/log/local.py").read_text().splitlines() == lines
+        assert (copy / "coordinator/kernel/log/local.py").read_text().splitlines() == lines
         assert probes.executed() == {}

@@ -12,7 +12,7 @@ from tpc.chaos.prove import copies
 from tpc.chaos.prove.copies import CHECKOUT, SharedFileError, copied, probed
 
 RETURNS_TRUE = edited("LocalLog._linked", "return target.read_bytes() == data", "return True")
-FILE = "coordinator/log/local.py"
+FILE = "coordinator/kernel/log/local.py"
 
 
 @pytest.fixture
@@ -64,6 +64,6 @@ def test_a_file_that_is_replaced_in_a_copy_is_as_it_was_in_the_next(snapshot: Pa
 
 
 def test_whoever_writes_into_a_file_that_copies_share_ends_the_proof(snapshot: Path) -> None:
-    with pytest.raises(SharedFileError, match=r"^coordinator/log/local\.py was written into"), copied() as copy:
+    with pytest.raises(SharedFileError, match=r"^coordinator/kernel/log/local\.py was written into"), copied() as copy:
         (copy / FILE).write_bytes((copy / FILE).read_bytes() + b"# a remark")
     assert (snapshot / FILE).read_bytes().endswith(b"# a remark")

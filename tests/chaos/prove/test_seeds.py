@@ -6,7 +6,7 @@ import pytest
 
 from tpc.chaos.prove.seeds import is_crash, try_every_seed, try_seeds
 from tpc.chaos.simulator.world import InvariantViolation
-from tpc.coordinator.participants import Participants
+from tpc.coordinator.kernel.participants import Participants
 
 SEEDS = 10
 

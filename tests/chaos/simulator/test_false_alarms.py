@@ -13,9 +13,9 @@ from tpc.chaos.simulator.processes import Process
 from tpc.chaos.simulator.simulation import Simulation
 from tpc.chaos.simulator.spark import SimulatedSparkLog
 from tpc.chaos.simulator.world import Invariant, InvariantViolation
-from tpc.coordinator.coordinator import Coordinator
-from tpc.coordinator.engine import Engine, EpochRunner
-from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.engine import Engine, EpochRunner
+from tpc.coordinator.kernel.log.journal import Journal
 from tpc.errors import CorruptionError, HistoryMismatchError
 from tpc.history import History
 

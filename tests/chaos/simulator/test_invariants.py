@@ -16,7 +16,7 @@ from tpc.chaos.simulator.sinks import SimulatedCommitter
 from tpc.chaos.simulator.spark_query import MissingPlanError, MissingStateError
 from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import Halted, Invariant, InvariantViolation
-from tpc.coordinator import coordinator, participants, shown
+from tpc.coordinator.kernel import coordinator, participants, shown
 from tpc.errors import StateMachineError, TransientError
 from tpc.handles import Handle
 from tpc.records import Record, RecordKind
@@ -259,7 +259,7 @@ def run_with(simulation: Simulation, monkeypatch: pytest.MonkeyPatch, error: Exc
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("tpc.coordinator.engine.Engine.run_batch", fail)
+    monkeypatch.setattr("tpc.coordinator.kernel.engine.Engine.run_batch", fail)
     simulation.run()
 
 

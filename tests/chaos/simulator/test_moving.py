@@ -11,7 +11,7 @@ from tpc.chaos.simulator.moving import move
 from tpc.chaos.simulator.plan import FaultPlan
 from tpc.chaos.simulator.simulation import MOVES, Simulation
 from tpc.chaos.simulator.world import Message
-from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.kernel.log.journal import Journal
 from tpc.errors import ConfigurationError
 from tpc.records import RecordKind
 

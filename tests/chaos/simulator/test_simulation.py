@@ -11,7 +11,7 @@ import pytest
 from tpc.chaos.simulator.command import run_simulate
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.simulation import simulate, simulate_block
-from tpc.coordinator.participants import Participants
+from tpc.coordinator.kernel.participants import Participants
 from tpc.events import Failed, Superseded
 from tpc.machine import TRANSITIONS
 from tpc.states import Phase

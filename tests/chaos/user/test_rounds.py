@@ -22,7 +22,7 @@ from tpc.chaos.user.attempts import recovery_s
 from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.plan import PlannedFault
 from tpc.chaos.user.rounds import Rounds
-from tpc.coordinator.supervisor import EXIT_FENCED
+from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
 from tpc.support.deadlines import Deadline
 
 pytestmark = pytest.mark.slow  # processes of their own

@@ -28,7 +28,7 @@ from tpc.chaos.user.verdict import (
     check_something_expected,
     not_compared_sinks,
 )
-from tpc.coordinator.supervisor import EXIT_FENCED
+from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
 from tpc.errors import ConfigurationError
 from tpc.sinks import KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tpc import failpoints
 from tpc.chaos.user.life_program import FamilyInjector, end_file, read_orders
-from tpc.coordinator.supervisor import EXIT_FENCED
+from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
 from tpc.support.deposed import told_of
 
 

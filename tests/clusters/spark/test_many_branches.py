@@ -22,8 +22,8 @@ from tpc.chaos.matrix.set_ups import AGAIN
 from tpc.chaos.reports.tally import PASSED
 from tpc.chaos.servers.kafka import KafkaServer
 from tpc.chaos.servers.stack import Stack
-from tpc.coordinator.epochs import epoch_rows
-from tpc.coordinator.log.local import LOG_FOLDER
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.log.local import LOG_FOLDER
 from tpc.sinks.kafka.capacity import connections_of_task
 
 SEED = 1

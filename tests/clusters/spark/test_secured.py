@@ -24,7 +24,7 @@ from tests.sinks.postgres.secured_shop import PASSWORD as POSTGRES_PASSWORD
 from tpc.chaos.servers.secured_kafka import SecuredKafkaServer
 from tpc.chaos.servers.secured_postgres import SecuredPostgresServer
 from tpc.chaos.servers.spark_standalone import StandaloneCluster
-from tpc.coordinator.log.journal import Journal
+from tpc.coordinator.kernel.log.journal import Journal
 
 SUITE = "Secured servers under Spark"
 

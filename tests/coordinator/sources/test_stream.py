@@ -18,8 +18,8 @@ from tests.support.folder_sink import FolderSink
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
 from tpc import failpoints
-from tpc.coordinator.pipeline import Pipeline
 from tpc.coordinator.sources import PostgresSource
+from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.errors import ConfigurationError, SourcesChangedError
 from tpc.support.deadlines import patiently
 

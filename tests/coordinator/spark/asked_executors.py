@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import tpc
 from tests.support.folder_sink import FolderSink
 from tpc.chaos.servers.spark_session import spark_session
-from tpc.coordinator import operations
+from tpc.coordinator.operations import actions
 from tpc.coordinator.spark.parallelism import tasks_on_a_machine
 from tpc.sink import ExecutorNeeds, Sink
 from tpc.sinks import FileSink, KafkaSink
@@ -38,7 +38,7 @@ def ask(spark: SparkSession, folder: Path, sink: Sink) -> dict[str, object]:
     pipeline.write(spark.readStream.format("rate").load().selectExpr("value AS id")).to(sink)
     began = time.monotonic()
     try:
-        operations.check(pipeline)
+        actions.check(pipeline)
     except tpc.TpcError as error:
         return {"error": type(error).__name__, "what": error.what, "remedy": error.remedy}
     return {"error": None, "seconds": time.monotonic() - began}

@@ -24,7 +24,7 @@ from tests.support.folder_sink import FolderSink
 from tests.support.processes import REPOSITORY
 from tpc import failpoints
 from tpc.chaos.servers.spark_session import spark_session
-from tpc.coordinator.pipeline import Pipeline
+from tpc.coordinator.spark.pipeline import Pipeline
 
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 COUNTED = "rows int"

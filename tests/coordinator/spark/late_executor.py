@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 import tpc
 from tests.support.folder_sink import FolderSink
 from tpc.chaos.servers.spark_session import spark_session
-from tpc.coordinator.query import PipelineQuery
 from tpc.coordinator.spark import expected_executors
+from tpc.coordinator.spark.query import PipelineQuery
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.sink import ExecutorNeeds, Writer

@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from tpc.coordinator import sink_contexts
+from tpc.coordinator.spark import sink_contexts
 from tpc.handles import PipelineId
 from tpc.sinks import FileSink
 

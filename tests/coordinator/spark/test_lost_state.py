@@ -11,7 +11,7 @@ import pytest
 
 from tests.core.builders import begun, complete, intent, manifest
 from tests.support.spark_state import StateOnDisk, write
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint
 from tpc.coordinator.spark.reconcile import reconcile
 from tpc.errors import StateLostError

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tpc.coordinator.feeding.source_offsets import kafka_offsets
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.feeding.source_offsets import kafka_offsets
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog, fingerprint, source_offsets
 from tpc.errors import HistoryMismatchError, TransientError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.spark_state import StateOnDisk, write
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.state import StateFiles
 

@@ -24,7 +24,7 @@ from tests.coordinator.spark.counted import (
     program,
 )
 from tests.support.folder_sink import FolderSink
-from tpc.coordinator.spark.local_files import LocalFiles
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions
 from tpc.errors import ConfigurationError, DeterminismError

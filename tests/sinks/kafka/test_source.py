@@ -18,7 +18,7 @@ import tpc
 from tests.support.kafka_topics import DEADLINE_S, SILENT, KafkaTopics
 from tests.support.processes import eventually
 from tpc import failpoints
-from tpc.coordinator.loop import cutting
+from tpc.coordinator.service import cutting
 from tpc.errors import ConfigurationError, DataError, StateLostError, TransientError
 from tpc.sinks import FileSink, KafkaSink
 from tpc.sinks.kafka.source.reader import KafkaReader

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Message
 
 import tpc
-from tests.coordinator.loop.program import Die
+from tests.coordinator.service.program import Die
 from tests.support.kafka_topics import KafkaTopics
 from tpc import failpoints
 from tpc.errors import DataError

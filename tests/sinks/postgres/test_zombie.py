@@ -11,7 +11,7 @@ import pytest
 
 from tests.regressions.job import Job, Pass, Term
 from tests.support.postgres_database import PostgresDatabase
-from tpc.coordinator.engine import EngineSettings
+from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.errors import FencedError
 from tpc.handles import PipelineId
 from tpc.manifest import Manifest

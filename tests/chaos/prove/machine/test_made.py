@@ -56,7 +56,7 @@ def test_each_equivalent_is_in_one_place_and_has_a_reason() -> None:
 
 def test_an_equivalent_is_known_by_what_it_changes() -> None:
     wider = edited(
-        "LocalLog._linked", "return target.read_bytes() == data", "return  True", file="coordinator/log/local.py"
+        "LocalLog._linked", "return target.read_bytes() == data", "return  True", file="coordinator/kernel/log/local.py"
     )
     those = Equivalents([Equivalent(RETURNS_TRUE, "For a test.")], SOURCES)
     same = edited("LocalLog._linked", "return target.read_bytes() == data", "return True", file="log/local.py")

@@ -1,0 +1,1 @@
+"""One epoch from begin to complete, whichever runtime computes it: claim, engine, log, participants, leadership."""

@@ -1,0 +1,269 @@
+"""One process's claim on a pipeline: log, sinks and engine put together, without Spark.
+
+`take_over` is recovery up to the point where Spark may start: everything checked, the decided epoch finished, what
+nobody decided swept. `tpc recover`, `tpc sweep` and `tpc in-doubt` use the same object.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+
+from tpc import failpoints
+from tpc.belonging import check_bound_sinks, check_owners, check_pipeline, check_removed_sinks, joins_again
+from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
+from tpc.coordinator.kernel.clock import Clock, SystemClock
+from tpc.coordinator.kernel.engine import Engine, EngineSettings
+from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.observing import Observing
+from tpc.coordinator.kernel.parked import ParkedNote
+from tpc.coordinator.kernel.participants import Participants
+from tpc.coordinator.kernel.shown_at_claim import check_shown
+from tpc.coordinator.kernel.sign_of_life import this_process
+from tpc.coordinator.kernel.wanted_inputs import WantedInputs, check_rows, rows_claimed
+from tpc.coordinator.spark.late_plans import check_batch
+from tpc.coordinator.spark.query_log import SparkLog
+from tpc.coordinator.spark.reconcile import check_identity, reconcile
+from tpc.coordinator.spark.running_plan import RunningPlan
+from tpc.errors import ConfigurationError, FencedError, HistoryMismatchError, TpcError, TransientError
+from tpc.handles import PipelineId
+from tpc.history import History
+from tpc.json import JSONObject
+from tpc.manifest import Barrier
+from tpc.schemas import Columns
+from tpc.sink import CheckContext, Sink
+from tpc.support.deposed import end_deposed
+
+logger = logging.getLogger(__name__)
+
+
+class Coordinator:
+    """The driver's half of a pipeline. `lock`, then `take_over` once, then `engine.run_batch` per epoch.
+
+    The keyword arguments are for simulations: other time, another way to run the sinks' calls, another Spark.
+    """
+
+    def __init__(
+        self,
+        pipeline: PipelineId,
+        sinks: Iterable[Sink],
+        log: Log,
+        checkpoint: CheckpointFiles,
+        settings: EngineSettings,
+        *,
+        clock: Clock | None = None,
+        journal: Journal | None = None,
+        pool: Executor | None = None,
+        spark_log: SparkLog | None = None,
+    ) -> None:
+        self.pipeline = pipeline
+        self.checkpoint = checkpoint
+        self.spark_log = spark_log or SparkLog(checkpoint)
+        self.lineage = checkpoint.lineage()
+        self.journal = journal or Journal(log)
+        self.participants = Participants(pipeline, sinks, pool)
+        clock = clock or SystemClock()
+        self.engine = Engine(self.journal, self.participants, clock, settings, ParkedNote(checkpoint.notes))
+        self._lock = CheckpointLock(checkpoint.notes, of=str(checkpoint))
+        self.observing = Observing(clock, ())
+        self._schemas: Mapping[str, Columns] | None = None
+        """The columns that this start wants; None: it writes no rows, and what is on record stays there."""
+        self._void_damage: JSONObject | None = None
+        """An operator's decision that the damaged end of the log has decided nothing, as it goes on record."""
+        self.inputs: WantedInputs | None = None
+        """What this start reads; None as with the columns."""
+
+    def observed_by(self, observing: Observing) -> None:
+        """Have `observing` told of every step of the machine, and closed with this coordinator."""
+        self.engine.observe = self.observing = observing
+
+    def lock(self, *, takeover: bool = False) -> None:
+        """Take the checkpoint's advisory lock, with `takeover` past another process, which may be ended for it."""
+        with self.engine.stating():
+            self._lock.acquire(takeover=takeover)
+            if takeover:
+                sinks = self.participants.sinks.values()
+                of_sinks = [path for sink in sinks for path in sink.locked_files()]
+                end_deposed(self._lock.path, self._lock.before, [*self.journal.log.locked_files(), *of_sinks])
+                self._lock.retake()  # before a supervisor starts anew whom that has ended
+
+    def hold(self) -> None:
+        """Between epochs, when no record is put: raises `FencedError` when somebody has taken over."""
+        with self.engine.stating():
+            self._lock.hold(self.journal.require_leading)
+
+    def upkeep(self) -> None:
+        """Between epochs: sweep if it is time to, and hold the checkpoint's lock where this start has gone past it."""
+        self._lock.retake()  # who held it may have ended, and its supervisor starts it anew
+        self.engine.upkeep()
+
+    def read(self) -> History:
+        """The log's history, with nothing asked or changed."""
+        check_pipeline(history := self.journal.open(), self.pipeline, self.journal.log.describe())
+        return history
+
+    def take_over(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
+        """Check everything, then claim a new generation, finish what is decided and sweep what is not.
+
+        `schemas` are the columns of the rows for each sink; they go on record with the generation.
+        """
+        with self.engine.stating():
+            self._check(contexts, schemas)
+            self._claim(self.engine.recover)
+
+    def check(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
+        """Raise what `take_over` refuses before it claims a generation. The sinks' checks may make their own tables."""
+        with self.engine.stating():
+            self._check(contexts, schemas)
+            self._prepare_claim()
+            owners = self.participants.owners()  # before the log is read: a term is there before any sink knows it
+            check_owners(self.read(), owners)
+
+    def _check(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
+        self._schemas = schemas
+        history = self._read_with_targets()
+        check_identity(history, self.spark_log)
+        check_rows(history, self.spark_log, self.inputs, schemas)
+        self.participants.check(contexts)
+
+    def finish(self, void_damage: JSONObject | None = None) -> int:
+        """Finish what is decided and sweep what is not; no epoch will follow. Sinks are not checked for one.
+
+        With `void_damage` (reason and operator) the damaged end of the log is voided, which the sinks cannot prove to
+        have decided nothing; what they do show still stops it. Returns how many branches were aborted.
+        """
+        with self.engine.stating():
+            history = self._read_with_targets()
+            if void_damage is not None and not history.damaged:
+                raise ConfigurationError(
+                    "the end of the log is not damaged, so there is nothing to void",
+                    pipeline=str(self.pipeline),
+                    remedy="run `tpc recover` without --void-damaged-end.",
+                )
+            self._void_damage = void_damage
+            return self._claim(self.engine.recover)
+
+    def sweep_only(self) -> int:
+        """Abort what no intent names, under a new generation; the decided epoch stays as it is."""
+        with self.engine.stating():
+            self._read_with_targets()
+            return self._claim(self.engine.claim_and_sweep)
+
+    def _read_with_targets(self) -> History:
+        """The log is read before the sinks are asked, so that an error of theirs can say what is decided."""
+        self.participants.require_made(history := self.read())
+        return history
+
+    def _claim(self, begin: Callable[[], int]) -> int:
+        again = self._prepare_claim()
+        try:
+            swept = begin()
+        except FencedError:
+            if not self._may_claim_again():
+                raise
+            logger.warning("a late record took the slot of the claim, and nobody leads: claiming again")
+            again = self._prepare_claim()
+            swept = begin()
+        for name in again:
+            logger.warning("sink %s was removed on the record; it joins again from the next epoch on", name)
+        # Only now: somebody who lost the claim must not leave an id of his own behind.
+        check_identity(self.journal.history, self.spark_log)
+        return swept
+
+    def _may_claim_again(self) -> bool:
+        """Whether the slot of the claim holds no newer term: a dead coordinator's put may arrive late."""
+        return self.read().generation < self.engine.state.generation and self.engine.begin_again()
+
+    def _prepare_claim(self) -> list[str]:
+        """Do log and sinks belong together? Sinks are asked after the log was read, so it may have gone on.
+
+        Returns the names of those that were removed before, and join again with this claim.
+        """
+        identities = self.participants.identities()
+        while True:
+            history = self.read()
+            try:
+                check_bound_sinks(history, identities)
+                check_removed_sinks(history, identities)
+                check_rows(history, self.spark_log, self.inputs, self._schemas or {})
+                self._check_sinks(history, identities)
+                break
+            except (HistoryMismatchError, ConfigurationError):
+                if max(self.journal.log.slots(), default=0) == history.next_slot - 1:
+                    raise
+                logger.info("the log has gone on while the sinks were asked: reading it again")
+        self.engine.claim = {
+            "sinks": identities,
+            "query_id": history.query_id or self.spark_log.query_id() or str(uuid.uuid4()),
+            **this_process(),
+        }
+        self._lock.require_not_taken_over()  # who took over while the sinks were asked must not be fenced by this claim
+        if self._void_damage is not None:
+            self.engine.claim["voided_by"] = self._void_damage
+        self.engine.claim |= rows_claimed(history, self.spark_log, self.inputs, self._schemas)
+        return joins_again(history, identities)
+
+    def _check_sinks(self, history: History, identities: Mapping[str, str]) -> None:
+        check_shown(
+            history,
+            self.participants,
+            identities,
+            self.journal.log,
+            self.spark_log,
+            void_unproven=self._void_damage is not None,
+        )
+
+    # Spark's log -----------------------------------------------------------------------------------------------
+
+    def reconcile(self, run_one_batch: Callable[[], None], folders: Sequence[int] = ()) -> None:
+        """Bring Spark's log up to the intent log; `run_one_batch` runs the query for exactly one batch.
+
+        `folders` is what `source_folders` tells of the query.
+        """
+        failpoints.hit("recovery.reconcile", generation=self.engine.state.generation)
+        with self._fenced_first():
+            self.journal.require_leading()
+            still_leading = self.journal.require_leading
+            reconcile(self.journal.history, self.spark_log, run_one_batch, still_leading, folders)
+        failpoints.hit("recovery.reconciled", generation=self.engine.state.generation)
+
+    def barrier(self, epoch: int, running: RunningPlan, *, stateful: bool) -> Barrier:
+        """The cut of `epoch` as Spark has planned it and runs it; of an undecided one made durable.
+
+        Raises `TransientError` before anything was done for the epoch, where Spark's files say otherwise than the
+        log, or than the query.
+        """
+        history = self.journal.history
+        with self._fenced_first(TransientError):
+            barrier = self.spark_log.barrier(epoch, stateful=stateful)
+            if epoch > (-1 if history.last_intent is None else history.last_intent) + 1:
+                self.journal.require_leading()  # else the machine says what is out of step
+            check_batch(history, epoch, barrier, running)
+            if epoch not in history.manifests:
+                self.spark_log.make_durable(epoch)
+        return barrier
+
+    @contextmanager
+    def _fenced_first(self, *also: type[TransientError]) -> Iterator[None]:
+        """What looks like a contradiction to a fenced coordinator is the work of the one that leads."""
+        contradictions: tuple[type[TpcError], ...] = (HistoryMismatchError, *also)
+        with self.engine.stating():
+            try:
+                yield
+            except contradictions:
+                self.journal.require_leading()
+                raise
+
+    def close(self) -> None:
+        """Let go of connections, and of the checkpoint's lock whatever the sinks say. Idempotent."""
+        self.lineage.close()
+        try:
+            self.participants.close()
+        finally:
+            self.observing.close()
+            self._lock.release()

@@ -1,0 +1,261 @@
+"""Carries out the machine's effects against the log, the sinks and the pass, one at a time, and says what happened.
+
+The order of effects, and what follows from an event, is the machine's. `puts` and `commits` have modules of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from tpc import failpoints
+from tpc.coordinator.kernel.clock import Clock
+from tpc.coordinator.kernel.engine.commits import Commits
+from tpc.coordinator.kernel.engine.puts import Puts
+from tpc.coordinator.kernel.engine.runner import EpochRunner
+from tpc.coordinator.kernel.engine.settings import EngineSettings
+from tpc.coordinator.kernel.engine.times import PhaseClock, UpkeepClock
+from tpc.coordinator.kernel.engine.watch import Watch
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.parked import ParkedNote
+from tpc.coordinator.kernel.participants import Participants
+from tpc.effects import (
+    AbortEpoch,
+    Commit,
+    Effect,
+    PutRecord,
+    Release,
+    ReplayEpoch,
+    Return,
+    Stop,
+    Sweep,
+    TakeOwnership,
+    Verify,
+    Warn,
+    WriteEpoch,
+)
+from tpc.errors import (
+    ConfigurationError,
+    DataError,
+    FencedError,
+    OperatorActedError,
+    ParkedError,
+    StateMachineError,
+    TpcError,
+    TransientError,
+)
+from tpc.events import Aborted, Event, Failed, Owned, Prepared, Superseded, Swept, Verified
+from tpc.manifest import Manifest
+from tpc.sink import Owner
+from tpc.states import State
+from tpc.sweeping import Reach, Sweeper
+
+logger = logging.getLogger(__name__)
+
+
+class Performer:
+    """Carries out every kind of effect."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        participants: Participants,
+        clock: Clock,
+        settings: EngineSettings,
+        parked: ParkedNote,
+        stopping: threading.Event,
+    ) -> None:
+        self.journal = journal
+        self.participants = participants
+        self.clock = clock
+        self.parked = parked
+        self.phases = PhaseClock(clock)
+        self.upkeep = UpkeepClock(clock, settings)
+        self.puts = Puts(journal, participants, clock, settings, self.phases, stopping)
+        self.commits = Commits(journal, participants, clock, settings, stopping)
+        self.watch = Watch(journal, settings.watch_interval_s)
+        self.runner: EpochRunner | None = None
+        """The pass over the current batch, while there is one."""
+        self.swept_count = 0
+        """How many branches the last sweep has aborted."""
+        self.may_sweep_later = False
+        """Whether a sweep that fails may wait for the next one."""
+        self._performers: Mapping[type[Any], Callable[[Any, State], Event | None]] = {
+            PutRecord: lambda effect, state: self.puts.put(effect, state, self.runner),
+            TakeOwnership: self._own,
+            Commit: lambda effect, _: self.commits.commit(effect),
+            Sweep: self._sweep,
+            WriteEpoch: self._write,
+            ReplayEpoch: self._replay,
+            Verify: self._verify,
+            AbortEpoch: self._abort,
+            Release: self._release,
+            Warn: self._warn,
+            Return: self._return,
+            Stop: self._stop,
+        }
+
+    def perform(self, effect: Effect, state: State) -> Event | None:
+        """Do what `effect` asks for; what happened, where the machine wants to know. Raises the error of a `Stop`."""
+        return self._performers[type(effect)](effect, state)
+
+    # The pass --------------------------------------------------------------------------------------------------
+
+    def _write(self, effect: WriteEpoch, state: State) -> Event:
+        runner = self._running()
+        try:
+            with self._watched(runner, state):
+                manifest = runner.write(effect.epoch, effect.generation)
+        except Exception as error:  # noqa: BLE001  whatever ends a pass (user code included) aborts the epoch
+            return self._seen_fenced(error) or Failed(_located(error, state))
+        return self._seen_fenced() or Prepared(manifest)
+
+    def _replay(self, effect: ReplayEpoch, state: State) -> Event:
+        runner = self._running()
+        try:
+            with self._watched(runner, state):
+                replayed = runner.replay(effect)
+        except Exception as error:  # noqa: BLE001  the replay failed; the epoch stays decided
+            return self._seen_fenced(error) or Failed(_in_replay(_located(error, state)))
+        return self._seen_fenced() or replayed
+
+    def _watched(self, runner: EpochRunner, state: State) -> AbstractContextManager[None]:
+        older = replace(_sweeper(state, state.pending), reach=Reach.OLDER_TERMS)
+        history, leading = self.journal.history, self.journal.require_leading
+        return self.watch.over(runner, lambda: self.participants.clear_the_way(older, history, leading))
+
+    def _seen_fenced(self, error: Exception | None = None) -> Superseded | None:
+        """Whether another coordinator was seen to lead, by the watch or by what ended the pass."""
+        seen = error if isinstance(error, FencedError) else self.watch.fenced
+        if isinstance(seen, OperatorActedError):
+            try:
+                self.journal.require_leading()  # another coordinator may have begun since the watch has looked
+            except FencedError as newer:
+                seen = newer
+            except TpcError as unread:
+                logger.debug("who leads cannot be looked at again: %s", unread)
+        elif seen is None and error is not None:
+            seen = self._leading_instead(error)
+        return None if seen is None else Superseded.by(seen)
+
+    def _leading_instead(self, error: Exception) -> FencedError | None:
+        """Whether another coordinator leads, asked before an error is told: what that one has done may be its cause."""
+        try:
+            self.journal.require_leading()
+        except FencedError as fenced:
+            logger.info("another coordinator leads, and this one has met: %s", error)
+            return fenced
+        except TpcError as unread:
+            logger.warning("it is not known who leads: %s", unread)
+        return None
+
+    def _running(self) -> EpochRunner:
+        if self.runner is None:
+            raise StateMachineError("a pass was asked for outside of a batch")
+        return self.runner
+
+    # The sinks -------------------------------------------------------------------------------------------------
+
+    def _own(self, effect: TakeOwnership, state: State) -> Event:
+        history = self.journal.history
+        owner = Owner(effect.generation, history.owners[effect.generation], self.clock.wall())
+        try:
+            self.participants.take_ownership(owner, history, self.journal.require_leading)
+        except FencedError as error:
+            return Superseded.by(error)
+        except TpcError as error:
+            return Failed(_located(error, state))
+        self.upkeep.owned()
+        failpoints.hit("recovery.owned", generation=effect.generation)
+        if state.last_complete is not None:
+            self._tell_complete(state.last_complete)
+        return Owned()
+
+    def _verify(self, effect: Verify, state: State) -> Event:
+        try:
+            self.participants.verify(effect.manifest, self.journal.history, self.journal.require_leading)
+        except FencedError as error:
+            return Failed(_located(error, state))
+        except TpcError as error:
+            return Failed(_located(self._leading_instead(error) or error, state))
+        return Verified()
+
+    def _sweep(self, effect: Sweep, state: State) -> Event:
+        self.upkeep.swept()
+        try:
+            failpoints.hit("recovery.sweep", generation=effect.generation)
+            count = self._swept(_sweeper(state, effect.manifest))
+        except TransientError as error:
+            if not self.may_sweep_later:
+                return Failed(error.located(pipeline=str(state.pipeline)))
+            logger.warning("leftovers of dead tasks cannot be swept now, again in a while: %s", error.what)
+            return Swept(0)
+        except TpcError as error:
+            return Failed(error.located(pipeline=str(state.pipeline)))
+        self.swept_count = count
+        failpoints.hit("recovery.swept", generation=effect.generation, count=count)
+        return Swept(count)
+
+    def _abort(self, effect: AbortEpoch, state: State) -> Event:
+        sweeper = _sweeper(state, effect.spare, failed_epoch=effect.epoch)
+        try:
+            if effect.fenced:
+                self.participants.undo_own_epoch(replace(sweeper, reach=Reach.OWN_EPOCH))
+            else:
+                self._swept(sweeper)
+        except FencedError as error:
+            return Superseded.by(error)
+        except Exception:  # what has ended the epoch is what is to be raised
+            logger.exception("epoch %d could not be undone everywhere; the next start does it", effect.epoch)
+        return Aborted()
+
+    def _swept(self, sweeper: Sweeper) -> int:
+        return self.participants.sweep(sweeper, self.journal.history, self.journal.require_leading)
+
+    def _release(self, effect: Release, _: State) -> None:
+        self.parked.remove()
+        try:
+            self.participants.release(effect.manifest, effect.undone)
+        except TpcError:
+            logger.exception("epoch %d is complete; a sink could not tidy up after it", effect.manifest.epoch)
+        self._tell_complete(effect.manifest.epoch)
+
+    def _tell_complete(self, epoch: int) -> None:
+        try:
+            self.participants.completed(epoch)
+        except TpcError:
+            logger.exception("epoch %d is complete; a sink could not go on from there", epoch)
+
+    # Who waits for the epoch -----------------------------------------------------------------------------------
+
+    def _warn(self, effect: Warn, _: State) -> None:
+        logger.warning("%s", effect.message)
+
+    def _return(self, effect: Return, _: State) -> None:
+        logger.debug("epoch %d returns to Spark", effect.epoch)
+
+    def _stop(self, effect: Stop, _: State) -> None:
+        if isinstance(effect.error, ParkedError):
+            self.parked.keep(effect.error)
+        raise effect.error
+
+
+def _sweeper(state: State, named: Manifest | None, *, failed_epoch: int | None = None) -> Sweeper:
+    return Sweeper(state.pipeline, state.generation, state.last_complete, named, failed_epoch)
+
+
+def _located(error: Exception, state: State) -> Exception:
+    if isinstance(error, TpcError):
+        return error.located(pipeline=str(state.pipeline), epoch=state.epoch)
+    return error
+
+
+def _in_replay(error: Exception) -> Exception:
+    """What an error of the pass advises for an undecided epoch is not true of a decided one that is run again."""
+    if isinstance(error, (ConfigurationError, DataError, TransientError)):
+        error.remedy = "remove the cause and restart: the replay is repeated and writes what is lost of the epoch."
+    return error

@@ -1,0 +1,123 @@
+"""What every description of a user's has, a pipeline of Spark or a service: name, log, sinks, and who is told.
+
+How it runs is the business of the runtimes; the commands know no more of a job than this.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.kernel.preparation import Preparation
+from tpc.coordinator.operations.monitoring.callbacks import OnComplete, OnDecisionNeeded
+from tpc.coordinator.spark.sink_contexts import check_takes_offsets, distinct
+from tpc.errors import ConfigurationError
+from tpc.handles import PipelineId
+from tpc.history import History
+from tpc.schemas import Columns
+from tpc.sink import Sink
+from tpc.source_records import Inputs
+
+AnyJob = TypeVar("AnyJob", bound="Job")
+
+
+def refuse_foreign(options: Mapping[str, Any], foreign: Iterable[str], what: str, remedy: str) -> None:
+    """Raise `ConfigurationError` for an option of `tpc run` that is for jobs of the other kind."""
+    for option in foreign:
+        if option in options:
+            raise ConfigurationError(f"--{option.replace('_', '-')} {what}", remedy=remedy)
+
+
+class Job(ABC):
+    """Something that runs in epochs, unstarted."""
+
+    def __init__(self, name: str, incarnation: int, unrouted: str, settings: EngineSettings) -> None:
+        if unrouted not in ("count", "error"):
+            raise ConfigurationError(f"unrouted={unrouted!r}", remedy="use 'count' or 'error'.")
+        self.id = PipelineId(name, incarnation)
+        self.settings = settings
+        self.unrouted_is_error = unrouted == "error"
+        self._offsets_sink: Sink | None = None
+        self._on_complete: list[OnComplete] = []
+        self._on_decision_needed: list[OnDecisionNeeded] = []
+
+    def offsets_to(self: AnyJob, sink: Sink) -> AnyJob:
+        """Commit the source offsets of every epoch with it, to the Kafka consumer group of a `KafkaOffsetsSink`.
+
+        Any sink will do whose committer is an `OffsetsCommitter` (`tpc.sink`); others raise `ConfigurationError`.
+        """
+        check_takes_offsets(sink, self.id)
+        self._offsets_sink = sink
+        return self
+
+    def on_complete(self: AnyJob, callback: OnComplete) -> AnyJob:
+        """Call `callback` with the history's row of every complete epoch, at least once each and in their order.
+
+        It runs in a thread of its own, after the epoch's complete record is durable: no epoch waits for it. What it
+        raises is logged. Epochs that were not told when a process ended are told by the next start.
+        """
+        self._on_complete.append(callback)
+        return self
+
+    def on_decision_needed(self: AnyJob, callback: OnDecisionNeeded) -> AnyJob:
+        """Call `callback` with the `ParkedError` of an epoch that a sink refuses for good, from the same thread."""
+        self._on_decision_needed.append(callback)
+        return self
+
+    @property
+    @abstractmethod
+    def checkpoint(self) -> CheckpointFiles:
+        """Where it keeps what outlives it."""
+
+    @property
+    @abstractmethod
+    def log(self) -> Log:
+        """The intent log: the user's, or the one beside the checkpoint."""
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """Every sink once. Raises `ConfigurationError` for two of one name."""
+        return distinct([*self._routed(), *([] if self._offsets_sink is None else [self._offsets_sink])], self.id)
+
+    @abstractmethod
+    def _routed(self) -> Iterable[Sink]:
+        """The sinks of all routes, in their order."""
+
+    def require_states(self, history: History) -> None:
+        """Raise `StateLostError` where a state of the job is lost. Only a service has some."""
+
+    @property
+    def states_beside(self) -> frozenset[str]:
+        """The names of sinks that lie in the checkpoint's directory, and move with it: those of a service's states."""
+        return frozenset()
+
+    @abstractmethod
+    def run_to_end(self, options: Mapping[str, Any]) -> None:
+        """Start it with the options of `tpc run`, and return when it has ended; SIGTERM ends it after its epoch.
+
+        For the main thread. Raises what ended it otherwise, and `ConfigurationError` for an option of the other kind.
+        """
+
+    @abstractmethod
+    def columns(self) -> Mapping[str, Columns]:
+        """Name and type of the columns that each sink's rows have. Starts nothing."""
+
+    @abstractmethod
+    def inputs(self) -> Inputs:
+        """What it reads, in the order on record. Starts nothing, and asks no source."""
+
+    needs_spark: ClassVar[bool]
+    """Whether nothing of it can run where Spark and Java are missing."""
+
+    @abstractmethod
+    def prepared(self) -> Preparation:
+        """What a start needs, after all was refused that can be told without asking the log, a sink or a source."""
+
+    @abstractmethod
+    def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
+        """Log, sinks and engine, for recovery and inspection as much as for a start."""

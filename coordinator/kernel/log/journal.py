@@ -1,0 +1,243 @@
+"""A pipeline's records in a log: typed ones are put, all are read, and it is noticed when somebody else puts one.
+
+What a log is stands in `contract`, what records mean in `tpc.records`, what they mean together in `tpc.history`; who
+may put what is the machine's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tpc import failpoints
+from tpc.coordinator.kernel.log.contract import Log
+from tpc.errors import (
+    ConfigurationError,
+    CorruptionError,
+    FencedError,
+    LogGoneError,
+    OperatorActedError,
+    OvertakenError,
+    PutUnknownError,
+    SlotTakenError,
+    TpcError,
+    TransientError,
+)
+from tpc.fold import advanced, beginning, fold
+from tpc.history import DamagedSlot, History
+from tpc.json import JSONObject
+from tpc.records import OF_OPERATORS, DamagedRecordError, Record, RecordKind, decode, digest
+
+logger = logging.getLogger(__name__)
+
+MARK_SLOT = 0
+"""The slot, no record's, that holds something while an import into this log has not ended."""
+IMPORT_MARK = b"an import into this log has not ended\n"
+
+
+class Journal:
+    """A pipeline's records in a log, as one coordinator (or a reader) sees them. `nonces` makes one for each record."""
+
+    def __init__(self, log: Log, nonces: Callable[[], str] = lambda: uuid.uuid4().hex) -> None:
+        self.log = log
+        self._nonces = nonces
+        self.history = History()
+        self._end: bytes | None = None
+        """The bytes of the last slot that is known here, damaged ones too: what the next record follows."""
+
+    def open(self) -> History:
+        """Read the log from its floor to its end. Raises `CorruptionError` where the records contradict.
+
+        Raises `ConfigurationError` for a log that was moved away, and for one whose import has not ended.
+
+        Damage at the end is in the history (`damaged`); whether it may be voided is for `tpc.belonging` to say.
+        """
+        if self.read().moved_to is not None:
+            raise self.moved()
+        return self.history
+
+    def read(self) -> History:
+        """As `open`, also of a log that says that it was moved: for whoever moves it."""
+        records, damaged, end = self._read_all()
+        self.history, self._end = fold(records, damaged), end
+        return self.history
+
+    def moved(self) -> ConfigurationError:
+        """The error of a log whose last record says where it went."""
+        remedy = "start with log= set to that place; for a command, name it with --log."
+        if self.history.savepoint is not None:
+            remedy = "go on from that savepoint: `tpc restore SAVEPOINT --checkpoint NEW --move`, then start there."
+        return ConfigurationError(
+            f"the log at {self.log.describe()} was moved to {self.history.moved_to}", remedy=remedy
+        )
+
+    def records(self) -> list[Record]:
+        """All whole records from the floor on, in order."""
+        return self._read_all()[0]
+
+    def _read_all(self) -> tuple[list[Record], list[DamagedSlot], bytes | None]:
+        while True:
+            slots = self.log.slots()
+            if MARK_SLOT in slots:
+                raise ConfigurationError(
+                    f"the log at {self.log.describe()} is half a log: an import into it has not ended",
+                    remedy="repeat the command that was interrupted with the same words (`tpc log import` from the old "
+                    f"place, `tpc restore`, `tpc adopt`); the mark of it is {self.log.where(MARK_SLOT)}.",
+                )
+            try:
+                return self._read(slots)
+            except KeyError:
+                if self.log.slots()[-1:] == slots[-1:]:
+                    raise  # a slot that was listed cannot be read, though nobody has gone on and pruned it
+
+    def _read(self, slots: Sequence[int]) -> tuple[list[Record], list[DamagedSlot], bytes | None]:
+        """From the end back to the floor. Damage at the end is told, voided damage passed over, other is corruption."""
+        records: list[Record] = []
+        damaged: list[DamagedSlot] = []
+        voids: dict[str, str] = {}
+        end: bytes | None = None
+        floor = 1
+        for slot in reversed(slots):
+            if slot < floor:
+                break
+            if str(slot) in voids:
+                self._require_chain(records, slot, voids[str(slot)])  # whatever became of its bytes since
+                continue
+            data = self.log.read(slot)
+            end = data if end is None else end
+            try:
+                record = decode(data, slot)
+            except DamagedRecordError as error:
+                if records:
+                    raise self._corrupt(slot, error) from error
+                damaged.append(DamagedSlot(slot, digest(data), error.what))
+                continue
+            self._require_chain(records, slot, digest(data))
+            records.append(record)
+            floor = max(floor, record.body.get("floor", 1))
+            voids |= record.body.get("voids", {})
+        return beginning(records[::-1]), damaged[::-1], end
+
+    def _require_chain(self, later: Sequence[Record], slot: int, held: str) -> None:
+        """Raises `CorruptionError` when the record after `slot` (the last of `later`) was put after other bytes."""
+        if later and later[-1].slot == slot + 1 and later[-1].after != held:
+            raise CorruptionError(
+                f"the records of the log are no chain: slot {slot + 1} was put after other bytes than those in "
+                f"{self.log.where(slot)}",
+                remedy="two logs were mixed or a file was changed: restore the log from a backup or a mirror.",
+            )
+
+    def _corrupt(self, slot: int, error: DamagedRecordError) -> CorruptionError:
+        return CorruptionError(
+            f"a record with valid ones after it is damaged, {self.log.where(slot)}: {error.what}",
+            remedy="restore it from a mirror or a backup; nothing was committed or aborted.",
+        )
+
+    def next_record(self, kind: RecordKind, body: JSONObject) -> Record:
+        """The record that would follow the last one, with a nonce of its own."""
+        after = "" if self._end is None else digest(self._end)
+        return Record(self.history.next_slot, kind, self._nonces(), body, after)
+
+    def put(self, record: Record) -> None:
+        """Put a record into its slot, where `next_record` has placed it.
+
+        After a `PutUnknownError` the same record may be put again. Raises `SlotTakenError` when the slot holds
+        another's whole record, `OvertakenError` when this one is on the record and the log goes on after it,
+        `FencedError` when the log goes on after a first put or where this one's fate is not known, and what `Log.put`
+        raises.
+        """
+        slot, data = record.slot, record.encode()
+        where: dict[str, Any] = {"slot": slot, "kind": record.kind.value}
+        if "epoch" in record.body:
+            where["epoch"] = record.body["epoch"]
+        failpoints.hit("log.put", **where)
+        try:
+            is_ours = self.log.put(slot, data, self._end)
+        except LogGoneError as error:
+            raise self._passed(error) from error
+        if not is_ours:
+            raise self._taken(slot)
+        try:
+            failpoints.hit("log.stored", **where)
+        except (TpcError, OSError) as error:  # durable all the same: only the answer can be lost here
+            raise PutUnknownError(f"slot {slot} of the log may be durable: {error}") from error
+        try:
+            self._require_highest(slot, data, is_first=self._end is None)
+        except TransientError as error:
+            raise PutUnknownError(f"slot {slot} of the log may be durable: {error.what}") from error
+        except FencedError as error:
+            if self._end is None:
+                raise
+            raise OvertakenError(error.what, **error.details) from error
+        self.history, self._end = advanced(self.history, record), data
+
+    def append(self, kind: RecordKind, body: JSONObject) -> None:
+        """Put one record after the last; for whoever leaves an unknown put to a person."""
+        self.put(self.next_record(kind, body))
+
+    def require_leading(self) -> None:
+        """Raises `FencedError` when the log goes on after the last record that is known here.
+
+        Raises `LogGoneError` when that record is not there or is another's, `TransientError` when it cannot be read.
+        """
+        self._require_highest(self.history.next_slot - 1, self._end or b"", is_first=False)
+
+    def _require_highest(self, slot: int, data: bytes, *, is_first: bool) -> None:
+        try:
+            # A first put looks for nothing before it: it may have fallen into a hole that pruning has left.
+            goes_on = max(self.log.slots(), default=0) > slot if is_first else self.log.goes_on(slot, data)
+        except LogGoneError as error:
+            raise self._passed(error) from error
+        if goes_on:
+            by_operator = self._is_by_operator(slot)
+            kind, with_what = (OperatorActedError, " with an operator's decision") if by_operator else (FencedError, "")
+            raise kind(f"the log goes on after slot {slot}{with_what}", by_operator=by_operator)
+
+    def _is_by_operator(self, after: int) -> bool:
+        """Whether all that came after this slot are decisions of operators; then nobody leads instead."""
+        try:
+            records, damaged, _ = self._read_all()
+        except (TpcError, KeyError) as error:  # who leads is known no better by that
+            logger.debug("what came after slot %d of the log cannot be read: %s", after, error)
+            return False
+        kinds = {record.kind for record in records if record.slot > after}
+        return bool(kinds) and kinds <= OF_OPERATORS and not damaged
+
+    def _taken(self, slot: int) -> TpcError:
+        """Why a put found its slot taken. Raises `DamagedRecordError` when nobody can say by whom.
+
+        "Nothing was put" would not say enough when it cannot be read: another may have decided in that slot.
+        """
+        try:
+            record = decode(self.log.read(slot), slot)
+        except KeyError:
+            return self._passed(self.log.gone(slot))
+        except TransientError as error:
+            return PutUnknownError(f"slot {slot} of the log is taken, by whom cannot be read: {error.what}")
+        if record.kind is RecordKind.MOVED:
+            return SlotTakenError(f"the log was moved to {record.body['to']}")
+        if self._is_by_operator(slot - 1):
+            what = f"slot {slot} of the log holds an operator's decision ({record.kind.value})"
+            remedy = "look at it (`tpc status`), then do again what was to be done."
+            return SlotTakenError(what, remedy=remedy, by_operator=True)
+        return SlotTakenError(f"slot {slot} of the log belongs to another coordinator")
+
+    def _passed(self, error: LogGoneError) -> TpcError:
+        """What it means that a slot is not as it was: `error`, or that others have gone on and pruned it."""
+        try:
+            history = Journal(self.log).read()  # a log that was moved away tells it too
+        except (ConfigurationError, CorruptionError, TransientError, KeyError):
+            return error
+        if history.generation > self.history.generation and history.floor > self.history.last_slot:
+            return FencedError(f"the log goes on to slot {history.last_slot}, after slot {self.history.last_slot}")
+        return error
+
+    def prune(self) -> None:
+        """Delete what lies below the floor. What is pruned is never read as "was not committed"."""
+        below = [slot for slot in self.log.slots() if slot < self.history.floor]
+        if below:
+            self.history = self.history.trimmed()  # as whoever opens the log reads it, deleted or not
+            self.log.delete(below)
+            logger.debug("pruned %d slots below %d", len(below), self.history.floor)

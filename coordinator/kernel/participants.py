@@ -1,0 +1,243 @@
+"""The sinks of a pipeline as the driver sees them: their committers, asked in parallel.
+
+Turns the machine's wishes (commit these handles, sweep what no intent names) into calls of the sink contract, one
+thread a sink. Which branches may be aborted by whom stands in `tpc.sweeping`; when, in the machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from itertools import chain
+from typing import TypeVar
+
+from tpc import failpoints
+from tpc.belonging import knows_owner, unknown_owner
+from tpc.coordinator.kernel.shown import Shown
+from tpc.coordinator.kernel.waiting import tell_late
+from tpc.errors import TpcError, TransientError
+from tpc.handles import PipelineId
+from tpc.history import History, given_up_in_words
+from tpc.lost_commits import check_lost_commits
+from tpc.manifest import Manifest
+from tpc.missing_targets import check_not_missing, holds_epochs
+from tpc.shown_epochs import since_generation
+from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Sink, Verdict
+from tpc.sweeping import Sweeper
+
+logger = logging.getLogger(__name__)
+_OWNER_ATTEMPTS = 3
+Result = TypeVar("Result")
+
+
+class Participants:
+    """All sinks of one pipeline, by name, with their committers. `pool` runs the calls; by default a thread a sink."""
+
+    def __init__(self, pipeline: PipelineId, sinks: Iterable[Sink], pool: Executor | None = None) -> None:
+        self.pipeline = pipeline
+        self.sinks: dict[str, Sink] = {sink.name: sink for sink in sinks}
+        self.committers: dict[str, Committer] = {name: sink.committer(pipeline) for name, sink in self.sinks.items()}
+        self.commit_seconds: dict[str, float] = {}
+        self.shown = Shown(self.sinks)
+        self._pool = pool or ThreadPoolExecutor(max_workers=max(1, len(self.sinks)), thread_name_prefix="tpc-sink")
+
+    def close(self) -> None:
+        """Let go of every connection: of all sinks, whatever one of them says to it."""
+        self._pool.shutdown(wait=True)
+        for name, committer in self.committers.items():
+            try:
+                committer.close()
+            except Exception:
+                # Nothing rests on it, and an error of its own would hide what ended the pipeline.
+                logger.exception("sink %s could not close its connections", name)
+
+    # Before the first epoch ------------------------------------------------------------------------------------
+
+    def require_made(self, history: History) -> None:
+        """No sink's target that holds epochs, `history` says, may be gone: others would make it anew, without them."""
+        made = [name for name in self.sinks if holds_epochs(history, name)]
+        check_not_missing(history, self._each(made, lambda name: self.committers[name].missing()))
+
+    def check(self, contexts: Mapping[str, CheckContext]) -> None:
+        """Ask every sink whether it can take part. Raises the first refusal, in the order of the sinks."""
+        self._each(contexts, lambda name: self.committers[name].check(contexts[name]))
+
+    def identities(self) -> dict[str, str]:
+        """Which system each sink points at."""
+        return self._each(self.sinks, lambda name: self.committers[name].identity())
+
+    def newest_markers(self, history: History, names: Iterable[str] | None = None) -> dict[str, Marker | None]:
+        """What each sink (or each of `names`) shows as its newest committed epoch; `history` is the log's."""
+        asked = self.sinks if names is None else names
+        return self._each(asked, lambda name: self.committers[name].newest_marker(since_generation(history, name)))
+
+    def in_doubt(self, names: Iterable[str] | None = None) -> dict[str, list[InDoubt]]:
+        """What each sink (or each of `names`) holds prepared for this pipeline, each branch for one sink only."""
+        listed = self._each(self.sinks if names is None else names, lambda name: self.committers[name].in_doubt())
+        return {
+            name: [doubt for doubt in doubts if doubt.sink == name or doubt.sink not in self.sinks]
+            for name, doubts in listed.items()
+        }
+
+    def owners(self, names: Iterable[str] | None = None) -> dict[str, Owner | None]:
+        """The owner entry of each sink, or of each of `names`."""
+        return self._each(self.sinks if names is None else names, lambda name: self.committers[name].owner())
+
+    def take_ownership(self, owner: Owner, history: History, still_leading: Callable[[], None]) -> None:
+        """Let every sink know the term `owner`, after it was seen that it knows none but terms of this log.
+
+        Raises `HistoryMismatchError` for a sink that has met another log's coordinator, `FencedError` when that is
+        only this log's next one, `TransientError`.
+        """
+        self._each(self.sinks, lambda name: self._own(name, owner, history, still_leading))
+
+    def _own(self, name: str, owner: Owner, history: History, still_leading: Callable[[], None]) -> None:
+        for _ in range(_OWNER_ATTEMPTS):
+            before = self.committers[name].owner()
+            if before is not None and not knows_owner(history, name, before):
+                still_leading()
+                raise unknown_owner(history, name, before)
+            if self.committers[name].take_ownership(owner, before):
+                return
+        raise TransientError(f"the owner entry of the sink keeps changing (tried {_OWNER_ATTEMPTS} times)", sink=name)
+
+    # An epoch --------------------------------------------------------------------------------------------------
+
+    def verify(self, manifest: Manifest, history: History, still_leading: Callable[[], None]) -> None:
+        """A last look before the intent, at every sink, also at those without rows in the epoch.
+
+        Raises `TransientError` for the first one that is not sure of its branches, `HistoryMismatchError` for one that
+        does not show what `history` says, and before that whatever `still_leading` raises.
+        """
+        branches = {name: manifest.committables(name) if name in manifest.sinks else () for name in self.sinks}
+        since = {name: since_generation(history, name) for name in branches}
+        markers = self._each(branches, lambda name: self.committers[name].verify(branches[name], since[name]))
+        self.shown.check_last_look(history, markers, still_leading)
+
+    def give_up(self, manifest: Manifest, handles: frozenset[str], identities: Mapping[str, str]) -> dict[str, GivenUp]:
+        """End branches that an operator has given up; what became of each. `identities` are those of the sinks now.
+
+        A sink that has left the pipeline, or points at another system than the one that holds the branches, is not
+        asked: an operator's decision lets it go.
+        """
+        wanted = _by_sink(manifest, handles)
+        ends = {str(c.handle): GivenUp.NOT_KNOWN for committables in wanted.values() for c in committables}
+        there = [n for n in wanted if n in self.sinks and identities.get(n) == manifest.sinks[n].identity]
+        for name in wanted.keys() - set(there):
+            logger.warning("sink %s is another now, or gone: what it holds of what was given up stays there", name)
+        for name, found in self._each(there, lambda name: self.committers[name].give_up(wanted[name])).items():
+            ends |= {str(c.handle): end for c, end in zip(wanted[name], found, strict=True)}
+            logger.warning("sink %s, epoch %d: %s", name, manifest.epoch, given_up_in_words(Counter(found)))
+        return ends
+
+    def commit(self, manifest: Manifest, handles: frozenset[str]) -> dict[str, Outcome]:
+        """Commit branches of a decided epoch; those that can expire are sent first, nobody waits for them."""
+        wanted = _by_sink(manifest, handles)
+        order = sorted(wanted, key=lambda name: not self.sinks[name].commits_first)
+        answers = self._each(order, lambda name: self._commit_one(name, manifest.epoch, wanted[name]), at_work=True)
+        return {handle: outcome for outcomes in answers.values() for handle, outcome in outcomes.items()}
+
+    def _commit_one(self, name: str, epoch: int, committables: Sequence[Committable]) -> dict[str, Outcome]:
+        failpoints.hit("sink.commit", sink=name, epoch=epoch)
+        started = time.monotonic()
+        try:
+            outcomes = self.committers[name].commit(committables)
+        except TpcError as error:
+            # The contract asks for UNKNOWN instead; an error must not take the answers of the other sinks along.
+            logger.exception("sink %s raised while committing epoch %d", name, epoch)
+            outcomes = [Outcome(Verdict.UNKNOWN, error.what)] * len(committables)
+        self.commit_seconds[name] = time.monotonic() - started
+        failpoints.hit("sink.committed", sink=name, epoch=epoch)
+        return {str(c.handle): outcome for c, outcome in zip(committables, outcomes, strict=True)}
+
+    def release(self, manifest: Manifest, undone: frozenset[str]) -> None:
+        """Tell the sinks that an epoch is complete, and which branches are committed: all but those that are undone."""
+        winners = {
+            name: [c for c in manifest.committables(name) if str(c.handle) not in undone]
+            for name in manifest.sinks
+            if name in self.sinks
+        }
+        self._each(winners, lambda name: self.committers[name].released(winners[name], manifest.epoch))
+
+    def completed(self, epoch: int) -> None:
+        """Tell the sinks that every epoch up to this one is complete."""
+        self._each(self.sinks, lambda name: self.committers[name].completed(epoch))
+
+    # What nobody decided ---------------------------------------------------------------------------------------
+
+    def sweep(self, sweeper: Sweeper, history: History, still_leading: Callable[[], None]) -> int:
+        """Abort every branch in doubt that `sweeper` may abort; says how many.
+
+        `still_leading` raises when the log has gone on without this coordinator; it is asked between the listing
+        and the first abort. A sink that does not show what `history` says is not swept, nor is any other: what it has
+        lost may be the very thing by which it tells a committed branch from one in doubt; and so where a branch of a
+        complete epoch is prepared still (`HistoryMismatchError`).
+        """
+        return self._swept(self.in_doubt(), sweeper, history, still_leading)
+
+    def clear_the_way(self, sweeper: Sweeper, history: History, still_leading: Callable[[], None]) -> int:
+        """As `sweep`, in those sinks alone in which something waits for what a prepared branch holds."""
+        held_up = self._each(self.sinks, lambda name: self.committers[name].is_held_up())
+        waiting = [name for name in self.sinks if held_up[name]]
+        listed = self._each(waiting, lambda name: self.committers[name].in_doubt())
+        return self._swept(listed, sweeper, history, still_leading)
+
+    def undo_own_epoch(self, sweeper: Sweeper) -> None:
+        """Abort what a fenced coordinator has prepared for its undecided epoch, in every sink that answers."""
+        listed = self.in_doubt()
+        doomed = {name: own for name, doubts in listed.items() if (own := sweeper.doomed(doubts))}
+        self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))
+
+    def _swept(
+        self,
+        listed: Mapping[str, Sequence[InDoubt]],
+        sweeper: Sweeper,
+        history: History,
+        still_leading: Callable[[], None],
+    ) -> int:
+        for doubts in listed.values():
+            for stranger in sweeper.strangers(doubts):
+                logger.warning("%s holds a branch of %s; it is left alone", stranger.sink, stranger.pipeline)
+        doomed = {name: own for name, doubts in listed.items() if (own := sweeper.doomed(doubts))}
+        if not doomed:
+            return 0
+        markers = self.newest_markers(history, doomed)
+        still_leading()
+        self.shown.check_before_sweep(history, markers)
+        check_lost_commits(history, chain.from_iterable(doomed.values()))
+        for name, doubts in doomed.items():
+            logger.info("sink %s: aborting %d branches that no intent names", name, len(doubts))
+        self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))
+        return sum(map(len, doomed.values()))
+
+    def _each(self, names: Iterable[str], ask: Callable[[str], Result], *, at_work: bool = False) -> dict[str, Result]:
+        """`ask` every sink in a thread of its own; raises the first error in order, after all have answered.
+
+        One that is silent is told of, unless it is `at_work` on the rows of an epoch.
+        """
+        futures: dict[str, Future[Result]] = {name: self._pool.submit(ask, name) for name in names}
+        results: dict[str, Result] = {}
+        first_error: Exception | None = None
+        if not at_work:
+            tell_late(futures, self.sinks)
+        for name, future in futures.items():
+            try:
+                results[name] = future.result()
+            except TpcError as error:
+                first_error = first_error or error.located(pipeline=str(self.pipeline), sink=name)
+            except Exception as error:  # noqa: BLE001  a driver's own error waits for the others' answers too
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
+        return results
+
+
+def _by_sink(manifest: Manifest, handles: frozenset[str]) -> dict[str, list[Committable]]:
+    wanted: dict[str, list[Committable]] = {}
+    for sink, branch in manifest.branches():
+        if str(branch.committable.handle) in handles:
+            wanted.setdefault(sink, []).append(branch.committable)
+    return wanted

@@ -1,0 +1,76 @@
+"""The word beside a checkpoint by which another process asks the pipeline that runs on it to stop between two epochs.
+
+Nothing rests on it: who ignores it meets the lock, and in the end the log. A start removes what it finds, since the
+word is for who runs; who asks leaves it again for as long as the checkpoint is in use.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
+from tpc.errors import CheckpointInUseError, TpcError
+from tpc.support import durable_files
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "stop-asked"
+_POLL_S = 0.1
+
+
+class StopWord:
+    """The word in `directory`, the checkpoint's own of this library."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / FILE_NAME
+
+    def leave(self) -> None:
+        """Ask. Not durable: a power cut ends who is asked."""
+        self.path.write_text(f"{os.getpid()}\n")
+
+    def is_left(self) -> bool:
+        """Whether somebody asks."""
+        return self.path.exists()
+
+    def remove(self) -> None:
+        """Nobody asks any more."""
+        durable_files.remove(self.path)
+
+
+@contextmanager
+def locked_once_stopped(directory: Path, timeout_s: float) -> Iterator[None]:
+    """Hold the lock of a checkpoint; a pipeline that runs there is asked to stop after its current epoch.
+
+    Raises `CheckpointInUseError` when it has not stopped after `timeout_s` seconds; nothing is asked of it any more.
+    An error that leaves once it has stopped says so in its details (`stopped`): nobody starts the pipeline again.
+    """
+    was_asked = False
+    word, lock, until = StopWord(directory), CheckpointLock(directory), time.monotonic() + timeout_s
+    try:
+        while True:
+            try:
+                lock.acquire()
+                break
+            except CheckpointInUseError as error:
+                if time.monotonic() > until:
+                    error.remedy = f"it was asked to stop after its epoch and has not within {timeout_s:g} s: stop it."
+                    raise
+                if not word.is_left():
+                    logger.info("%s: it is asked to stop after its current epoch", error.what)
+                    word.leave()
+                    was_asked = True
+            time.sleep(_POLL_S)
+    finally:
+        word.remove()
+    try:
+        yield
+    except TpcError as error:
+        error.details["stopped"] = was_asked
+        raise
+    finally:
+        lock.release()

@@ -1,0 +1,1 @@
+"""What people do with pipelines and see of them: commands, monitoring, the page, savepoints, supervision."""

@@ -1,0 +1,253 @@
+"""What an operator can ask of a pipeline that does not run: its state, what is in doubt, to finish, to decide.
+
+Each function does one thing and returns plain data; the command line prints it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from tpc.belonging import joins_again
+from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
+from tpc.coordinator.kernel.checkpoint_places import files_at, log_beside
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.epochs import epoch_rows
+from tpc.coordinator.kernel.fates import in_doubt_row
+from tpc.coordinator.kernel.job import Job
+from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.kernel.log.places import open_log
+from tpc.coordinator.kernel.parked import ParkedNote
+from tpc.coordinator.kernel.sign_of_life import leader
+from tpc.coordinator.operations.monitoring.event_report import event_time_of
+from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
+from tpc.history import Action, History, Removal, Resolution
+from tpc.json import JSONObject
+from tpc.records import RecordKind
+from tpc.safety import holds, holds_for_reader, holds_for_record, stated
+from tpc.states import State
+from tpc.support.durable_files import make_directories
+
+
+def log_of(checkpoint: CheckpointFiles | str | os.PathLike[str], place: str | None = None) -> Log:
+    """The log of a checkpoint, or at another `place` (see `open_log`). Raises `ConfigurationError` if it is empty."""
+    if not isinstance(checkpoint, CheckpointFiles):
+        checkpoint = files_at(os.fspath(checkpoint), explicit_log=True)
+    log = log_beside(checkpoint) if place is None else open_log(place)
+    if not log.slots():
+        raise ConfigurationError(
+            f"no intent log in {log.describe()}",
+            remedy="name the pipeline's checkpoint directory, and with --log its log if that lies elsewhere.",
+        )
+    return log
+
+
+def status(log: Log, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
+    """Who leads, which epoch is decided and complete, what is pending and who refuses it; and the newest epochs.
+
+    Without the `checkpoint` nobody knows who refuses, nor which process of a service leads: these notes lie there.
+    """
+    with stated(holds_for_reader):
+        history = Journal(log).open()
+    state = state_of(history, None if checkpoint is None else ParkedNote(checkpoint.notes).of(history))
+    return {**state, "leader": None if checkpoint is None else leader(checkpoint.notes)}
+
+
+def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
+    """What `status` tells of a log's `history`, and of the note on its `parked` epoch."""
+    pending, last = history.pending, history.last_intent
+    return {
+        "pipeline": str(history.pipeline),
+        "generation": history.generation,
+        "last_decided": history.last_intent,
+        "last_complete": history.last_complete,
+        "pending": None if pending is None else pending.epoch,
+        "pending_branches": {} if pending is None else {n: len(p.branches) for n, p in pending.sinks.items()},
+        "parked": parked,
+        "damaged_slots": [damaged.slot for damaged in history.damaged],
+        "removed_sinks": {name: gone.after for name, gone in history.removed.items() if name not in history.sinks},
+        "resolutions": [resolution.to_json() for resolution in history.resolutions],
+        "event_time": event_time_of(None if last is None else history.manifests.get(last)),
+        "epochs": epoch_rows(history)[-10:],
+    }
+
+
+@contextmanager
+def _held(pipeline: Job) -> Iterator[Coordinator]:
+    coordinator = pipeline.coordinator(keep_epochs=sys.maxsize)  # how far back Spark looks is known to a start alone
+    coordinator.lock()
+    try:
+        with coordinator.engine.stating():
+            pipeline.require_states(coordinator.read())
+        yield coordinator
+    finally:
+        coordinator.close()
+
+
+def in_doubt(pipeline: Job) -> list[dict[str, Any]]:
+    """Every branch that a sink holds prepared for the pipeline, and what becomes of it. Changes nothing."""
+    coordinator = pipeline.coordinator()
+    with stated(holds_for_reader), closing(coordinator):
+        history, participants = coordinator.read(), coordinator.participants
+        listed = {name: doubts for name, doubts in participants.in_doubt().items() if doubts}
+        # One that holds nothing is not asked, as before a sweep: its tables, or its store, may not be there.
+        doubts = list(chain.from_iterable(listed.values()))
+        refusal = participants.shown.lost(history, participants.newest_markers(history, listed), doubts)
+        return [in_doubt_row(history, doubt, refusal) for doubt in doubts]
+
+
+def check(pipeline: Job) -> None:
+    """Raise what a start would refuse before its first epoch. Nothing is started and no record is put.
+
+    The sinks' own checks run as at a start: they make a sink's own tables or collections where these are missing.
+    """
+    with stated(partial(holds, State(pipeline.id))):
+        ready = pipeline.prepared()
+    try:
+        with stated(partial(holds, State(pipeline.id))):
+            ready.ask_others(True)
+            if not pipeline.needs_spark:
+                make_directories(ready.coordinator.checkpoint.notes)  # as a start does: states lie beside it
+        ready.coordinator.check(ready.contexts, ready.columns)
+        with ready.coordinator.engine.stating():
+            ready.ask_sources()
+    finally:
+        ready.coordinator.close()
+
+
+def recover(pipeline: Job, *, void_damage: str | None = None) -> dict[str, Any]:
+    """Finish what is decided, sweep what is not, then stop. The checkpoint must not be in use.
+
+    `void_damage` is an operator's reason to void the damaged end of the log where no sink can prove that it may be.
+
+    `pending` is the decided epoch that waits for a start, which alone can repair its lost branches. `joined` are sinks
+    that were removed on the record, and are part of the pipeline again with these settings.
+    """
+    with _held(pipeline) as coordinator:
+        joined = joins_again(coordinator.journal.history, coordinator.participants.sinks)
+        coordinator.finish(None if void_damage is None else {"reason": void_damage, "operator": operator_name()})
+        state = coordinator.engine.state
+        return {
+            "generation": state.generation,
+            "last_complete": state.last_complete,
+            "pending": None if state.pending is None else state.pending.epoch,
+            "waiting_for_repair": sorted(state.lost),
+            "given_up": [r.to_json() for r in state.resolutions if r.epoch == state.last_complete and r.ends],
+            "joined": joined,
+        }
+
+
+def sweep(pipeline: Job) -> dict[str, Any]:
+    """Abort what no intent names, without committing anything: how many were `aborted`; `joined` as in `recover`."""
+    with _held(pipeline) as coordinator:
+        joined = joins_again(coordinator.journal.history, coordinator.participants.sinks)
+        return {"aborted": coordinator.sweep_only(), "joined": joined}
+
+
+def resolve(log: Log, checkpoint: CheckpointFiles, resolution: Resolution) -> History:
+    """Put an operator's decision on the record; the next start (or `recover`) acts on it.
+
+    Raises `ConfigurationError` when there is nothing to decide: the epoch is not pending, the sink has no branches.
+    """
+    with stated(holds_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
+        journal = Journal(log)
+        _check_resolution(undamaged(journal), resolution)
+        journal.append(RecordKind.RESOLUTION, resolution.to_json())
+        return journal.history
+
+
+def remove_sink(pipeline: Job, sink: str, reason: str) -> int:
+    """Finish what is decided, sweep everything, then put on the record that `sink` leaves the pipeline.
+
+    `pipeline` has the old settings, the sink among them. Returns how many branches were aborted. Raises
+    `RepairNeededError` while a lost branch of the decided epoch waits for its replay.
+    """
+    if sink not in {part.name for part in pipeline.sinks}:
+        raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy="name the sink with the old settings.")
+    with _held(pipeline) as coordinator, coordinator.engine.stating():
+        swept = coordinator.finish()
+        history = coordinator.journal.history
+        if history.pending is not None:
+            raise RepairNeededError(
+                f"sink {sink!r} cannot be removed: branches of a decided epoch wait for their repair",
+                epoch=history.pending.epoch,
+                remedy="start the pipeline once with the old settings; then remove the sink.",
+            )
+        coordinator.journal.append(RecordKind.REMOVAL, removal_of(history, sink, swept, reason))
+        return swept
+
+
+def remove_lost_sink(log: Log, checkpoint: CheckpointFiles, sink: str, reason: str) -> None:
+    """Put on the record that `sink` leaves the pipeline, although nobody could sweep it: its system is gone."""
+    with stated(holds_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
+        journal = Journal(log)
+        history = undamaged(journal)
+        if sink not in history.sinks:
+            names = ", ".join(sorted(history.sinks)) or "none"
+            raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy=f"its sinks are: {names}.")
+        pending = history.pending
+        if pending is not None and pending.waits_for(sink) and history.resolution(pending.epoch, sink) is None:
+            raise ConfigurationError(
+                f"decided epoch {pending.epoch} waits for sink {sink!r}",
+                epoch=pending.epoch,
+                sink=sink,
+                remedy="record a decision about that epoch first: `tpc resolve`.",
+            )
+        journal.append(RecordKind.REMOVAL, removal_of(history, sink, None, reason))
+
+
+def removal_of(history: History, sink: str, swept: int | None, reason: str) -> JSONObject:
+    """The body of the record by which `sink` leaves; `swept` is None where nobody could sweep it."""
+    return {
+        "sink": sink,
+        **Removal(history.last_epoch_of(sink), history.last_owners, history.last_intent).to_json(),
+        "swept": swept,
+        "reason": reason,
+        "operator": operator_name(),
+    }
+
+
+def undamaged(journal: Journal) -> History:
+    """The history of a log that may be added to by hand. Raises `CorruptionError` when its end cannot be read."""
+    history = journal.open()
+    if history.damaged:
+        raise CorruptionError(
+            f"the last record of the log is damaged, {journal.log.where(history.damaged[0].slot)}",
+            remedy="start the pipeline or `tpc recover`: it asks the sinks whether the record may be voided.",
+        )
+    return history
+
+
+def operator_name() -> str:
+    """Who decides, for the record."""
+    return getpass.getuser()
+
+
+def _check_resolution(history: History, resolution: Resolution) -> None:
+    if resolution.action is Action.ACCEPT_STATE:
+        if resolution.sink:
+            what = f"a state is accepted for all sinks of epoch {resolution.epoch}, not for {resolution.sink!r} alone"
+            raise ConfigurationError(what, remedy="leave --sink out: what the sinks hold of the epoch stays.")
+        if history.last_intent is None or resolution.epoch > history.last_intent:
+            raise ConfigurationError(f"epoch {resolution.epoch} is not decided: there is no replay to accept")
+        return
+    pending = history.pending
+    if pending is None or pending.epoch != resolution.epoch:
+        waiting = "no epoch" if pending is None else f"epoch {pending.epoch}"
+        raise ConfigurationError(
+            f"epoch {resolution.epoch} does not wait for a decision; {waiting} does", remedy="see `tpc status`."
+        )
+    part = pending.sinks.get(resolution.sink)
+    if part is None or not part.branches:
+        names = sorted(name for name, p in pending.sinks.items() if p.branches)
+        raise ConfigurationError(
+            f"sink {resolution.sink!r} has no branches in epoch {pending.epoch}", remedy=f"one of {names}."
+        )

@@ -1,0 +1,1 @@
+"""The commands of `tpc`, and what they find and print."""

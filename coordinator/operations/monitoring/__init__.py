@@ -1,0 +1,1 @@
+"""What a running pipeline tells: log lines, metrics, health, callbacks."""

@@ -1,0 +1,1 @@
+"""Restarts of a pipeline's process."""

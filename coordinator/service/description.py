@@ -1,0 +1,251 @@
+"""What the user says of a service: its sources, functions, states, and where its rows go. Runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
+from tpc.coordinator.kernel.checkpoint_places import log_beside
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.job import Job
+from tpc.coordinator.kernel.local_files import LocalFiles
+from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.kernel.wanted_inputs import named_inputs
+from tpc.coordinator.service.cut_events import EventTime
+from tpc.coordinator.service.dead_letters import KIND, DeadLetters
+from tpc.coordinator.service.every import Seconds
+from tpc.coordinator.service.functions import Function, Input, input_of
+from tpc.coordinator.service.kept_states import KeptStates
+from tpc.coordinator.service.layout import Layout
+from tpc.coordinator.service.neighbours import STATES_FOLDER, Neighbours
+from tpc.coordinator.service.program import Program
+from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.sink_rows import columns_of
+from tpc.coordinator.service.state.lost_stores import require_kept, require_there
+from tpc.coordinator.service.state.sink import StateSink
+from tpc.errors import ConfigurationError
+from tpc.event_time import AHEAD_MAX_S
+from tpc.handles import PipelineId
+from tpc.schemas import Columns
+from tpc.shards import Shard, not_a_shard_s
+from tpc.sink import Sink
+from tpc.source import Source
+from tpc.source_records import Inputs
+from tpc.user_code import require_plain
+
+if TYPE_CHECKING:
+    from tpc.changelog import Changelog
+    from tpc.coordinator.service.declared_columns import Schema
+    from tpc.coordinator.service.routes import Select
+    from tpc.coordinator.service.state.state import State
+    from tpc.history import History
+    from tpc.transactional import Transactional
+
+AHEAD_MAX = Seconds(AHEAD_MAX_S)
+Kept = TypeVar("Kept")
+Call = TypeVar("Call", bound=Callable[..., Any])
+
+
+class Description(Job):
+    """A service unstarted, without what runs it. `shard`: which part of its sources this process reads."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        *,
+        shard: Shard | None,
+        incarnation: int,
+        log: Log | None,
+        unrouted: str,
+        settings: EngineSettings,
+    ) -> None:
+        called = not_a_shard_s(name) if shard is None else shard.name(name)
+        super().__init__(called, incarnation, unrouted, settings)
+        self._name = name
+        self._shard = shard
+        self._place = directory
+        self._directory = directory if shard is None else directory / self.id.name
+        self._log = log or log_beside(self.checkpoint)
+        self._inputs: list[Input] = []
+        self._retired: set[str] = set()
+        self._functions: list[Function] = []
+        self._states = KeptStates()
+        self._writings: list[LoopWriting] = []
+        self._dead_letters: DeadLetters | None = None
+
+    def read(
+        self,
+        source: Source,
+        *,
+        time: EventTime | None = None,
+        idle_after: Seconds | None = None,
+        ahead_max: Seconds = AHEAD_MAX,
+    ) -> Input:
+        """Read from `source`; any number of them, one cut.
+
+        `time` gives the time of an event in ms since 1970, an `int`. A source that has had no event for `idle_after`
+        and holds none does not hold the watermark back; without it, it does. An event whose time is more than
+        `ahead_max` after the clock of this machine does not move the watermark.
+        """
+        if any(each.name == source.name for each in self._inputs):
+            raise ConfigurationError(
+                f"two sources have the name {source.name!r}",
+                pipeline=str(self.id),
+                remedy="give one of them another name (name=...); a name is what its position is found by.",
+            )
+        part = source if self._shard is None else source.sharded(self._shard)
+        self._inputs.append(input_of(part, time, idle_after, ahead_max))
+        return self._inputs[-1]
+
+    def retire(self, source: str) -> None:
+        """Read no more from the source of this name, which earlier runs have read: nothing that comes in it is taken.
+
+        The first epoch after it records where it stood. Read again under its name, it goes on there.
+        """
+        self._retired.add(source)
+
+    def each(self, *inputs: Input) -> Callable[[Call], Call]:
+        """Decorates `function(event, out)`, called for every event of `inputs`."""
+        return self._function(inputs, is_batch=False)
+
+    def each_batch(self, *inputs: Input) -> Callable[[Call], Call]:
+        """Decorates `function(events, out)`, called with all events of an epoch, once for each of `inputs`."""
+        return self._function(inputs, is_batch=True)
+
+    def at_cut(self, function: Call) -> Call:
+        """Decorates `function(out)`, called once in each epoch, after the functions that stand before it."""
+        require_plain(function, "a function of the cut")
+        self._functions.append(Function(function))
+        return function
+
+    def _function(self, inputs: tuple[Input, ...], *, is_batch: bool) -> Callable[[Call], Call]:
+        if not inputs or not all(each in self._inputs for each in inputs):
+            raise ConfigurationError("a function needs inputs", remedy="pass what service.read(...) has returned.")
+
+        def taken(function: Call) -> Call:
+            require_plain(function, "a function of batches" if is_batch else "a function of events")
+            self._functions.append(Function(function, inputs, is_batch))
+            return function
+
+        return taken
+
+    def write(self, name: str, schema: Schema) -> LoopWriting:
+        """Begin the routes of the rows that functions make with `out.row(name, {...})`.
+
+        `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (an
+        instant) and date, or to types of pyarrow. A value that its column does not hold exactly is refused. Raises
+        `ConfigurationError` for a type that no column can have.
+        """
+        if any(writing.name == name for writing in self._writings) or name == KIND:
+            raise ConfigurationError(f"rows {name!r} are written twice", remedy="add to() to the first write().")
+        self._writings.append(LoopWriting(name, schema))
+        return self._writings[-1]
+
+    def dead_letters_to(
+        self, sink: Sink, *, select: Select | None = None, max_share: float = 0.1, at_least: int = 100
+    ) -> None:
+        """Write events that the program refuses to `sink`, exactly once with their epoch, instead of ending.
+
+        An event is refused where `decode=`, `time=` or a function of events (`each`) raises an `Exception`; not by a
+        `TransientError`. So is one of which a function makes a row that a sink can never take (`Sink.validator`).
+        Nothing of what that function has done for the event is kept. A row names `source`,
+        `position`, `function`, `error` (the exception's type), `reason` (its text), `raw_key` and `raw_value`. Where
+        there are `at_least` dead letters among the last 10,000 events, and they are more than `max_share` of these,
+        the service ends with a `DataError`.
+        """
+        if self._dead_letters is not None:
+            raise ConfigurationError("dead letters go to one sink", sink=sink.name, remedy="say it once.")
+        self._dead_letters = DeadLetters(sink, select, max_share=max_share, at_least=at_least)
+
+    def state(
+        self,
+        name: str,
+        kind: type[dict[object, object]] | Literal["disk"] = dict,
+        *,
+        ttl: Seconds | None = None,
+        changelog: Changelog | None = None,
+    ) -> State:
+        """What functions keep between events: a mapping of plain values, decided with each epoch like any sink.
+
+        `dict` keeps all of it in memory, "disk" a part of it. With `ttl` a key that no event has changed for so long,
+        by the time of the events, is gone. `changelog` (`tpc.sinks.KafkaChangelog`) takes the changes too, and gives
+        the state back where its disk is lost; each shard has one of its own.
+        """
+        sink = StateSink(name, self._directory / STATES_FOLDER)
+        state = sink.state(self.id, kind, ttl_s=ttl)
+        self._states.add(sink, state, self._own(changelog))
+        return state
+
+    def keep(self, name: str, made: Transactional[Kept], *, changelog: Changelog | None = None) -> Transactional[Kept]:
+        """An object of any class that functions change (`made.value`), whole: decided with each epoch like any sink.
+
+        `made` is what `tpc.make_transactional(obj)` has returned. An epoch that changes it stores all of it, and sends
+        all of it to `changelog`, as one message.
+        """
+        sink = StateSink(name, self._directory / STATES_FOLDER)
+        self._states.add(sink, sink.kept(self.id, made), self._own(changelog))
+        return made
+
+    def _own(self, changelog: Changelog | None) -> Changelog | None:
+        return changelog if changelog is None or self._shard is None else changelog.sharded(self._shard)
+
+    @property
+    def checkpoint(self) -> CheckpointFiles:
+        """See `Job.checkpoint`."""
+        return LocalFiles(self._directory)
+
+    @property
+    def log(self) -> Log:
+        """See `Job.log`."""
+        return self._log
+
+    def _routed(self) -> list[Sink]:
+        return [route.sink for writing in self._all_writings() for route in writing.routes]
+
+    @property
+    def states_beside(self) -> frozenset[str]:
+        """See `Job.states_beside`."""
+        return frozenset(self._states.names)
+
+    def require_states(self, history: History) -> None:
+        """See `Job.require_states`."""
+        for _, logged in self._states.logged:
+            require_there(history, logged)
+        for sink in self._states.unlogged:
+            require_kept(history, sink)
+
+    def columns(self) -> Mapping[str, Columns]:
+        """See `Job.columns`."""
+        return columns_of(self._all_writings())
+
+    def inputs(self) -> Inputs:
+        """See `Job.inputs`."""
+        return named_inputs(each.source for each in self._inputs)
+
+    def _all_writings(self) -> list[LoopWriting]:
+        letters = [] if self._dead_letters is None else [self._dead_letters.writing]
+        return [*self._writings, *letters, *self._states.writings()]
+
+    def _program(self) -> Program:
+        return Program(
+            self._inputs,
+            self._functions,
+            self._states.states,
+            self._all_writings(),
+            None if self._offsets_sink is None else self._offsets_sink.name,
+            self.unrouted_is_error,
+            self._neighbours(),
+            Layout(self._directory / STATES_FOLDER) if self._shard is not None and self._states.states else None,
+            self._states.logged,
+            self._states.unlogged,
+            frozenset(self._retired),
+            self._dead_letters,
+        )
+
+    def _neighbours(self) -> Neighbours:
+        own = self._states.names
+        shared = {} if self._shard is None else {sink.name: sink for sink in self.sinks if sink.name not in own}
+        return Neighbours(PipelineId(self._name, self.id.incarnation), self._shard, self._place, shared)

@@ -1,0 +1,135 @@
+"""One epoch's pass in the loop's own process: the functions make rows of events, one partition feeds every sink."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+from tpc import failpoints
+from tpc.coordinator.kernel.feeding.branch import Mode
+from tpc.coordinator.kernel.feeding.confirming import Confirming
+from tpc.coordinator.kernel.feeding.context import PassContext
+from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
+from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
+from tpc.coordinator.kernel.feeding.parts import slowest
+from tpc.coordinator.service.row_batches import RowBatches
+from tpc.coordinator.service.row_checks import RowChecks
+from tpc.coordinator.service.row_digests import KIND
+from tpc.errors import DataError, TransientError
+from tpc.sink import Sink
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    Made = Sequence[tuple[int, pyarrow.RecordBatch]]
+
+logger = logging.getLogger(__name__)
+
+
+class Compute(Protocol):
+    """Runs the functions over the epoch's events: see `computing.Computation`."""
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether a refused event becomes a dead letter."""
+
+    def run(self, checks: RowChecks) -> Made:
+        """Batches, each with the number of its writing."""
+
+    def without_refused(self, checks: RowChecks) -> Made | None:
+        """The same without the events of which a sink refuses a row; None where that is no event's."""
+
+
+class LoopPass(EpochPass):
+    """The runner of one epoch. `written` is called once, when every row has been handed to its sinks.
+
+    Where a sink refuses a row, all branches are undone; where that makes dead letters, the epoch is computed once more
+    without the events that are refused, and written in branches of their own (attempt 1). Nothing is checked twice
+    before that, but the rows of a sink that merges: they are checked before those of a key become one.
+
+    `confirm` is called beside it: nothing is decided of events that are not of what they were to be (`confirming.py`).
+    `placed` adds to an error of a row what is known of the events that it is made of.
+    """
+
+    digest_kind = KIND
+
+    def __init__(
+        self,
+        context: PassContext,
+        batches: RowBatches,
+        compute: Compute,
+        *,
+        written: Callable[[], None],
+        confirm: Callable[[], None] | None,
+        placed: Callable[[DataError], DataError],
+    ) -> None:
+        super().__init__(context, batches.routes, batches.digests_by_writing)
+        self._batches = batches
+        self.compute = compute
+        self._written = written
+        self._confirm = confirm
+        self._placed = placed
+        self._is_cancelled = False
+        self._is_written = False
+
+    def cancel(self) -> None:
+        """End the pass before its next batch."""
+        self._is_cancelled = True
+
+    def mode_of(self, sink: Sink) -> Mode:
+        """One partition holds every row of a key: its branch reduces a merge by itself."""
+        return Mode.WRITE
+
+    def cut_by(self) -> int:
+        """There is one process, and one partition."""
+        return 1
+
+    def is_checked(self, sink: Sink) -> bool:
+        """Whether two rows of a key meet in one epoch must not say whether one of them is refused."""
+        return self.compute.has_letters and sink.merge is not None
+
+    def run(self, work: EpochWork) -> list[PartitionReport]:
+        """Compute, and feed every sink."""
+        with Confirming(self._confirm):
+            report = self._run(work)
+        self.sink_seconds = {task.sink.name: slowest(task.sink.name, [report]) for task in work.sinks}
+        failpoints.hit("epoch.collected", epoch=work.epoch)
+        self.context.end_phase("pass")
+        return [report]
+
+    def _run(self, work: EpochWork) -> PartitionReport:
+        with closing(RowChecks.of(self._batches.writings, work)) as checks:
+            made: Made | None = self.compute.run(checks)
+        self.context.end_phase("compute")
+        assert made is not None
+        try:
+            return PartitionFeed(work, partition=0, attempt=0).run(self._fed(made))
+        except DataError as error:
+            made = None
+            with closing(RowChecks.of(self._batches.writings, work)) as checks:
+                made = self.compute.without_refused(checks)
+            if made is None:
+                raise self._placed(error)  # noqa: B904  it is the same error
+            logger.warning(
+                "epoch %d is written once more without the events that a sink refuses: %s", work.epoch, error
+            )
+        self.repeated_tasks = True
+        try:
+            return PartitionFeed(work, partition=0, attempt=1).run(self._fed(made))
+        except DataError as error:
+            raise self._placed(error)  # noqa: B904  it is the same error
+
+    def _fed(self, made: Sequence[tuple[int, pyarrow.RecordBatch]]) -> Iterator[pyarrow.RecordBatch]:
+        for number, batch in made:
+            self._check_wanted()
+            yield self._batches.marked(number, batch)
+        self._check_wanted()
+        if not self._is_written:
+            self._is_written = True
+            self._written()
+
+    def _check_wanted(self) -> None:
+        if self._is_cancelled:
+            raise TransientError("the pass was ended: another coordinator leads")

@@ -1,0 +1,228 @@
+"""A service that runs: recovery, then one epoch after the other until it is asked to stop.
+
+The order of a start: the coordinator has taken over (what was decided is finished, what was not is swept); the states
+are read as they were when the last decided epoch ended, and the sources are sought to where it ended. Where one of its
+branches is lost, the epoch is run again from its recorded start to its recorded end, with the states before it; lost
+source offsets alone are written again as recorded. What no intent names is simply read again, up to another cut
+perhaps: nothing was decided of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from tpc import failpoints
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.feeding.context import PassContext
+from tpc.coordinator.kernel.feeding.lost_offsets import OffsetsRepair, only_offsets_are_lost
+from tpc.coordinator.kernel.resolve_commands import resolve_command
+from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.service.barriers import (
+    Lives,
+    barrier_of,
+    check_sources,
+    cuts_of,
+    last_cuts,
+    last_time,
+    lives_of,
+    time_of,
+)
+from tpc.coordinator.service.computing import Computation, Positions
+from tpc.coordinator.service.cut_events import Refusal
+from tpc.coordinator.service.cutting import Cut, Cutter
+from tpc.coordinator.service.garbage import Garbage
+from tpc.coordinator.service.loop_pass import LoopPass
+from tpc.coordinator.service.program import Program
+from tpc.coordinator.service.reading_ahead import ReadingAhead
+from tpc.coordinator.service.refusals import placed_between
+from tpc.coordinator.service.repairing import check_repairable, remedy_for_offsets
+from tpc.coordinator.service.row_batches import RowBatches
+from tpc.errors import ConfigurationError, TransientError
+from tpc.event_time import EpochTime, Life, life_of
+from tpc.history import Action
+from tpc.manifest import Barrier, Manifest
+from tpc.sink import Sink
+
+logger = logging.getLogger(__name__)
+
+_UPKEEP_INTERVAL_S = 1.0
+
+
+class Running:
+    """One process of a service whose coordinator has taken over."""
+
+    def __init__(self, coordinator: Coordinator, program: Program, cutter: Cutter, stop_word: StopWord) -> None:
+        self._coordinator = coordinator
+        self._program = program
+        self._cutter = cutter
+        self._batches = RowBatches(program.writings)
+        self._stop_word = stop_word
+        self._stop_asked = False
+        self._misused: list[ConfigurationError] = []
+        """What was raised where an `out` was used after its epoch, or by another thread."""
+        self._kept_at = time.monotonic()
+        self._ttls_ms = {state.name: state.ttl_ms for state in program.states}
+        self._lives: Lives = {}
+        """Of the last decided epoch."""
+
+    def stop(self) -> None:
+        """Stop after the current epoch. A decided one that cannot be committed now is finished by the next start."""
+        self._stop_asked = True
+        self._coordinator.engine.stopping.set()
+
+    # Starting --------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Repair what is lost of the decided epoch, and stand where it ended."""
+        engine = self._coordinator.engine
+        failpoints.hit("recovery.reconcile", generation=engine.state.generation)
+        with engine.stating():
+            self._stop_word.remove()
+            last, cuts = last_cuts(self._coordinator.journal.history)
+            check_sources(cuts, [each.name for each in self._program.inputs], self._program.retired)
+        if last is not None and only_offsets_are_lost(last, engine.state.lost, self._offsets_sink()):
+            self._write_offsets_again(last)
+        elif last is not None and engine.state.lost:
+            self._repair(last)
+        with engine.stating():
+            for state in self._program.states:
+                state.restore()
+            self._cutter.seek(cuts, last_time(last))
+            self._lives = {} if last is None else lives_of(last)
+        failpoints.hit("recovery.reconciled", generation=engine.state.generation)
+
+    def _repair(self, manifest: Manifest) -> None:
+        """Run the decided epoch again, with the states before it; only what is lost of it is written."""
+        engine = self._coordinator.engine
+        with engine.stating():
+            cuts, read = cuts_of(manifest), {each.name for each in self._program.inputs}
+            check_repairable(manifest, engine.state.lost, cuts, read, partial(self._accept_loss, manifest.epoch))
+            logger.warning("epoch %d has lost branches: it is run again to write them", manifest.epoch)
+            for state in self._program.states:
+                state.restore(before=manifest.epoch)
+            cut = self._cutter.again(cuts, time_of(manifest))
+        stood = {name: part.position_before for name, part in manifest.sinks.items()}
+        lives = lives_of(manifest)
+        self._run(manifest.epoch, cut, manifest.barrier, stood, lives, written=lambda: None, decided=manifest)
+
+    def _write_offsets_again(self, manifest: Manifest) -> None:
+        """No event is needed for them: their sources may be retired, and no function runs."""
+        logger.warning("epoch %d has lost its source offsets: they are written again", manifest.epoch)
+        runner = OffsetsRepair(self._context(manifest.barrier, {}, lambda: {"rows": 0}))
+        try:
+            self._coordinator.engine.run_batch(manifest.epoch, runner)
+        except (ConfigurationError, TransientError) as error:
+            error.remedy = remedy_for_offsets(self._accept_loss(manifest.epoch, str(self._program.offsets_sink)))
+            raise
+
+    def _offsets_sink(self) -> Sink | None:
+        name = self._program.offsets_sink
+        return None if name is None else self._coordinator.participants.sinks[name]
+
+    def _accept_loss(self, epoch: int, sink: str) -> str:
+        coordinator = self._coordinator
+        return resolve_command(coordinator.journal.log, coordinator.checkpoint, epoch, sink, Action.ACCEPT_LOSS)
+
+    # Epochs ----------------------------------------------------------------------------------------------------
+
+    def run(self, *, until_end: bool) -> None:
+        """One epoch after the other, until it is asked to stop; with `until_end`, until the sources are exhausted."""
+        garbage = Garbage()
+        garbage.begin()
+        try:
+            while True:
+                self._keep_up()  # a source that always has something leaves no quiet moment
+                cut = self._cutter.next(self._is_stopped, self._keep_up, until_end=until_end)
+                if cut is None:
+                    return
+                epoch, history = self._coordinator.engine.state.last_decided, self._coordinator.journal.history
+                lives = self._lives_in(cut.time)
+                barrier = barrier_of(cut.sources, cut.time, stateful=bool(self._program.states), lives=lives)
+                positions = {logged.log_name: logged.position(history) for _, logged in self._program.logged}
+                with ReadingAhead(self._cutter.read_ahead, self._is_stopped) as ahead:
+                    self._run(0 if epoch is None else epoch + 1, cut, barrier, positions, lives, written=ahead.begin)
+                self._lives = lives
+                garbage.between_epochs()
+        finally:
+            garbage.end()
+
+    def _lives_in(self, time: EpochTime) -> Lives:
+        """By which times to live states live in an epoch: those of the program, and of states that it has no more."""
+        gone = {name: Life(life.ttl_ms, life.ttl_ms) for name, life in self._lives.items()}
+        return {**gone, **{name: life_of(ttl, self._lives.get(name), time) for name, ttl in self._ttls_ms.items()}}
+
+    def _run(
+        self,
+        epoch: int,
+        cut: Cut,
+        barrier: Barrier,
+        positions: Positions,
+        lives: Lives,
+        *,
+        written: Callable[[], None],
+        decided: Manifest | None = None,
+    ) -> None:
+        """One epoch; `decided` is its manifest, if it has one. `written`: every row has been handed to its sinks."""
+        failpoints.hit("epoch.planned", epoch=epoch)
+        compute, rows = self._computation(epoch, cut, positions, lives, decided), cut.rows
+        context = self._context(barrier, positions, lambda: {"rows": rows, **compute.counts()})
+        confirm = self._cutter.confirmation()
+        placed = partial(placed_between, cut.sources)
+        runner = LoopPass(context, self._batches, compute, written=written, confirm=confirm, placed=placed)
+        try:
+            self._coordinator.engine.run_batch(epoch, runner)
+        except BaseException:
+            for state in self._program.states:
+                state.abandon()
+            raise
+
+    def _computation(
+        self, epoch: int, cut: Cut, positions: Positions, lives: Lives, decided: Manifest | None
+    ) -> Computation:
+        history, rows, letters = self._coordinator.journal.history, cut.rows, self._program.dead_letters
+
+        def require_few(refused: Sequence[Refusal]) -> None:
+            if letters is not None and decided is None:  # of a decided epoch they are as many as they are
+                letters.require_few(refused, rows, history)
+
+        decided_letters = None if decided is None else 0 if letters is None else letters.count_in(decided)
+        args = self._program, epoch, cut, lives, positions, self._misused, require_few
+        return Computation(*args, decided_letters=decided_letters)
+
+    def _context(self, barrier: Barrier, positions: Positions, counts: Callable[[], Mapping[str, int]]) -> PassContext:
+        engine, participants = self._coordinator.engine, self._coordinator.participants
+        return PassContext(
+            pipeline=participants.pipeline,
+            barrier=barrier,
+            sinks=participants.sinks,
+            committers=participants.committers,
+            identities=engine.claim["sinks"],
+            previous_epochs={name: engine.journal.history.last_epoch_of(name) for name in participants.sinks},
+            positions=positions,
+            offsets_sink=self._program.offsets_sink,
+            unrouted_is_error=self._program.unrouted_is_error,
+            batch_counts=counts,
+            end_phase=engine.clock_phase,
+        )
+
+    # Between epochs --------------------------------------------------------------------------------------------
+
+    def _is_stopped(self) -> bool:
+        return self._stop_asked
+
+    def _keep_up(self) -> None:
+        """Sweep if it is time to, begin a new term, and look for the words of other processes."""
+        now = time.monotonic()
+        if now - self._kept_at >= _UPKEEP_INTERVAL_S:
+            self._kept_at = now
+            self._coordinator.hold()
+            self._coordinator.engine.upkeep()
+            if self._program.neighbours is not None:
+                with self._coordinator.engine.stating():
+                    self._program.neighbours.renew()
+            if self._stop_word.is_left():
+                logger.info("the service is asked to stop after its current epoch")
+                self._stop_asked = True

@@ -1,0 +1,153 @@
+"""The user's entry without Spark: a service reads, computes and writes in one plain process, exactly once.
+
+What the user says stands in `description`; here it is run: `tpc.service(...)`, `.run`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.job import refuse_foreign
+from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.kernel.preparation import Preparation
+from tpc.coordinator.kernel.wanted_inputs import WantedInputs
+from tpc.coordinator.operations.monitoring.health_server import HealthPlace
+from tpc.coordinator.operations.monitoring.listeners import observing
+from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace
+from tpc.coordinator.operations.page.ui_server import PagePlace
+from tpc.coordinator.service.description import Description
+from tpc.coordinator.service.every import DEFAULT_EVERY, Every, Seconds
+from tpc.coordinator.service.leading import lead
+from tpc.coordinator.service.looking import look_at_sources
+from tpc.coordinator.service.no_query import NoQueryLog
+from tpc.coordinator.service.sink_rows import contexts_of
+from tpc.coordinator.service.standing_by import NextInLine
+from tpc.coordinator.service.state.lost_stores import look_for_lost, require_kept
+from tpc.errors import ConfigurationError
+from tpc.safety import holds, stated
+from tpc.shards import Shard
+from tpc.states import State as Coordinating
+
+
+class Service(Description):
+    """One process with its sources, its states and its sinks. See `service()`."""
+
+    needs_spark = False
+
+    def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
+        """See `Job.coordinator`."""
+        settings = replace(self.settings, keep_epochs=max(keep_epochs, self.settings.keep_epochs))
+        no_query = NoQueryLog(self.checkpoint)
+        return Coordinator(self.id, self.sinks, self.log, self.checkpoint, settings, spark_log=no_query)
+
+    def _leading(self) -> Coordinator:
+        """That of a start, which reads."""
+        coordinator = self.coordinator()
+        coordinator.inputs = WantedInputs(self.inputs(), by_name=True)
+        return coordinator
+
+    def prepared(self) -> Preparation:
+        """See `Job.prepared`."""
+        self.log.require_lasting()
+        program, columns, coordinator = self._program(), self.columns(), self._leading()
+        contexts = contexts_of(self.id, program.writings, list(coordinator.participants.sinks.values()))
+
+        def ask_others(_: bool) -> None:
+            if program.neighbours is not None:
+                program.neighbours.check()
+            for _state, logged in program.logged:
+                look_for_lost(coordinator.read(), logged)
+            for sink in program.unlogged:
+                require_kept(coordinator.read(), sink)
+
+        return Preparation(coordinator, contexts, columns, ask_others, partial(look_at_sources, coordinator, program))
+
+    def run_to_end(self, options: Mapping[str, Any]) -> None:
+        """See `Job.run_to_end`."""
+        what = "is for a pipeline of Spark, and this is a service"
+        refuse_foreign(options, ("trigger",), what, "say --every-s SECONDS.")
+        given: dict[str, Any] = dict(options)
+        for name in ("every", "standby"):
+            if f"{name}_s" in given:
+                given[name] = Seconds(given.pop(f"{name}_s"))
+        self.run(**given)
+
+    # Running ---------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        every: Seconds | int = DEFAULT_EVERY,
+        until_end: bool = False,
+        takeover: bool = False,
+        standby: Seconds | None = None,
+        metrics_port: int | None = None,
+        metrics_host: str = "127.0.0.1",
+        health_port: int | None = None,
+        health_host: str = "127.0.0.1",
+        silent_after_s: float = 1800.0,
+        ui_port: int | None = None,
+        ui_host: str = "127.0.0.1",
+    ) -> None:
+        """Recover what an earlier run left, then run epoch after epoch until SIGTERM, or until the sources' end.
+
+        `every` cuts an epoch: `tpc.seconds(0.05)` after the last cut, or at so many events; with `until_end` it ends
+        when the sources have given all that was there. The ports, and `takeover`, are those of `Pipeline.start`.
+        With `standby` it waits as long as another process of the service leads, and takes over when that is gone, or
+        silent for so long. SIGTERM ends it after the current epoch. Raises what ended it otherwise.
+        """
+        cut = Every.of(every)
+        metrics = MetricsPlace(metrics_port, metrics_host, None)
+        health = HealthPlace(health_port, health_host, silent_after_s)
+        page = PagePlace(ui_port, ui_host, self.log, self.checkpoint, self.id, self.sinks)
+        names, directory = [sink.name for sink in self.sinks], self.checkpoint.notes
+        stating = stated(lambda error: holds(Coordinating(self.id), error))
+        with NextInLine(directory, self.log, standby) as line:
+            with stating:
+                self.log.require_lasting()
+                program, columns = self._program(), self.columns()
+                if standby is not None and not takeover and not line.wait():
+                    return
+                coordinator = self._leading()
+                callbacks = self._on_complete, self._on_decision_needed
+                coordinator.observed_by(observing(self.id.name, names, directory, *callbacks, metrics, health, page))
+            takeover = takeover or standby is not None
+            is_leading = line.leave
+            lead(coordinator, program, columns, cut, takeover, until_end, is_leading)
+
+
+def service(
+    name: str,
+    *,
+    directory: str | os.PathLike[str],
+    shard: int | None = None,
+    of: int | None = None,
+    incarnation: int = 1,
+    log: Log | None = None,
+    unrouted: str = "count",
+    settings: EngineSettings | None = None,
+) -> Service:
+    """A service named `name` in one plain process, whose intent log and states lie in `directory`.
+
+    With `shard` and `of` this process is one of several that share the partitions of the sources, each with a log and
+    states of its own, in a folder of its own in `directory`: shard 0 of 4 is the pipeline `name-0-of-4`.
+    `incarnation`, `log`, `unrouted` and `settings` are those of `tpc.pipeline`.
+    """
+    if (shard is None) != (of is None):
+        raise ConfigurationError("a shard has a number and a number of all", remedy="give both: shard=0, of=4, say.")
+    return Service(
+        name,
+        Path(directory).absolute(),
+        shard=None if shard is None or of is None else Shard(shard, of),
+        incarnation=incarnation,
+        log=log,
+        unrouted=unrouted,
+        settings=settings or EngineSettings(),
+    )

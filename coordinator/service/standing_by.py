@@ -1,0 +1,188 @@
+"""A process of a service that waits until the one that leads is gone or silent, and then takes over like any start.
+
+Who leads is seen by its sign of life, and by its lock, which goes with it. Whoever is wrong about that has fenced a
+process that could have gone on, and nothing more: the log lets one of them decide.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tpc.coordinator.kernel.checkpoint_lock import holder_of
+from tpc.coordinator.kernel.log.contract import Log
+from tpc.coordinator.kernel.sign_of_life import BEAT_S, Sign, read_sign
+from tpc.coordinator.service.stopping import stopping
+from tpc.describing import described
+from tpc.errors import ConfigurationError, CorruptionError, TransientError
+from tpc.lengths import is_length
+from tpc.records import RecordKind, decode
+from tpc.support import deposed, since_boot
+from tpc.support.durable_files import make_directories
+from tpc.support.own_descriptors import OwnDescriptor
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.2
+GONE_AFTER_S = 4 * BEAT_S
+"""How long a sign is looked at whose process has let go of the lock."""
+FILE_NAME = "next"
+
+
+class NextInLine:
+    """Waits in `directory`, one process at a time; the others wait for that one to lead."""
+
+    def __init__(self, directory: Path, log: Log, silent_after_s: float | None) -> None:
+        if silent_after_s is not None and not is_length(silent_after_s, GONE_AFTER_S, math.inf):
+            what = f"who leads cannot be taken for silent after {described(silent_after_s)} s"
+            raise ConfigurationError(what, remedy=f"give at least {GONE_AFTER_S:g} s: a sign comes every {BEAT_S:g} s.")
+        self._directory = directory
+        self._log = log
+        self._silent_after_s = math.inf if silent_after_s is None else silent_after_s
+        self._place: OwnDescriptor | None = None
+        self._stopped = threading.Event()
+
+    def wait(self) -> bool:
+        """True when nobody leads any more, and until `leave` nobody else finds the same; False after SIGTERM.
+
+        Raises `ConfigurationError` where who leads cannot be seen from here.
+        """
+        make_directories(self._directory)
+        self._check_place()
+        with stopping(self._stopped.set):
+            is_told = False
+            while not self._is_first():
+                if not is_told:
+                    is_told = True
+                    logger.info("another process stands by already, and is next in line: this one waits for it to lead")
+                if self._stopped.wait(POLL_S):
+                    return False
+            seen, silent_s, looked_at, is_told = read_sign(self._directory), 0.0, time.monotonic(), False
+            while not self._is_over(seen, silent_s):
+                if not is_told:
+                    is_told = True
+                    who = "a process" if seen is None else f"process {seen.process}"
+                    logger.info("%s leads: this one stands by", who)
+                if self._stopped.wait(POLL_S):
+                    return False
+                sign, now = read_sign(self._directory), time.monotonic()
+                # What passes at once counts as two looks: then this process stood still itself.
+                silent_s = silent_s + min(now - looked_at, 2 * POLL_S) if sign == seen else 0.0
+                if sign != seen and sign is not None:
+                    self._check_machine(sign)
+                seen, looked_at = sign, now
+        self._check_place()
+        if seen is not None and not seen.ended:
+            logger.warning("process %d has given no sign of life for %.1f s: taking over", seen.process, silent_s)
+        return True
+
+    def leave(self) -> None:
+        """The next process may be next in line. Idempotent."""
+        if self._place is not None:
+            self._place.close()
+            self._place = None
+
+    def __enter__(self) -> NextInLine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    def _is_first(self) -> bool:
+        if self._place is None:
+            self._place = _locked(self._directory / FILE_NAME)
+        return self._place is not None
+
+    def _is_over(self, sign: Sign | None, silent_s: float) -> bool:
+        """Whether who gave this sign, and no other for so long, leads no more."""
+        # Where the lock says another process than the sign, somebody is just beginning, or an operator is at work.
+        # Where it says the same and is held nevertheless, it is by one that stands still and was taken over before.
+        is_ended = sign is None or sign.ended
+        is_holder = sign is not None and holder_of(self._directory) == (sign.process, sign.began)
+        if is_holder and (is_ended or silent_s >= self._silent_after_s):
+            return True
+        if (is_ended or silent_s >= GONE_AFTER_S) and self._is_free():
+            return True
+        return sign is not None and silent_s >= self._silent_after_s and self._was_left_again()
+
+    def _was_left_again(self) -> bool:
+        """Whether who went past the lock's holder last has died before its first sign: only one gone past holds it."""
+        last = holder_of(self._directory)
+        return last is not None and not since_boot.is_running(*last) and any(deposed.holders(self._directory / "lock"))
+
+    def _is_free(self) -> bool:
+        descriptor = _locked(self._directory / "lock")
+        if descriptor is not None:
+            descriptor.close()
+        return descriptor is not None
+
+    def _check_machine(self, sign: Sign) -> None:
+        """Whoever gives a sign here lives on this machine: the states' stores let in no other's processes."""
+        if sign.boot != since_boot.which():
+            raise ConfigurationError(
+                f"process {sign.process} on {sign.host} leads, and this is another machine",
+                remedy="stand by on the machine of who leads, where the states lie; or stop it there and start here.",
+            )
+
+    def _check_place(self) -> None:
+        """Who leads by the log must be one that gives its signs here, or lives on this machine.
+
+        By its boot: in containers the machine has another host name at each start. But two containers of one machine
+        may have a directory each; in one where nobody has ever begun, nobody can be seen to have ended.
+        """
+        try:
+            term, sign = _newest_term(self._log), read_sign(self._directory)
+        except TransientError as error:
+            if not self._log.locked_files() or not self._has_begun_here():
+                raise
+            # Who has locked it is on this machine; where it stands still, the takeover ends it.
+            logger.warning("whether who leads is on this machine cannot be read from the log: %s", error.what)
+            return
+        if term is None or term["host"] == socket.gethostname():
+            return
+        if term.get("boot") == since_boot.which() and self._has_begun_here():
+            return
+        if sign is None or (sign.host, sign.process) != (term["host"], term["process"]):
+            raise ConfigurationError(
+                f"the log was last led by process {term['process']} on {term['host']}, which gives no sign of life in "
+                f"{self._directory}",
+                remedy="stand by with the directory, and on the machine, of who leads: its states lie there, and only "
+                "there can be seen whether it runs. If it is stopped for good, start once without standby.",
+            )
+
+    def _has_begun_here(self) -> bool:
+        return read_sign(self._directory) is not None or holder_of(self._directory) is not None
+
+
+def _newest_term(log: Log) -> Mapping[str, Any] | None:
+    """Of the newest term in a log its record, which says what process it is of."""
+    for slot in sorted(log.slots(), reverse=True):
+        try:
+            record = decode(log.read(slot), slot)
+        except (KeyError, CorruptionError):  # pruned meanwhile; or damaged, which the start judges
+            continue
+        if record.kind is RecordKind.GENERATION:
+            return record.body if "host" in record.body else None
+    return None
+
+
+def _locked(path: Path) -> OwnDescriptor | None:
+    """The descriptor of a file that is locked now; None where another process holds it."""
+    descriptor = OwnDescriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+    try:
+        fcntl.flock(descriptor.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        descriptor.close()
+        return None
+    return descriptor

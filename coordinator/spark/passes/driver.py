@@ -1,0 +1,134 @@
+"""One batch's pass as Spark runs it: one job, and its reports.
+
+What is done with the rows of a partition, and what follows from the reports, stands in `kernel.feeding`, which knows
+no Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tpc import failpoints
+from tpc.coordinator.kernel.feeding.branch import Mode
+from tpc.coordinator.kernel.feeding.confirming import Confirming
+from tpc.coordinator.kernel.feeding.context import PassContext
+from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
+from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionReport
+from tpc.coordinator.kernel.feeding.parts import slowest
+from tpc.coordinator.spark.java_errors import in_our_words
+from tpc.coordinator.spark.parallelism import parallelism_of
+from tpc.coordinator.spark.passes.digests import KIND
+from tpc.coordinator.spark.passes.jobs import PassJobs
+from tpc.coordinator.spark.passes.order import in_order
+from tpc.coordinator.spark.passes.plan import PassPlan
+from tpc.coordinator.spark.passes.reports import REPORT_SCHEMA, completed, decode, left_losers
+from tpc.coordinator.spark.passes.task import PassTask
+from tpc.coordinator.spark.passes.worker_needs import DriverHas
+from tpc.errors import DataError, TransientError
+from tpc.sink import Committable, Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row
+
+
+logger = logging.getLogger(__name__)
+
+
+class SparkPass(EpochPass):
+    """The runner of one batch: `frame` is what Spark hands to the batch function of the query over `plan.frame`."""
+
+    digest_kind = KIND
+
+    def __init__(self, frame: DataFrame, plan: PassPlan, context: PassContext) -> None:
+        letters = () if plan.letters is None else (plan.letters.route,)
+        super().__init__(context, (*plan.routes, *letters), plan.digests_by_writing)
+        self.letters = plan.letters
+        self._prepared: list[Committable] = []
+        self.frame = frame
+        self.plan = plan
+        self._jobs: PassJobs | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """End the tasks of the pass, or let none begin."""
+        self._is_cancelled = True
+        if self._jobs is not None:
+            self._jobs.cancel()
+
+    def mode_of(self, sink: Sink) -> Mode:
+        """Keyed merges are gathered, unless the rows are partitioned by their key."""
+        return Mode.GATHER if sink.merge is not None and not self.plan.partitioned else Mode.WRITE
+
+    def cut_by(self) -> int:
+        """See `coordinator.spark.parallelism`."""
+        return parallelism_of(self.frame.sparkSession)
+
+    def is_checked(self, sink: Sink) -> bool:
+        """Whether two rows of a key meet in one epoch must not say whether one of them is refused."""
+        return self.letters is not None and sink.merge is not None
+
+    def run(self, work: EpochWork) -> list[PartitionReport]:
+        """One job over the batch's frame; a second one where a refused row is to become a dead letter.
+
+        What the first has prepared is undone before: its locks would hold up the second.
+        """
+        try:
+            return self._run(work)
+        except DataError as error:
+            if work.letters is None or not work.letters.may_ask:
+                raise
+            logger.warning("epoch %d is written once more without the rows that a sink refuses: %s", work.epoch, error)
+        self._undo_prepared()
+        self.context.runs_again()
+        # Rows are checked before a branch is given them: once is enough.
+        sinks = tuple(replace(task, is_checked=False) for task in work.sinks)
+        letters = replace(work.letters, is_asked=True, may_ask=False)
+        done = self._run(replace(work, sinks=sinks, letters=letters))
+        self.repeated_tasks = True
+        return done
+
+    def _undo_prepared(self) -> None:
+        by_sink: dict[str, list[Committable]] = {}
+        for committable in self._prepared:
+            by_sink.setdefault(committable.handle.sink, []).append(committable)
+        for name, committables in by_sink.items():
+            self.context.committers[name].abort(committables)
+
+    def _run(self, work: EpochWork) -> list[PartitionReport]:
+        context = self.context
+        actions = {step: action for step, action in failpoints.installed().items() if step.startswith("pass.")}
+        taken = {name for route in self.plan.routes for name in (route.digest, *(wide for wide, _ in route.columns))}
+        task = PassTask(work, DriverHas.of(work), actions)
+        result = in_order(self.frame, self.plan.order, taken).mapInArrow(task.run, REPORT_SCHEMA)
+        with in_our_words():
+            partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
+            context.end_phase("plan")
+            with Confirming(context.confirm):
+                rows = self._collected(result)
+        reports = decode([(row["sink"], bytes(row["payload"])) for row in rows])
+        stages = {report.attempt.stage for report in reports}
+        with in_our_words():
+            self.repeated_tasks = left_losers(reports) or (self._jobs is not None and self._jobs.tried_again(stages))
+        self._prepared = [
+            branch.committable
+            for report in reports
+            if report.done is not None
+            for branch in report.done.branches.values()
+            if branch.committable is not None
+        ]
+        done = completed(reports, partitions, work.epoch)
+        self.sink_seconds = {task.sink.name: slowest(task.sink.name, done) for task in work.sinks}
+        failpoints.hit("epoch.collected", epoch=work.epoch)
+        context.end_phase("pass")
+        return done
+
+    def _collected(self, result: DataFrame) -> list[Row]:
+        self._jobs = PassJobs(self.frame.sparkSession)
+        if self._is_cancelled:
+            raise TransientError("the pass was ended: another coordinator leads")
+        try:
+            return result.collect()
+        finally:
+            self._jobs.wait_for_cancelled_tasks()

@@ -1,0 +1,212 @@
+"""Compiles routes into ONE DataFrame whose single pass feeds every sink.
+
+The wide frame holds every column that any sink takes (plain columns once, however many sinks share them) and one
+digest column per route: the 64-bit xxHash of the row as that sink gets it, NULL when the row is not routed there.
+Selection by `where` thus costs a null bitmap. Expressions are evaluated only for the rows of their own route, as
+`filter` before `select` would do. The hash is computed by Spark's generated code; executors only add it up.
+
+One row, one evaluation: a condition may come out otherwise each time it is computed (`rand()`, a Python function), so
+it is computed once, and guards, `otherwise`, digests and counts are made of its value. So is what is selected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from tpc.coordinator.kernel.feeding.refused_rows import LetterWork
+from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
+from tpc.coordinator.spark.passes.arrow_schema import arrow_schema
+from tpc.coordinator.spark.passes.conditions import computed_once, conditions_of, unused_name
+from tpc.coordinator.spark.passes.dead_letters import DeadLetters
+from tpc.coordinator.spark.passes.digests import digest_column, has_floats
+from tpc.coordinator.spark.passes.order import check_order, spread
+from tpc.coordinator.spark.passes.routes import Route, Writing
+from tpc.errors import ConfigurationError
+from tpc.schemas import Columns
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True)
+class PassPlan:
+    """The wide frame and how to take it apart again."""
+
+    frame: DataFrame
+    routes: tuple[RoutePlan, ...]
+    schemas: Mapping[str, pyarrow.Schema]
+    columns: Mapping[str, Columns]
+    """Per sink the names and Spark's types of its columns, as they go on record."""
+    digests_by_writing: tuple[tuple[str, ...], ...]
+    """Per DataFrame written: its routes' digest columns; a row with all of them NULL was taken by no sink."""
+    partitioned: bool
+    order: tuple[str, ...] = ()
+    """The columns of the wide frame by which each partition is sorted."""
+    letters: LetterWork | None = None
+    """How rows that a sink refuses become dead letters, where there are some."""
+    unguarded: tuple[DataFrame, ...] = ()
+    """Per DataFrame written: its columns and conditions as the routes say them, for checks of what is asked for."""
+
+
+def compile_plan(writings: Sequence[Writing], letters: DeadLetters | None = None) -> PassPlan:
+    """The plan for these writings. Raises `ConfigurationError` for what cannot be one pass."""
+    if not writings or not any(writing.routes for writing in writings):
+        raise ConfigurationError("the pipeline writes nothing", remedy="pipeline.write(df).to(sink)")
+    if not all(writing.routes for writing in writings):
+        raise ConfigurationError("a DataFrame is written to no sink", remedy="pipeline.write(df).to(sink)")
+    partitioned = any(writing.partition_by for writing in writings)
+    if partitioned and len(writings) > 1:
+        raise ConfigurationError(
+            "partition_by= works with one DataFrame",
+            remedy="union the DataFrames before pipeline.write(..., partition_by=...).",
+        )
+    compiled = [_Compiled(index, writing) for index, writing in enumerate(writings)]
+    frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), (c.frame for c in compiled))
+    routes = tuple(route for c in compiled for route in c.routes)
+    schemas = _schemas(frame, routes)
+    columns = {route.sink: _columns(frame, route) for route in routes}
+    if letters is not None:
+        letters.refuse_shared(columns)
+        schemas[letters.sink.name] = letters.schema()
+        columns[letters.sink.name] = tuple((name, "string") for name in letters.select.values())
+    return PassPlan(
+        frame=frame,
+        routes=routes,
+        schemas=schemas,
+        columns=columns,
+        letters=None if letters is None else letters.work(writings, exact=all(route.exact for route in routes)),
+        digests_by_writing=tuple(tuple(route.digest for route in c.routes) for c in compiled),
+        partitioned=partitioned,
+        order=compiled[0].order,
+        unguarded=tuple(c.unguarded for c in compiled),
+    )
+
+
+class _Compiled:
+    """One writing's part of the wide frame: on its source three projections, of conditions, columns and digests."""
+
+    def __init__(self, index: int, writing: Writing) -> None:
+        from pyspark.sql import functions as F
+
+        self.index = index
+        self.source = writing.frame
+        self.wide: dict[str, Column] = {}
+        self.guards: dict[str, Column] = {}
+        self.plain: dict[str, str] = {}
+        source = spread(writing.frame, writing.partition_by)
+        check_order(writing.order_by, writing.partition_by, self.source.columns)
+        conditions, flags = conditions_of(writing)
+        # A barrier below too: a condition and the column of the source that it reads would else be computed separately.
+        once = unused_name("tpc_once", source)
+        settled = source.select("*", (F.spark_partition_id() >= 0).alias(once))
+        decided = settled.select(
+            "*", *((computed_once(condition) & F.col(once)).alias(name) for name, condition in conditions.items())
+        )
+        parts = [self._add(number, route, flags[number]) for number, route in enumerate(writing.routes)]
+        self.order = tuple(self._plain_column(name) for name in writing.order_by)
+        selected = decided.select(*(self._guarded(name) for name in self.wide), *conditions)
+        expressions = {**self.wide, **conditions}
+        self.unguarded = self.source.select(*(column.alias(name) for name, column in expressions.items()))
+        self.routes = tuple(
+            RoutePlan(
+                route.sink.name,
+                index,
+                f"digest_{index}_{number}",
+                columns,
+                route.exact_floats or not any(has_floats(self.unguarded.schema[wide].dataType) for wide, _ in columns),
+            )
+            for number, (route, columns) in enumerate(zip(writing.routes, parts, strict=True))
+        )
+        self.frame = selected.select(
+            *self.wide,
+            *(
+                digest_column(
+                    self.unguarded.schema, [wide for wide, _ in plan.columns], flag, exact_floats=route.exact_floats
+                ).alias(plan.digest)
+                for plan, flag, route in zip(self.routes, flags, writing.routes, strict=True)
+            ),
+        )
+
+    def _add(self, number: int, route: Route, flag: Column) -> tuple[tuple[str, str], ...]:
+        columns = []
+        for position, (output, expression) in enumerate(self._expanded(route)):
+            if isinstance(expression, str):
+                columns.append((self._plain_column(expression), output))
+            else:
+                name = f"column_{self.index}_{number}_{position}"
+                self.wide[name] = expression
+                self.guards[name] = flag
+                columns.append((name, output))
+        return tuple(columns)
+
+    def _guarded(self, name: str) -> Column:
+        """A column of the wide frame. Computed ones are NULL for other rows: with ANSI casts they may fail there."""
+        from pyspark.sql import functions as F
+
+        column = self.wide[name]
+        return (F.when(computed_once(self.guards[name]), column) if name in self.guards else column).alias(name)
+
+    def _plain_column(self, name: str) -> str:
+        from pyspark.sql import functions as F
+
+        if name not in self.plain:
+            self.plain[name] = f"column_{self.index}_{len(self.plain)}"
+            self.wide[self.plain[name]] = F.col(f"`{name}`")
+        return self.plain[name]
+
+    def _expanded(self, route: Route) -> list[tuple[str, str | Column]]:
+        """(the sink's column name, a plain column's name or an expression) for each column of a route's select."""
+        from pyspark.sql import functions as F
+
+        known = set(self.source.columns)
+        expanded: list[tuple[str, str | Column]] = []
+        for item in route.select:
+            names = self.source.select(item).columns
+            if not isinstance(item, str):
+                if len(names) > 1:
+                    raise ConfigurationError(
+                        f"one expression stands for several columns: {names}",
+                        sink=route.sink.name,
+                        remedy="select '*' or 'column.*' as a string, or each column by itself.",
+                    )
+                expanded.append((names[0], item))
+            elif item in known:
+                expanded.append((item, item))
+            elif item == "*":
+                expanded += [(name, name) for name in names]
+            elif item.endswith(".*"):
+                expanded += [(name, F.col(f"{item[:-1]}`{name}`")) for name in names]
+            else:
+                expanded.append((names[0], F.col(item)))
+        outputs = [output for output, _ in expanded]
+        if len(set(outputs)) != len(outputs):
+            raise ConfigurationError(
+                f"two columns of one name are selected: {outputs}", sink=route.sink.name, remedy="use alias()."
+            )
+        return expanded
+
+
+def _columns(frame: DataFrame, route: RoutePlan) -> Columns:
+    return tuple((output, frame.schema[wide].dataType.simpleString()) for wide, output in route.columns)
+
+
+def _schemas(frame: DataFrame, routes: Sequence[RoutePlan]) -> dict[str, Any]:
+    """The Arrow schema each sink gets; two writings that feed one sink must agree."""
+    from pyspark.sql.types import StructField, StructType
+
+    schemas: dict[str, Any] = {}
+    for route in routes:
+        fields = [StructField(output, frame.schema[wide].dataType, nullable=True) for wide, output in route.columns]
+        schema = arrow_schema(StructType(fields))
+        known = schemas.setdefault(route.sink, schema)
+        if known != schema:
+            raise ConfigurationError(
+                f"two DataFrames write other columns to one sink: {known.names} and {schema.names}",
+                sink=route.sink,
+                remedy="select the same columns, in the same order and of the same types, in both.",
+            )
+    return schemas

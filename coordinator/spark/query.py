@@ -1,0 +1,268 @@
+"""A running pipeline: a StreamingQuery to its user, with the epochs' history.
+
+Owns the batch function that Spark calls, and the thread that watches over the query until its connections are closed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tpc import failpoints
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.feeding.context import PassContext
+from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.spark.batch_metrics import BatchMetrics
+from tpc.coordinator.spark.interruption import await_interruption
+from tpc.coordinator.spark.java_errors import in_our_words, in_words, raise_alone
+from tpc.coordinator.spark.orderly_stop import OrderlyStop, StopAskedError, tell_replay
+from tpc.coordinator.spark.parallelism import parallelism_to_repair
+from tpc.coordinator.spark.passes.dead_letters import DeadLetters
+from tpc.coordinator.spark.passes.driver import SparkPass
+from tpc.coordinator.spark.passes.plan import PassPlan
+from tpc.coordinator.spark.query_facts import QueryFacts
+from tpc.coordinator.spark.query_start import start_query
+from tpc.coordinator.spark.read_topics import ReadTopics
+from tpc.coordinator.spark.running_plan import running_plan
+from tpc.coordinator.spark.settings import explicit_settings
+from tpc.coordinator.spark.source_folders import source_folders
+from tpc.coordinator.spark.source_lag import SourceWatch
+from tpc.coordinator.spark.state_partitions import SETTING, state_partitions, tell_passed_over
+from tpc.errors import TpcError
+from tpc.manifest import Barrier
+from tpc.sink import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger(__name__)
+
+_UPKEEP_INTERVAL_S = 1
+_BATCH_ENDS_WITHIN_S = 60.0
+"""After its query: it may be undoing an epoch, in systems that are away."""
+
+
+class PipelineQuery(QueryFacts):
+    """What `pipeline.start()` returns. The names are those of PySpark's StreamingQuery, plus `history`."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        plan: PassPlan,
+        *,
+        stateful: bool,
+        offsets_sink: Sink | None,
+        unrouted_is_error: bool,
+        options: Mapping[str, str],
+        topics: ReadTopics,
+        letters: DeadLetters | None = None,
+    ) -> None:
+        self._coordinator = coordinator
+        self._plan = plan
+        self._stateful = stateful
+        self._offsets_sink = None if offsets_sink is None else offsets_sink.name
+        self._unrouted_is_error = unrouted_is_error
+        self._options = dict(options)
+        self._topics = topics
+        self._letters = letters
+        self._session = plan.frame.sparkSession
+        self._failure: BaseException | None = None
+        self._failed_epochs: list[dict[str, Any]] = []
+        self._stop_word = StopWord(coordinator.checkpoint.notes)
+        timeout_s = coordinator.engine.settings.stop_timeout_s
+        self._stop = OrderlyStop(coordinator.spark_log, lambda: coordinator.journal.history, timeout_s)
+        self._ended, self._ending = threading.Event(), threading.Lock()
+        self._sources = SourceWatch()
+        self._batch_metrics: BatchMetrics | None = None
+
+    # Starting --------------------------------------------------------------------------------------------------
+
+    def start(self, trigger: Mapping[str, Any]) -> None:
+        """Bring Spark's log up to the intent log and start the query."""
+        coordinator = self._coordinator
+        self._stop_word.remove()
+        query_id = coordinator.engine.claim["query_id"]
+        self._batch_metrics = BatchMetrics(self._session, query_id, stateful=self._stateful)
+        with parallelism_to_repair(coordinator.engine.state, self._session) as is_another:
+            coordinator.reconcile(self._run_one_batch, source_folders(self._plan.frame))
+            if is_another and coordinator.engine.state.lost:
+                self._run_one_batch()
+        if self._stateful:
+            tell_passed_over(explicit_settings(self._session).get(SETTING), state_partitions(coordinator.spark_log))
+        self._query = self._start_spark(trigger)
+        threading.Thread(target=self._watch, name=f"tpc-{coordinator.pipeline.name}", daemon=True).start()
+
+    def _start_spark(self, trigger: Mapping[str, Any]) -> StreamingQuery:
+        name = self._coordinator.pipeline.name
+        options = {"checkpointLocation": str(self._coordinator.checkpoint), **self._options}
+        return start_query(self._plan.frame, self._batch, name, options, trigger, stateful=self._stateful)
+
+    def _run_one_batch(self) -> None:
+        """Let Spark run the batch that its log has planned and not committed, and nothing after it."""
+        query = self._start_spark({"once": True})
+        try:
+            with in_our_words():
+                query.awaitTermination()
+        except Exception as error:  # noqa: BLE001  raised again
+            raise_alone(self._failure or error)
+
+    def _watch(self) -> None:
+        """Keep the query company until its end. Whatever happens here, callers are told and connections closed."""
+        try:
+            while not self._has_ended():
+                self._upkeep()
+        finally:
+            self._coordinator.engine.stopping.set()
+            # Where the JVM has died the batch learns of it at the same moment, and still has an epoch to undo. One that
+            # Spark still begins is refused: its end would be told to no caller.
+            self._stop.close(_BATCH_ENDS_WITHIN_S)
+            try:
+                self._topics.close()
+                self._coordinator.close()
+            except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
+                self._fail(error)
+            finally:
+                self._ended.set()
+
+    def _upkeep(self) -> None:
+        """Sweep if it is time to. After any error the machine stands in the middle of a step, so the query ends."""
+        try:
+            self._coordinator.upkeep()
+            self._stop_if_asked()
+        except Exception as error:
+            logger.exception("the pipeline stops: its upkeep failed")
+            self._fail(error)
+            self._stop_if_it_runs()
+
+    def _stop_if_asked(self) -> None:
+        """Stop when another process asks, or a batch has."""
+        if self._stop_word.is_left() and not self._stop.is_asked.is_set():
+            logger.info("the pipeline is asked to stop after its current epoch")
+            self._stop.is_asked.set()
+        if self._stop.is_asked.is_set():
+            self._end_in_order()
+
+    def _end_in_order(self) -> None:
+        """End the query once Spark has committed the last decided epoch too, and say so where it has not."""
+        with self._ending:  # by who calls `stop`, and by the watch
+            left = self._stop.await_commit(self._is_running, self._coordinator.engine.stopping.set)
+            if left is not None:
+                self._fail(self._coordinator.engine.fenced() or self._stop.not_committed(left))
+                tell_replay(self._failure, left)
+            self._stop_if_it_runs()
+
+    def _has_ended(self) -> bool:
+        """Wait for the query's end, for at most the upkeep's interval."""
+        try:
+            with in_our_words():
+                return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
+        except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
+            if not self._stop.is_asked.is_set():
+                # Of the files of another coordinator's query Spark tells in words of its own.
+                self._fail(self._coordinator.engine.fenced() or error)
+            self._stop_if_it_runs()
+            return True
+        finally:
+            self._sources.look(self._running, self._coordinator.observing.tell_of_sources)
+
+    def _stop_if_it_runs(self) -> None:
+        """The wait may have failed and not the query: out of file descriptors, say, on the way to the JVM."""
+        try:
+            if self._is_running():
+                self._running.stop()
+        except Exception as error:  # noqa: BLE001  the JVM is gone, and the query with it
+            logger.debug("the query cannot be stopped: %s", error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The first failure is the one that users are told."""
+        if isinstance(told := in_words(error), TpcError):
+            told.located(pipeline=str(self._coordinator.pipeline))
+        self._failure = self._failure or told
+
+    # One epoch -------------------------------------------------------------------------------------------------
+
+    def _batch(self, frame: DataFrame, batch: int) -> None:
+        try:
+            with self._stop.batch(int(batch)):
+                self._run_or_fail(frame, int(batch))
+        except StopAskedError:
+            await_interruption(self._session)
+            raise
+
+    def _run_or_fail(self, frame: DataFrame, epoch: int) -> None:
+        try:
+            self._run_epoch(frame, epoch)
+        except BaseException as error:
+            self._fail(error)
+            self._failed_epochs.append({"epoch": epoch, "status": "failed", "failure": str(error)})
+            raise
+
+    def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
+        coordinator = self._coordinator
+        try:
+            with coordinator.engine.stating():
+                running = running_plan(self._session, coordinator.engine.claim["query_id"])
+                barrier = coordinator.barrier(epoch, running, stateful=self._stateful)
+        except TpcError as error:
+            error.located(pipeline=str(coordinator.pipeline), epoch=epoch)
+            raise
+        failpoints.hit("epoch.planned", epoch=epoch)
+        coordinator.engine.run_batch(epoch, SparkPass(frame, self._plan, self._context(barrier)))
+
+    def _context(self, barrier: Barrier) -> PassContext:
+        assert self._batch_metrics is not None
+        engine, participants = self._coordinator.engine, self._coordinator.participants
+        context = PassContext(
+            pipeline=participants.pipeline,
+            barrier=barrier,
+            sinks=participants.sinks,
+            committers=participants.committers,
+            identities=engine.claim["sinks"],
+            previous_epochs={n: engine.journal.history.last_epoch_of(n) for n in participants.sinks},
+            offsets_sink=self._offsets_sink,
+            letters_sink=None if self._letters is None else self._letters.sink.name,
+            require_few=self._require_few,
+            runs_again=self._batch_metrics.runs_again,
+            unrouted_is_error=self._unrouted_is_error,
+            batch_counts=self._batch_metrics,
+            await_durable=self._coordinator.lineage.begin(),
+            end_phase=engine.clock_phase,
+        )
+        return self._topics.confirming(context, engine.journal.history)
+
+    def _require_few(self, letters: int, rows: int, told: Sequence[str]) -> None:
+        if self._letters is not None:
+            self._letters.require_few(letters, rows, told, self._coordinator.engine.journal.history)
+
+    # What users of a StreamingQuery know -----------------------------------------------------------------------
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802  PySpark's name
+        """Wait for the end, at most `timeout` seconds; True when it has ended. Raises what ended the query."""
+        if not self._ended.wait(timeout):
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def processAllAvailable(self) -> None:  # noqa: N802  PySpark's name
+        """Wait until everything that the sources hold now is committed in every sink."""
+        try:
+            with in_our_words():
+                self._running.processAllAvailable()
+        except Exception as error:  # noqa: BLE001  raised again
+            raise_alone(self._failure or error)
+
+    def stop(self) -> None:
+        """Stop after the current epoch, and after Spark's own commit of it: the next start has nothing to replay.
+
+        A decided epoch that a system does not take is tried for `EngineSettings.stop_timeout_s`; then the next start
+        finishes and replays it, and `exception` says so. Called from within a batch it asks, and does not wait.
+        """
+        self._stop.is_asked.set()
+        if self._stop.is_within_batch():
+            return
+        self._end_in_order()
+        self._ended.wait()

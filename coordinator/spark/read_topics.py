@@ -1,0 +1,113 @@
+"""The topics of a Spark query's Kafka sources: asked at its start, and beside each epoch that reads of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.feeding.context import PassContext
+from tpc.coordinator.kernel.wanted_inputs import WantedInputs, has_begun
+from tpc.coordinator.spark.kafka_topics import SparkTopics
+from tpc.coordinator.spark.passes.inputs import in_recorded_order
+from tpc.coordinator.spark.passes.routes import Writing
+from tpc.coordinator.spark.source_descriptions import readers, relations
+from tpc.coordinator.spark.source_folders import by_folder
+from tpc.errors import TransientError
+from tpc.history import History
+from tpc.source_options import KAFKA
+from tpc.source_records import Inputs, sources_of
+from tpc.source_topics import check_topics, partitions_read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tpc.coordinator.kernel.preparation import Preparation
+
+
+class ReadTopics:
+    """Of the sources of `wanted`, which are those of the plan `frame`."""
+
+    def __init__(self, wanted: WantedInputs, frame: DataFrame) -> None:
+        self._wanted = wanted
+        nodes = relations(frame)
+        self._folders = readers(nodes)
+        sources = sources_of(wanted.inputs)
+        self._topics = {
+            n: SparkTopics(nodes[n], frame.sparkSession) for n, one in enumerate(sources) if one.kind == KAFKA
+        }
+
+    def look(self, history: History) -> None:
+        """Ask which topics there are, and compare them with those on record and where the log stands.
+
+        What is new is taken into what goes on record. Raises `StateLostError`, and `TransientError` where no broker
+        answers.
+        """
+        last = None if history.last_intent is None else history.manifests.get(history.last_intent)
+        ends = {} if last is None else by_folder(last.barrier.end, self._folders)
+        sources = sources_of(self._wanted.with_known_ids(history))
+        try:
+            for number, topics in self._topics.items():
+                new = check_topics(sources[number], ends.get(self._folders[number]), topics.found())
+                self._wanted.found_ids[number] = new
+        finally:
+            self.close()  # a start may go no further
+
+    def confirming(self, context: PassContext, history: History) -> PassContext:
+        """`context` with the question that is asked beside its epoch, and the ids that are new in its answer.
+
+        None is asked where the epoch reads no topic. It raises as `look` does.
+        """
+        barrier = context.barrier
+        starts, ends = (by_folder(lines, self._folders) for lines in (barrier.start, barrier.end))
+        read = {
+            number: ends[folder]
+            for number in self._topics
+            if (folder := self._folders[number]) in ends and ends[folder] != starts.get(folder)
+        }
+        new: dict[int, Mapping[str, str]] = {}
+        if not read:
+            return context
+
+        def confirm() -> None:
+            sources = sources_of(self._wanted.with_known_ids(history))
+            for number, end in read.items():
+                found = self._topics[number].described({*partitions_read(end), *sources[number].ids})
+                if ids := check_topics(sources[number], end, found):
+                    new[number] = ids
+
+        return replace(context, confirm=confirm, new_ids=lambda: new)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        for topics in self._topics.values():
+            topics.close()
+
+
+@contextmanager
+def sources_asked(ready: Preparation) -> Iterator[None]:
+    """Around the takeover of a start: before it the sources are asked, since what they answer goes on record with it.
+
+    Where no broker answers, what is decided is finished all the same, and the `TransientError` is raised then: nothing
+    is read.
+    """
+    unanswered: TransientError | None = None
+    with ready.coordinator.engine.stating():
+        try:
+            ready.ask_sources()
+        except TransientError as error:
+            unanswered = error
+    yield
+    if unanswered is not None:
+        with ready.coordinator.engine.stating():
+            raise unanswered
+
+
+def planned(writings: Sequence[Writing], coordinator: Coordinator) -> tuple[list[Writing], Inputs]:
+    """`writings` in the order on record, and what they read. One write needs no question to the log."""
+    recorded = None
+    if len(writings) > 1 and has_begun(history := coordinator.read(), coordinator.spark_log):
+        recorded = history.inputs
+    return in_recorded_order(writings, recorded, str(coordinator.pipeline))

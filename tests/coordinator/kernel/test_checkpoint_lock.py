@@ -1,0 +1,191 @@
+"""The advisory lock on a checkpoint: one holder, named to the next one, gone with its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from tests.support.processes import line, python
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock, holder_of
+from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
+from tpc.errors import CheckpointInUseError, FencedError
+from tpc.support import since_boot
+
+HOLDER = """
+import sys
+from pathlib import Path
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock, holder_of
+lock = CheckpointLock(Path(sys.argv[1]))
+lock.acquire()
+print("held", flush=True)
+sys.stdin.readline()
+"""
+
+FORKS = """
+import os, sys, time
+from pathlib import Path
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
+lock = CheckpointLock(Path(sys.argv[1]))
+lock.acquire()
+if not os.fork():
+    print(os.getpid(), flush=True)  # the child says it, since it lets go of the lock before its fork returns
+time.sleep(600)
+"""
+
+BEGINS = """
+import sys
+from pathlib import Path
+from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock, holder_of
+from tpc.coordinator.operations.supervision.supervisor import exit_code_for
+from tpc.errors import TpcError
+lock = CheckpointLock(Path(sys.argv[1]))
+if sys.argv[2] == "locks":
+    lock.acquire()
+print("begun", flush=True)
+sys.stdin.readline()
+try:
+    lock.require_not_taken_over() if sys.argv[2] == "locks" else lock.acquire()
+except TpcError as error:
+    print(type(error).__name__, flush=True)
+    sys.exit(exit_code_for(error))
+print("leads", flush=True)
+"""
+
+
+def test_a_second_process_is_refused_and_told_who_holds_the_checkpoint(tmp_path: Path) -> None:
+    with python(HOLDER, tmp_path / "checkpoint" / "tpc") as holder:
+        assert line(holder) == "held"
+        with pytest.raises(CheckpointInUseError, match=f"in use by process {holder.pid}") as caught:
+            CheckpointLock(tmp_path / "checkpoint" / "tpc").acquire()
+    assert str(tmp_path / "checkpoint") in caught.value.what
+    assert "takeover=True" in caught.value.remedy
+
+
+def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
+    with python(HOLDER, tmp_path) as holder:
+        assert line(holder) == "held"
+        holder.send_signal(signal.SIGKILL)
+        holder.wait(10)
+        with CheckpointLock(tmp_path):
+            assert holder_of(tmp_path) == (os.getpid(), since_boot.process_began())
+
+
+def test_a_takeover_goes_past_the_lock_and_names_itself(tmp_path: Path) -> None:
+    with CheckpointLock(tmp_path):
+        (tmp_path / "lock").write_text("4194304999\n")
+        second = CheckpointLock(tmp_path)
+        second.acquire(takeover=True)
+        assert holder_of(tmp_path) == (os.getpid(), since_boot.process_began())
+        second.release()
+
+
+def test_a_released_lock_can_be_taken_again_and_released_twice(tmp_path: Path) -> None:
+    lock = CheckpointLock(tmp_path)
+    lock.acquire()
+    lock.release()
+    lock.release()
+    with CheckpointLock(tmp_path), pytest.raises(CheckpointInUseError):
+        lock.acquire()
+
+
+def go_on(process: Popen[str]) -> str:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return line(process)
+
+
+@pytest.mark.parametrize("before", ["waits", "locks"])
+@pytest.mark.parametrize("still", [True, False])
+def test_a_process_that_began_before_a_takeover_ends_fenced(tmp_path: Path, before: str, still: bool) -> None:
+    """Before it came to the lock or behind it; while the one that took over still runs, and when that has ended."""
+    with python(BEGINS, tmp_path, before) as first:
+        assert line(first) == "begun"
+        lock = CheckpointLock(tmp_path)
+        lock.acquire(takeover=True)
+        if not still:
+            lock.release()
+        assert go_on(first) == "FencedError"
+        assert first.wait(10) == EXIT_FENCED
+        lock.release()
+
+
+def test_a_process_that_begins_after_a_takeover_is_told_who_holds_the_lock_and_may_follow(tmp_path: Path) -> None:
+    lock = CheckpointLock(tmp_path)
+    lock.acquire(takeover=True)
+    with python(BEGINS, tmp_path, "waits") as second, python(BEGINS, tmp_path, "waits") as third:
+        assert (line(second), line(third)) == ("begun", "begun")
+        assert go_on(second) == "CheckpointInUseError"
+        assert second.wait(10) == 1
+        lock.release()
+        assert go_on(third) == "leads"
+
+
+def test_a_takeover_fences_neither_its_own_process_nor_anybody_after_a_boot(tmp_path: Path) -> None:
+    lock = CheckpointLock(tmp_path)
+    lock.acquire(takeover=True)
+    lock.release()
+    with CheckpointLock(tmp_path):
+        pass
+    word = json.loads((tmp_path / "takeover").read_text())
+    (tmp_path / "takeover").write_text(json.dumps({**word, "process": 0}))
+    with pytest.raises(FencedError, match="taken over by process 0"):
+        CheckpointLock(tmp_path).acquire()
+    (tmp_path / "takeover").write_text(json.dumps({**word, "process": 0, "boot": "an earlier one"}))
+    with CheckpointLock(tmp_path):
+        pass
+
+
+def test_a_lock_that_was_gone_past_is_taken_once_its_holder_is_gone(tmp_path: Path) -> None:
+    """Else a supervisor that starts the holder anew would have it lead again."""
+    with python(HOLDER, tmp_path) as holder:
+        assert line(holder) == "held"
+        lock = CheckpointLock(tmp_path)
+        lock.acquire(takeover=True)
+        assert lock.before is not None
+        assert lock.before[0] == holder.pid
+        holder.kill()
+        holder.wait(10)
+        lock.retake()
+        with pytest.raises(CheckpointInUseError, match=f"in use by process {os.getpid()}"):
+            CheckpointLock(tmp_path).acquire()
+        lock.release()
+
+
+def test_who_was_gone_past_or_was_killed_had_it_before_and_who_let_go_of_it_had_not(tmp_path: Path) -> None:
+    """One that lives on may lead another checkpoint, and is not to be ended for this one."""
+    with python(HOLDER, tmp_path) as holder:
+        assert line(holder) == "held"
+        lock = CheckpointLock(tmp_path)
+        lock.acquire(takeover=True)
+        assert lock.before is not None and lock.before[0] == holder.pid
+    lock.release()
+    for _ in range(2):
+        lock.acquire(takeover=True)
+        assert lock.before is None
+        lock.release()
+    lock.acquire()
+    after = CheckpointLock(tmp_path)
+    after.acquire(takeover=True)
+    assert after.before == (os.getpid(), since_boot.process_began())
+    after.release()
+    lock.release()
+
+
+def test_what_a_process_has_forked_does_not_hold_its_lock(tmp_path: Path) -> None:
+    with python(FORKS, tmp_path) as holder:
+        child = int(line(holder))
+        try:
+            with pytest.raises(CheckpointInUseError):
+                CheckpointLock(tmp_path).acquire()
+            holder.kill()
+            holder.wait(10)
+            with CheckpointLock(tmp_path):
+                os.kill(child, 0)  # it lives
+        finally:
+            os.kill(child, signal.SIGKILL)

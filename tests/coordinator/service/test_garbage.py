@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+
+from tpc.coordinator.service.garbage import Garbage
+
+
+class Knot:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """A program that has set nothing aside; the run of the tests has (`tests/conftest.py`)."""
+    before = gc.get_threshold()
+    gc.unfreeze()
+    yield
+    gc.set_threshold(*before)
+    gc.enable()
+    gc.freeze()
+
+
+def knots() -> int:
+    return sum(isinstance(each, Knot) for each in gc.get_objects())
+
+
+def test_what_functions_leave_behind_is_looked_for_between_epochs() -> None:
+    garbage = Garbage()
+    garbage.begin()
+    garbage.between_epochs()
+    kept = [Knot() for _ in range(200_000)]  # through one epoch
+    assert knots() == 200_000
+    kept.clear()
+    garbage.between_epochs()
+    assert knots() == 0
+    garbage.end()
+
+
+def test_afterwards_all_is_as_before() -> None:
+    before = gc.get_threshold()
+    garbage = Garbage()
+    garbage.begin()
+    garbage.end()
+    garbage.end()
+    assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+
+def test_a_program_without_a_collector_is_left_alone() -> None:
+    gc.disable()
+    garbage = Garbage()
+    garbage.begin()
+    garbage.between_epochs()
+    assert not gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    garbage.end()
