@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from tpc.coordinator.kernel.log.contract import Log
     from tpc.coordinator.kernel.log.local import LocalLog
     from tpc.coordinator.kernel.log.objects import ObjectLog
+    from tpc.coordinator.kernel.log.places import open_log
     from tpc.coordinator.kernel.log.sql import SqlLog
+    from tpc.coordinator.operations.supervision.job_process import await_end
     from tpc.coordinator.operations.supervision.restarts import ExponentialDelay, FailureRate, FixedDelay
-    from tpc.coordinator.operations.supervision.supervisor import supervise
+    from tpc.coordinator.operations.supervision.supervisor import Stop, exit_code_for, supervise
     from tpc.coordinator.spark.pipeline import Pipeline
     from tpc.coordinator.spark.query import PipelineQuery
 
@@ -30,6 +32,10 @@ __all__ = [
     "Pipeline",
     "PipelineQuery",
     "SqlLog",
+    "Stop",
+    "await_end",
+    "exit_code_for",
+    "open_log",
     "supervise",
 ]
 
@@ -44,6 +50,10 @@ _MODULES = {
     "Pipeline": "spark.pipeline",
     "PipelineQuery": "spark.query",
     "SqlLog": "kernel.log.sql",
+    "Stop": "operations.supervision.supervisor",
+    "await_end": "operations.supervision.job_process",
+    "exit_code_for": "operations.supervision.supervisor",
+    "open_log": "kernel.log.places",
     "supervise": "operations.supervision.supervisor",
 }
 

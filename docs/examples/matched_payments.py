@@ -27,8 +27,7 @@ from typing import Any
 from confluent_kafka import Message
 
 import tpc
-from tpc.coordinator import SqlLog
-from tpc.coordinator.operations.supervision.supervisor import exit_code_for
+from tpc.coordinator import SqlLog, exit_code_for
 from tpc.errors import TpcError
 from tpc.sinks import KafkaChangelog, KafkaSink, PostgresSink
 from tpc.sources import KafkaSource

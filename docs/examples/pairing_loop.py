@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Message
 
 import tpc
-from tpc.coordinator.operations.supervision.supervisor import exit_code_for
+from tpc.coordinator import exit_code_for
 from tpc.errors import TpcError
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, PostgresSink
 from tpc.sources import KafkaSource
