@@ -115,7 +115,10 @@ class DataError(TpcError):
     `column` and `key` name the first one; `source`, `position` and `function` the event that has made it, if known.
     """
 
-    remedy_by_default = "mend the row or route it elsewhere (where=), then restart: the epoch is repeated whole."
+    remedy_by_default = (
+        "correct the row, route it elsewhere (where=) or keep such rows apart (dead_letters_to), then restart: the "
+        "epoch is repeated whole."
+    )
     row_index: int | None = None  # from 0, in a batch or among the rows that a service made columns of together
 
     def __init__(self, what: str, *, column: str | None = None, key: Any = None, **where: Any) -> None:
