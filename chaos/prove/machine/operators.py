@@ -1,7 +1,7 @@
 """What the machine does to a function: each operator gives the places that it applies to, as changes of the text.
 
-What nobody has promised is left alone: messages of errors, lines of a log, annotations, docstrings, and what is only
-there for a type checker.
+Not mutated, since no contract covers them: messages of errors, lines of a log, annotations, docstrings, and what is
+only there for a type checker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What became of the machine's mutants: a score for each room, and a record of each mutant with its difference."""
+"""The outcomes of the machine's mutants: a score for each room, and a record of each mutant with its difference."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Tried:
 
 @dataclass
 class Score:
-    """How many mutants of a room there were, and what became of them."""
+    """The mutants of a room, counted by outcome."""
 
     mutants: int = 0
     caught: int = 0
