@@ -129,7 +129,7 @@ class _Process:
         self.cutter = Cutter(program.inputs, Every(seconds=0.0), wall_s=lambda: 0.0)
         coordinator = cast(Coordinator, self._coordinator())
         stop_word = cast(StopWord, SimpleNamespace(remove=lambda: None, is_left=lambda: False))
-        self.running = Running(coordinator, program, self.cutter, stop_word)
+        self.running = _Explored(self, coordinator, program, self.cutter, stop_word)
 
     def go_on(self) -> NoReturn:
         """Begin, and run until nobody has answered."""
@@ -153,14 +153,14 @@ class _Process:
             self.counts, self.polls = answer.counts, 0
         return self.counts[source]
 
-    def run_batch(self, epoch: int, runner: LoopPass) -> None:
-        """What the engine does with an epoch, up to its end."""
+    def run_epoch(self, epoch: int, service_pass: LoopPass) -> None:
+        """What becomes of an epoch, up to its end."""
         made: list[list[Any]] = [[] for _ in SINKS]
         rests: list[int | None] = [None for _ in SINKS]
-        for number, batch in runner.compute.run(RowChecks((), {})):
+        for number, batch in service_pass.compute.run(RowChecks((), {})):
             made[number] += _rows(number, batch)
             rests[number] = rests_on(batch)
-        barrier = runner.context.barrier
+        barrier = service_pass.context.barrier
         ended = self._answer(Asked(epoch, barrier, tuple(map(tuple, made)), tuple(rests)))
         assert isinstance(ended, Ended)
         self.counts = None
@@ -189,7 +189,6 @@ class _Process:
             state=self.state,
             stopping=Event(),
             stating=nullcontext,
-            run_batch=self.run_batch,
             upkeep=lambda: None,
             clock_phase=lambda phase: None,
             claim={"sinks": {}},
@@ -199,6 +198,18 @@ class _Process:
         return SimpleNamespace(
             engine=engine, journal=engine.journal, participants=participants, hold=lambda: None, pipeline=PIPELINE
         )
+
+
+class _Explored(Running):
+    """`Running`, whose epochs end as the explorer answers."""
+
+    def __init__(self, process: _Process, *args: Any) -> None:
+        super().__init__(*args)
+        self._process = process
+
+    def run_epoch(self, number: int, service_pass: LoopPass) -> None:
+        """See `_Process.run_epoch`."""
+        self._process.run_epoch(number, service_pass)
 
 
 class _AbortedError(TransientError):

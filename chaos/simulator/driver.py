@@ -112,6 +112,13 @@ class Driver:
         """The batch function, as `PipelineQuery` makes it. Whether it has made other rows than it makes as a rule."""
         engine = self.coordinator.engine
         barrier = self.coordinator.barrier(epoch, batch.plan, stateful=self.place.spark.stateful)
-        runner = SimulatedPass(self.world, engine, self.place.systems, barrier, batch)
-        engine.run_batch(epoch, runner)
-        return runner.other_rows
+        simulated = SimulatedPass(self.world, engine, self.place.systems, barrier, batch)
+        with engine.epoch(epoch, simulated) as running:
+            if running.replay is None:
+                manifest = simulated.write(epoch, running.generation)
+                running.decide(manifest, simulated.report)
+            else:
+                replayed = simulated.replay(running.replay)
+                running.replayed(replayed, simulated.report)
+            running.finish()
+        return simulated.other_rows

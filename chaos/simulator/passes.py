@@ -1,4 +1,4 @@
-"""The pass over one simulated batch (see `engine.EpochRunner`): its tasks fail, lose, and come late."""
+"""The pass over one simulated batch: its tasks fail, lose, and come late."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.systems import Rows, System
 from tpc.chaos.simulator.world import PIPELINE, Killed, World
 from tpc.coordinator.kernel.engine import Engine
+from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.coordinator.spark.running_plan import RunningPlan
 from tpc.effects import ReplayEpoch
 from tpc.errors import DataError, TransientError
@@ -46,7 +47,7 @@ def goes_to(row: int, number: int) -> bool:
 
 
 class SimulatedPass:
-    """The runner of one batch."""
+    """The pass of one batch."""
 
     def __init__(
         self, world: World, engine: Engine, systems: Mapping[str, System], barrier: Barrier, batch: Batch
@@ -57,7 +58,6 @@ class SimulatedPass:
         self.barrier = barrier
         self.batch = batch
         self.repeated_tasks = False
-        self.sink_seconds: dict[str, dict[str, float]] = {}
         self._attempts = 0
         self.other_rows = False
         """Whether this run of the batch makes other rows than another would."""
@@ -118,6 +118,11 @@ class SimulatedPass:
                 new = [b for b in made[sink] if b.committable.handle.partition == handle.partition]
                 replacements |= {str(handle): b for b in new}
         return Replayed(digests, replacements)
+
+    @property
+    def report(self) -> PassReport:
+        """How the pass went."""
+        return PassReport(repeated_tasks=self.repeated_tasks)
 
     # Tasks -----------------------------------------------------------------------------------------------------
 

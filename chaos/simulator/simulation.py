@@ -22,7 +22,7 @@ from tpc.chaos.simulator.supervisor import MOST_STARTS, Supervisor
 from tpc.chaos.simulator.systems import ALL_TRAITS, System
 from tpc.chaos.simulator.world import InvariantViolation, World
 from tpc.coordinator.kernel.engine import EngineSettings
-from tpc.coordinator.kernel.engine import loop as production
+from tpc.coordinator.kernel.engine import engine as production
 from tpc.events import Event
 from tpc.machine import step
 from tpc.states import State

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class Coordinator:
-    """The driver's half of a pipeline. `lock`, then `take_over` once, then `engine.run_batch` per epoch.
+    """The driver's half of a pipeline. `lock`, then `take_over` once, then `engine.epoch` per epoch.
 
     The keyword arguments are for simulations: other time, another way to run the sinks' calls, another Spark.
     """

@@ -43,7 +43,7 @@ class Compute(Protocol):
 
 
 class LoopPass(EpochPass):
-    """The runner of one epoch. `written` is called once, when every row has been handed to its sinks.
+    """The pass of one epoch. `written` is called once, when every row has been handed to its sinks.
 
     Where a sink refuses a row, all branches are undone; where that makes dead letters, the epoch is computed once more
     without the events that are refused, and written in branches of their own (attempt 1). Nothing is checked twice

@@ -111,9 +111,13 @@ class Running:
     def _write_offsets_again(self, manifest: Manifest) -> None:
         """No event is needed for them: their sources may be retired, and no function runs."""
         logger.warning("epoch %d has lost its source offsets: they are written again", manifest.epoch)
-        runner = OffsetsRepair(self._context(manifest.barrier, {}, lambda: {"rows": 0}))
+        repair = OffsetsRepair(self._context(manifest.barrier, {}, lambda: {"rows": 0}))
         try:
-            self._coordinator.engine.run_batch(manifest.epoch, runner)
+            with self._coordinator.engine.epoch(manifest.epoch, repair) as epoch:
+                assert epoch.replay is not None  # it is decided
+                replayed = repair.replay(epoch.replay)
+                epoch.replayed(replayed, repair.report)
+                epoch.finish()
         except (ConfigurationError, TransientError) as error:
             error.remedy = remedy_for_offsets(self._accept_loss(manifest.epoch, str(self._program.offsets_sink)))
             raise
@@ -171,13 +175,24 @@ class Running:
         context = self._context(barrier, positions, lambda: {"rows": rows, **compute.counts()})
         confirm = self._cutter.confirmation()
         placed = partial(placed_between, cut.sources)
-        runner = LoopPass(context, self._batches, compute, written=written, confirm=confirm, placed=placed)
+        service_pass = LoopPass(context, self._batches, compute, written=written, confirm=confirm, placed=placed)
         try:
-            self._coordinator.engine.run_batch(epoch, runner)
+            self.run_epoch(epoch, service_pass)
         except BaseException:
             for state in self._program.states:
                 state.abandon()
             raise
+
+    def run_epoch(self, number: int, service_pass: LoopPass) -> None:
+        """Compute, write, decide and commit one epoch; a decided one is compared, and what is lost of it written."""
+        with self._coordinator.engine.epoch(number, service_pass) as epoch:
+            if epoch.replay is None:
+                manifest = service_pass.write(number, epoch.generation)
+                epoch.decide(manifest, service_pass.report)
+            else:
+                replayed = service_pass.replay(epoch.replay)
+                epoch.replayed(replayed, service_pass.report)
+            epoch.finish()
 
     def _computation(
         self, epoch: int, cut: Cut, positions: Positions, lives: Lives, decided: Manifest | None

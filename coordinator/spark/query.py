@@ -210,7 +210,15 @@ class PipelineQuery(QueryFacts):
             error.located(pipeline=str(coordinator.pipeline), epoch=epoch)
             raise
         failpoints.hit("epoch.planned", epoch=epoch)
-        coordinator.engine.run_batch(epoch, SparkPass(frame, self._plan, self._context(barrier)))
+        spark_pass = SparkPass(frame, self._plan, self._context(barrier))
+        with coordinator.engine.epoch(epoch, spark_pass) as running_epoch:
+            if running_epoch.replay is None:
+                manifest = spark_pass.write(epoch, running_epoch.generation)
+                running_epoch.decide(manifest, spark_pass.report)
+            else:
+                replayed = spark_pass.replay(running_epoch.replay)
+                running_epoch.replayed(replayed, spark_pass.report)
+            running_epoch.finish()
 
     def _context(self, barrier: Barrier) -> PassContext:
         assert self._batch_metrics is not None

@@ -72,7 +72,7 @@ def run_task(work: EpochWork, partition: int, rows: int) -> PartitionReport:
 
 
 class ManyTasksPass(EpochPass):
-    """The runner of one epoch: a task for each partition, over the executors."""
+    """The pass of one epoch: a task for each partition, over the executors."""
 
     digest_kind = KIND
 
@@ -151,7 +151,10 @@ class Wide:
             end_phase=engine.clock_phase,
         )
         began = time.perf_counter()
-        engine.run_batch(epoch, ManyTasksPass(context, batches, self.executors, self.partitions, self.rows))
+        many_tasks = ManyTasksPass(context, batches, self.executors, self.partitions, self.rows)
+        with engine.epoch(epoch, many_tasks) as running:
+            running.decide(many_tasks.write(epoch, running.generation), many_tasks.report)
+            running.finish()
         return {"epoch_s": round(time.perf_counter() - began, 3)}
 
     def largest_record_bytes(self) -> int:

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tests.support.epochs import run_epoch
 from tpc import failpoints
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.effects import ReplayEpoch
@@ -50,8 +52,7 @@ def expected_rows(last_epoch: int) -> list[dict[str, object]]:
 class ClusterPipeline:
     """One pipeline with its log in `directory`; `sinks` makes them anew for every coordinator, as a restart does."""
 
-    repeated_tasks = False
-    sink_seconds: Mapping[str, Mapping[str, float]] = {}
+    report = PassReport()
 
     def __init__(self, name: str, directory: Path, sinks: Callable[[], Sequence[Sink]]) -> None:
         self.id = PipelineId(name)
@@ -100,7 +101,7 @@ class ClusterPipeline:
     def run(self, epoch: int) -> None:
         """One epoch. Raises what ends the query; then there is no coordinator."""
         try:
-            self.coordinator.engine.run_batch(epoch, self)
+            run_epoch(self.coordinator.engine, epoch, self)
         except BaseException:
             self.close()
             raise

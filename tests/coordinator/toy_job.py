@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import started
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.spark.pipeline import Pipeline
@@ -41,7 +42,7 @@ class ToyQuery:
             runner = self._engine_of.runner()
             runner.on_prepared = lambda: time.sleep(EPOCH_S)
             note(f"begins {epoch}")
-            self._engine_of.engine.run_batch(epoch, runner)
+            run_epoch(self._engine_of.engine, epoch, runner)
             note(f"complete {epoch}")
             epoch += 1
 

@@ -7,15 +7,17 @@ by key, the driver writes the others, as in a real pass.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from tests.support.epochs import run_epoch
 from tests.support.kafka_topics import KafkaTopics
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
+from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.effects import ReplayEpoch
@@ -91,7 +93,7 @@ class Term:
 
     def run(self, epoch: int, ids: Collection[int]) -> None:
         """One epoch with these rows; the source ends behind the highest of them."""
-        self.engine.run_batch(epoch, Pass(self, ids))
+        run_epoch(self.engine, epoch, Pass(self, ids))
 
     def manifest(self, epoch: int) -> Manifest:
         """What was decided for the epoch."""
@@ -110,14 +112,13 @@ class Term:
 
 
 class Pass:
-    """The pass over one epoch (see `engine.EpochRunner`)."""
+    """The pass over one epoch."""
 
-    repeated_tasks = False
+    report = PassReport()
 
     def __init__(self, term: Term, ids: Collection[int]) -> None:
         self.term = term
         self.ids = ids
-        self.sink_seconds: Mapping[str, Mapping[str, float]] = {}
 
     def cancel(self) -> None:
         """It has no tasks."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pyarrow as pa
 
+from tests.support.epochs import run_epoch
 from tests.support.memory import NOTHING_NOTED, MemoryClock, MemoryLog
 from tpc.coordinator.kernel.engine import Engine, EngineSettings
+from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.participants import Participants
 from tpc.effects import ReplayEpoch
@@ -22,8 +22,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("words", pa.string())])
 class LivingPipeline:
     """The coordinator of one sink, which takes over at once; `run` one epoch after the other."""
 
-    repeated_tasks = False
-    sink_seconds: Mapping[str, Mapping[str, float]] = {}
+    report = PassReport()
 
     def __init__(self, sink: Sink, pipeline: str = "job") -> None:
         self.sink = sink
@@ -45,7 +44,7 @@ class LivingPipeline:
 
     def run(self, *epochs: int) -> None:
         for epoch in epochs:
-            self.engine.run_batch(epoch, self)
+            run_epoch(self.engine, epoch, self)
 
     def cancel(self) -> None:
         """It has no tasks."""

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.core.builders import JOB, generation_body
+from tests.support.epochs import run_epoch
 from tests.support.memory import NOTHING_NOTED, MemoryClock, MemoryLog
 from tests.support.memory_sink import MemorySink
 from tpc import failpoints
 from tpc.coordinator.kernel.engine import Engine, EngineSettings
+from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.participants import Participants
 from tpc.effects import ReplayEpoch
@@ -33,8 +35,7 @@ class MemoryRunner:
         self.engine = engine
         self.sinks = sinks
         self.feeds = [sink.name for sink in sinks] if feeds is None else feeds
-        self.repeated_tasks = False
-        self.sink_seconds: Mapping[str, Mapping[str, float]] = {"a": {"write": 0.25, "prepare": 0.5}}
+        self.report = PassReport({"a": {"write": 0.25, "prepare": 0.5}})
         self.on_prepared: Callable[[], None] = lambda: None
         self.replays: list[ReplayEpoch] = []
         self.cancelled = threading.Event()
@@ -93,7 +94,7 @@ class MemoryPipeline:
 
     def run(self, *epochs: int, feeds: Sequence[str] | None = None) -> None:
         for epoch in epochs:
-            self.engine.run_batch(epoch, self.runner(feeds))
+            run_epoch(self.engine, epoch, self.runner(feeds))
 
     def wait_for_sweep(self) -> None:
         """Time passes without a batch, until a sweep is due."""

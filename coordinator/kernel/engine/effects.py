@@ -1,6 +1,7 @@
-"""Carries out the machine's effects against the log, the sinks and the pass, one at a time, and says what happened.
+"""Carries out the machine's effects against the log and the sinks, one at a time, and says what happened.
 
 The order of effects, and what follows from an event, is the machine's. `puts` and `commits` have modules of their own.
+`WriteEpoch` and `ReplayEpoch` are carried out by the runtime (`epoch`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +16,9 @@ from tpc import failpoints
 from tpc.coordinator.kernel.clock import Clock
 from tpc.coordinator.kernel.engine.commits import Commits
 from tpc.coordinator.kernel.engine.puts import Puts
-from tpc.coordinator.kernel.engine.runner import EpochRunner
 from tpc.coordinator.kernel.engine.settings import EngineSettings
 from tpc.coordinator.kernel.engine.times import PhaseClock, UpkeepClock
-from tpc.coordinator.kernel.engine.watch import Watch
+from tpc.coordinator.kernel.engine.watch import Cancellable, SuccessorWatch
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.kernel.participants import Participants
@@ -29,26 +28,21 @@ from tpc.effects import (
     Effect,
     PutRecord,
     Release,
-    ReplayEpoch,
     Return,
     Stop,
     Sweep,
     TakeOwnership,
     Verify,
     Warn,
-    WriteEpoch,
 )
 from tpc.errors import (
-    ConfigurationError,
-    DataError,
     FencedError,
     OperatorActedError,
     ParkedError,
-    StateMachineError,
     TpcError,
     TransientError,
 )
-from tpc.events import Aborted, Event, Failed, Owned, Prepared, Superseded, Swept, Verified
+from tpc.events import Aborted, Event, Failed, Owned, Superseded, Swept, Verified
 from tpc.manifest import Manifest
 from tpc.sink import Owner
 from tpc.states import State
@@ -57,8 +51,8 @@ from tpc.sweeping import Reach, Sweeper
 logger = logging.getLogger(__name__)
 
 
-class Performer:
-    """Carries out every kind of effect."""
+class EffectExecutor:
+    """Carries out every kind of effect but those that ask for a pass."""
 
     def __init__(
         self,
@@ -77,20 +71,16 @@ class Performer:
         self.upkeep = UpkeepClock(clock, settings)
         self.puts = Puts(journal, participants, clock, settings, self.phases, stopping)
         self.commits = Commits(journal, participants, clock, settings, stopping)
-        self.watch = Watch(journal, settings.watch_interval_s)
-        self.runner: EpochRunner | None = None
-        """The pass over the current batch, while there is one."""
+        self.watch = SuccessorWatch(journal, settings.watch_interval_s)
         self.swept_count = 0
         """How many branches the last sweep has aborted."""
         self.may_sweep_later = False
         """Whether a sweep that fails may wait for the next one."""
-        self._performers: Mapping[type[Any], Callable[[Any, State], Event | None]] = {
-            PutRecord: lambda effect, state: self.puts.put(effect, state, self.runner),
+        self._handlers: Mapping[type[Any], Callable[[Any, State], Event | None]] = {
+            PutRecord: self.puts.put,
             TakeOwnership: self._own,
             Commit: lambda effect, _: self.commits.commit(effect),
             Sweep: self._sweep,
-            WriteEpoch: self._write,
-            ReplayEpoch: self._replay,
             Verify: self._verify,
             AbortEpoch: self._abort,
             Release: self._release,
@@ -99,37 +89,20 @@ class Performer:
             Stop: self._stop,
         }
 
-    def perform(self, effect: Effect, state: State) -> Event | None:
+    def carry_out(self, effect: Effect, state: State) -> Event | None:
         """Do what `effect` asks for; what happened, where the machine wants to know. Raises the error of a `Stop`."""
-        return self._performers[type(effect)](effect, state)
+        return self._handlers[type(effect)](effect, state)
 
-    # The pass --------------------------------------------------------------------------------------------------
+    # During a pass ---------------------------------------------------------------------------------------------
 
-    def _write(self, effect: WriteEpoch, state: State) -> Event:
-        runner = self._running()
-        try:
-            with self._watched(runner, state):
-                manifest = runner.write(effect.epoch, effect.generation)
-        except Exception as error:  # noqa: BLE001  whatever ends a pass (user code included) aborts the epoch
-            return self._seen_fenced(error) or Failed(_located(error, state))
-        return self._seen_fenced() or Prepared(manifest)
-
-    def _replay(self, effect: ReplayEpoch, state: State) -> Event:
-        runner = self._running()
-        try:
-            with self._watched(runner, state):
-                replayed = runner.replay(effect)
-        except Exception as error:  # noqa: BLE001  the replay failed; the epoch stays decided
-            return self._seen_fenced(error) or Failed(_in_replay(_located(error, state)))
-        return self._seen_fenced() or replayed
-
-    def _watched(self, runner: EpochRunner, state: State) -> AbstractContextManager[None]:
+    def watch_over(self, epoch_pass: Cancellable, state: State) -> None:
+        """Watch, until `watch.end`, who leads, and whether branches of dead coordinators hold up the pass."""
         older = replace(_sweeper(state, state.pending), reach=Reach.OLDER_TERMS)
         history, leading = self.journal.history, self.journal.require_leading
-        return self.watch.over(runner, lambda: self.participants.clear_the_way(older, history, leading))
+        self.watch.begin(epoch_pass, lambda: self.participants.clear_the_way(older, history, leading))
 
-    def _seen_fenced(self, error: Exception | None = None) -> Superseded | None:
-        """Whether another coordinator was seen to lead, by the watch or by what ended the pass."""
+    def seen_fenced(self, error: Exception | None = None) -> Superseded | None:
+        """Whether another coordinator was seen to lead, by the watch or by the `error` that ended the pass."""
         seen = error if isinstance(error, FencedError) else self.watch.fenced
         if isinstance(seen, OperatorActedError):
             try:
@@ -153,11 +126,6 @@ class Performer:
             logger.warning("it is not known who leads: %s", unread)
         return None
 
-    def _running(self) -> EpochRunner:
-        if self.runner is None:
-            raise StateMachineError("a pass was asked for outside of a batch")
-        return self.runner
-
     # The sinks -------------------------------------------------------------------------------------------------
 
     def _own(self, effect: TakeOwnership, state: State) -> Event:
@@ -168,7 +136,7 @@ class Performer:
         except FencedError as error:
             return Superseded.by(error)
         except TpcError as error:
-            return Failed(_located(error, state))
+            return Failed(located(error, state))
         self.upkeep.owned()
         failpoints.hit("recovery.owned", generation=effect.generation)
         if state.last_complete is not None:
@@ -179,9 +147,9 @@ class Performer:
         try:
             self.participants.verify(effect.manifest, self.journal.history, self.journal.require_leading)
         except FencedError as error:
-            return Failed(_located(error, state))
+            return Failed(located(error, state))
         except TpcError as error:
-            return Failed(_located(self._leading_instead(error) or error, state))
+            return Failed(located(self._leading_instead(error) or error, state))
         return Verified()
 
     def _sweep(self, effect: Sweep, state: State) -> Event:
@@ -248,14 +216,8 @@ def _sweeper(state: State, named: Manifest | None, *, failed_epoch: int | None =
     return Sweeper(state.pipeline, state.generation, state.last_complete, named, failed_epoch)
 
 
-def _located(error: Exception, state: State) -> Exception:
+def located(error: Exception, state: State) -> Exception:
+    """`error` with the pipeline and the epoch that it is about, where it can say so."""
     if isinstance(error, TpcError):
         return error.located(pipeline=str(state.pipeline), epoch=state.epoch)
-    return error
-
-
-def _in_replay(error: Exception) -> Exception:
-    """What an error of the pass advises for an undecided epoch is not true of a decided one that is run again."""
-    if isinstance(error, (ConfigurationError, DataError, TransientError)):
-        error.remedy = "remove the cause and restart: the replay is repeated and writes what is lost of the epoch."
     return error

@@ -12,7 +12,6 @@ from typing import Any
 
 from tpc import failpoints
 from tpc.coordinator.kernel.clock import Clock
-from tpc.coordinator.kernel.engine.runner import EpochRunner
 from tpc.coordinator.kernel.engine.settings import EngineSettings
 from tpc.coordinator.kernel.engine.times import PhaseClock
 from tpc.coordinator.kernel.log.journal import Journal
@@ -55,10 +54,12 @@ class Puts:
         """What the shell adds to every generation record: the sinks' identities, columns, what is read, the query."""
         self.has_led = False
         """Whether a term of this coordinator stands in the log."""
+        self.sink_seconds: Mapping[str, Mapping[str, float]] = {}
+        """How long each sink took in the pass of the current epoch (`PassReport`); empty in a recovery."""
         self._last_complete: dict[str, Any] | None = None
         """How long the last complete record took; it can only stand in the next one."""
 
-    def put(self, effect: PutRecord, state: State, runner: EpochRunner | None) -> Event:
+    def put(self, effect: PutRecord, state: State) -> Event:
         """One record. `Superseded` when another coordinator has its slot, `Failed` when nobody knows or it cannot."""
         body = dict(effect.body)
         if effect.kind is RecordKind.GENERATION:
@@ -73,7 +74,7 @@ class Puts:
         elif effect.kind is RecordKind.COMPLETE:
             self.phases.end("commit")
             failpoints.hit("epoch.committed", epoch=body["epoch"])
-            body |= self._complete_body(state, runner)
+            body |= self._complete_body(state)
         try:
             self._put_until_known(self.journal.next_record(effect.kind, body))
         except FencedError as error:
@@ -105,13 +106,13 @@ class Puts:
                 raise DecisionUnknownError(f"slot {record.slot} of the log: stopped before its put was answered")
             delay_s = min(settings.retry_delay_max_s, 2 * delay_s)
 
-    def _complete_body(self, state: State, runner: EpochRunner | None) -> dict[str, Any]:
+    def _complete_body(self, state: State) -> dict[str, Any]:
         return {
             "started_at": self.phases.started_at,
             "completed_at": self.clock.wall(),
             "seconds": {name: round(value, 6) for name, value in self.phases.seconds.items()},
             "commit_seconds": {n: round(s, 6) for n, s in self.participants.commit_seconds.items()},
-            "sink_seconds": {} if runner is None else runner.sink_seconds,
+            "sink_seconds": self.sink_seconds,
             "commit_attempts": state.attempt,
             "previous_complete": self._last_complete,
             "floor": self.journal.history.floor,

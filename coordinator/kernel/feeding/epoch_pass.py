@@ -23,6 +23,7 @@ from tpc.coordinator.kernel.feeding.lost_branches import (
 )
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionReport
 from tpc.coordinator.kernel.feeding.parts import manifest_of, parts_of
+from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.coordinator.kernel.feeding.refused_rows import TOLD, LetterWork
 from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.effects import ReplayEpoch
@@ -32,7 +33,7 @@ from tpc.sink import Committable, Sink
 
 
 class EpochPass(ABC):
-    """The runner of one epoch (`tpc.coordinator.kernel.engine.EpochRunner`) over `routes`.
+    """The pass of one epoch over `routes`; a runtime runs it within `tpc.coordinator.kernel.engine.Engine.epoch`.
 
     `digests_by_writing` are the digest columns of the routes of each writing: a row with all of them NULL was taken by
     no sink.
@@ -75,6 +76,11 @@ class EpochPass(ABC):
     @abstractmethod
     def cancel(self) -> None:
         """End the tasks of the pass."""
+
+    @property
+    def report(self) -> PassReport:
+        """How the pass went; complete when it has ended."""
+        return PassReport(self.sink_seconds, self.repeated_tasks)
 
     # The two ways to run ---------------------------------------------------------------------------------------
 

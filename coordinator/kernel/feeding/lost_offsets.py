@@ -5,13 +5,13 @@ Where rows are lost too, or a state's changes, a replay makes all of them, and t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from tpc.coordinator.kernel.feeding.branch import in_hexadecimal
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.driver_branches import DriverBranches
+from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.effects import ReplayEpoch
-from tpc.errors import StateMachineError
 from tpc.events import Replayed
 from tpc.manifest import Branch, Manifest
 from tpc.sink import Sink
@@ -32,35 +32,30 @@ def only_offsets_are_lost(manifest: Manifest, lost: Collection[str], offsets_sin
 
 
 class OffsetsRepair:
-    """The `EpochRunner` (`kernel.engine`) of a decided epoch that has lost its source offsets alone.
+    """The pass of a decided epoch that has lost its source offsets alone: no row is made.
 
     `context` names the sink that takes them, and the recorded cut.
     """
 
     def __init__(self, context: PassContext) -> None:
         self._context = context
-        self.repeated_tasks = False
-        self.sink_seconds: Mapping[str, Mapping[str, float]] = {}
+        self.report = PassReport()
 
     def cancel(self) -> None:
         """Nothing of it takes long: the sink's own deadlines end it."""
 
-    def write(self, epoch: int, generation: int) -> Manifest:
-        """Raises `StateMachineError`: what is not decided has lost nothing."""
-        raise StateMachineError("the offsets of an epoch that is not decided were to be made again")
-
     def replay(self, effect: ReplayEpoch) -> Replayed:
-        """The branch anew, in the place of the lost one. Of rows everything is as it was decided: none was made."""
+        """A new branch in the place of the lost one. Of rows everything is as it was decided: none was made."""
         manifest, sink = effect.manifest, self._context.offsets_sink
         assert manifest is not None
         assert sink is not None
         branches = DriverBranches(self._context, effect.epoch, effect.generation)
         made = branches.prepare([], [], {sink})
-        self.sink_seconds = {name: {"prepare": round(seconds, 6)} for name, seconds in branches.seconds.items()}
         replaced = {
             str(lost.committable.handle): Branch(made[name], _OF_NO_ROWS)
             for name, lost in manifest.branches()
             if name in made
         }
         digests = {name: part.digest for name, part in manifest.sinks.items()}
+        self.report = PassReport({name: {"prepare": round(seconds, 6)} for name, seconds in branches.seconds.items()})
         return Replayed(digests, replaced, manifest.digest_kind)

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class SparkPass(EpochPass):
-    """The runner of one batch: `frame` is what Spark hands to the batch function of the query over `plan.frame`."""
+    """The pass of one batch: `frame` is what Spark hands to the batch function of the query over `plan.frame`."""
 
     digest_kind = KIND
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
 
 from tpc.chaos.simulator.faults import Fault
 from tpc.chaos.simulator.log_disk import SimulatedLog
+from tpc.chaos.simulator.passes import SimulatedPass
 from tpc.chaos.simulator.plan import FaultPlan, Strike
 from tpc.chaos.simulator.processes import Process
 from tpc.chaos.simulator.simulation import Simulation
 from tpc.chaos.simulator.spark import SimulatedSparkLog
 from tpc.chaos.simulator.world import Invariant, InvariantViolation
 from tpc.coordinator.kernel.coordinator import Coordinator
-from tpc.coordinator.kernel.engine import Engine, EpochRunner
+from tpc.coordinator.kernel.engine import Engine, Epoch
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.errors import CorruptionError, HistoryMismatchError
 from tpc.history import History
@@ -240,16 +242,18 @@ def test_what_was_wrong_during_a_batch_that_ended_well_excuses_no_alarm_in_a_lat
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     simulation = Simulation(SEED, FaultPlan())
-    spark, original = simulation.place.spark, Engine.run_batch
+    spark, original = simulation.place.spark, Engine.epoch
     spark.trampled = True
 
-    def run_batch(self: Engine, epoch: int, runner: EpochRunner) -> None:
-        if epoch == 2:
+    @contextmanager
+    def epoch(self: Engine, number: int, epoch_pass: SimulatedPass) -> Iterator[Epoch]:
+        if number == 2:
             raise CorruptionError("alarm")
         spark.trampled = False
-        original(self, epoch, runner)
+        with original(self, number, epoch_pass) as running:
+            yield running
 
-    monkeypatch.setattr(Engine, "run_batch", run_batch)
+    monkeypatch.setattr(Engine, "epoch", epoch)
     with pytest.raises(InvariantViolation) as caught:
         simulation.run()
     assert caught.value.name == Invariant.NO_FALSE_ALARM.value

@@ -259,7 +259,7 @@ def run_with(simulation: Simulation, monkeypatch: pytest.MonkeyPatch, error: Exc
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("tpc.coordinator.kernel.engine.Engine.run_batch", fail)
+    monkeypatch.setattr("tpc.coordinator.kernel.engine.Engine.epoch", fail)
     simulation.run()
 
 

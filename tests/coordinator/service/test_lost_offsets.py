@@ -18,11 +18,10 @@ from tests.support.kafka_topics import DEADLINE_S, KafkaTopics
 from tpc import failpoints
 from tpc.__main__ import app
 from tpc.chaos.checkers.kafka_content import group_lag
-from tpc.coordinator.kernel.feeding.context import PassContext
-from tpc.coordinator.kernel.feeding.lost_offsets import OffsetsRepair, only_offsets_are_lost
+from tpc.coordinator.kernel.feeding.lost_offsets import only_offsets_are_lost
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
-from tpc.errors import StateMachineError, TransientError
+from tpc.errors import TransientError
 from tpc.manifest import Manifest
 from tpc.sink import Sink
 from tpc.sinks import FileSink, KafkaOffsetsSink
@@ -175,11 +174,3 @@ def test_rows_are_not_taken_for_the_offsets_of_a_sink_that_has_their_name_now(pr
     assert not only_offsets_are_lost(manifest, lost, program.offsets_sink(name="out"))
     assert not only_offsets_are_lost(manifest, lost, program.offsets_sink())
     assert not only_offsets_are_lost(manifest, lost, None)
-
-
-def test_offsets_of_an_epoch_that_is_not_decided_are_not_made_again(program: Program) -> None:
-    program.lose()
-    pending = program.pending()
-    context = PassContext(pending.pipeline, pending.barrier, {}, {}, {}, {}, offsets_sink="offsets")
-    with pytest.raises(StateMachineError, match="not decided"):
-        OffsetsRepair(context).write(LOSING + 1, 1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.regressions.job import Job, Pass, Term
+from tests.support.epochs import run_epoch
 from tests.support.postgres_database import PostgresDatabase
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.errors import FencedError
@@ -58,7 +59,7 @@ def test_what_a_zombie_prepares_late_does_not_hold_its_successor_up(
 
     def zombie() -> None:
         try:
-            old.engine.run_batch(1, late)
+            run_epoch(old.engine, 1, late)
         except (FencedError, RuntimeError) as error:  # the latter where the successor has undone all of it
             errors.append(error)
 

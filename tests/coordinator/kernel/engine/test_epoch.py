@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import acting, started
 from tests.support.memory_sink import MemorySink
 from tpc.errors import (
@@ -43,7 +44,7 @@ def test_a_batch_is_run_again_without_touching_a_sink_when_its_epoch_is_complete
     before = [list(sink.calls) for sink in pipeline.sinks]
     pipeline.restarted()
     runner = pipeline.runner()
-    pipeline.engine.run_batch(0, runner)
+    run_epoch(pipeline.engine, 0, runner)
     assert [effect.epoch for effect in runner.replays] == [0]
     assert [list(sink.calls) for sink in pipeline.sinks] == before
 
@@ -56,7 +57,7 @@ def test_the_complete_record_carries_the_seconds_of_every_phase_and_sink() -> No
     runner = pipeline.runner()
     runner.on_prepared = lambda: pipeline.clock.advance(2.0)
     pipeline.sinks[0].answers = [UNKNOWN]
-    pipeline.engine.run_batch(0, runner)
+    run_epoch(pipeline.engine, 0, runner)
     body = pipeline.newest(RecordKind.COMPLETE)
     assert body["seconds"] == {"pass": 0.0, "verify": 2.0, "intent": 0.0, "commit": 0.05}
     assert body["sink_seconds"] == {"a": {"write": 0.25, "prepare": 0.5}}

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from tests.core.builders import JOB
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import MemoryPipeline, started
 from tests.support.memory_sink import MemorySink
 from tpc.errors import FencedError, HistoryMismatchError
@@ -44,7 +45,7 @@ def test_a_sink_that_goes_back_during_the_pass_is_seen() -> None:
     runner = pipeline.runner()
     runner.on_prepared = lambda: shows(pipeline.sinks[0], None)
     with pytest.raises(HistoryMismatchError, match="shows no epoch"):
-        pipeline.engine.run_batch(2, runner)
+        run_epoch(pipeline.engine, 2, runner)
     assert pipeline.newest(RecordKind.INTENT)["epoch"] == 1
 
 
@@ -75,7 +76,7 @@ def test_a_coordinator_that_was_taken_over_says_so_instead_of_blaming_the_sink()
 
     runner.on_prepared = successor_goes_on
     with pytest.raises(FencedError):
-        pipeline.engine.run_batch(1, runner)
+        run_epoch(pipeline.engine, 1, runner)
 
 
 def test_a_sink_whose_markers_expire_may_show_none_and_that_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

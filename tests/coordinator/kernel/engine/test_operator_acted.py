@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import MemoryPipeline, acting, started
 from tpc import failpoints
 from tpc.coordinator.kernel.log.journal import Journal
@@ -111,7 +112,7 @@ def test_a_coordinator_that_begins_after_the_watch_has_seen_the_decision_leads()
 
     runner.on_prepared = others_act
     with pytest.raises(FencedError) as caught:
-        pipeline.engine.run_batch(0, runner)
+        run_epoch(pipeline.engine, 0, runner)
     assert exit_code_for(caught.value) == EXIT_FENCED
 
 

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import acting, started
 from tests.support.memory_sink import MemorySink
 from tpc.coordinator.operations.actions import removal_of
@@ -32,7 +33,7 @@ def test_a_coordinator_that_reads_another_s_record_in_the_slot_of_its_intent_und
     others = [sink.plant(0, generation=2, partition=5) for sink in pipeline.sinks]
     runner.on_prepared = pipeline.somebody_takes_over
     with pytest.raises(FencedError, match="slot 2 of the log belongs to another coordinator"):
-        first.run_batch(0, runner)
+        run_epoch(first, 0, runner)
     assert [list(sink.prepared) for sink in pipeline.sinks] == [[other] for other in others]
     assert [[call for call, _ in sink.calls] for sink in pipeline.sinks] == [["abort"], ["abort"]]
     assert first.state.phase is Phase.STOPPED
@@ -75,7 +76,7 @@ def test_a_coordinator_that_is_fenced_during_its_pass_ends_its_tasks_and_undoes_
 
     runner.on_prepared = until_cancelled
     with pytest.raises(FencedError, match="the log goes on after slot 1"):
-        pipeline.engine.run_batch(0, runner)
+        run_epoch(pipeline.engine, 0, runner)
     assert runner.cancelled.is_set(), "nobody has ended the tasks"
     assert all(not sink.prepared for sink in pipeline.sinks)
 
@@ -100,7 +101,7 @@ def test_a_pass_whose_tasks_had_not_begun_is_ended_when_they_have() -> None:
     runner.cancel = cancel  # type: ignore[method-assign]  # what Spark does of it
     runner.on_prepared = until_ended
     with pytest.raises(FencedError, match="the log goes on after slot 1"):
-        pipeline.engine.run_batch(0, runner)
+        run_epoch(pipeline.engine, 0, runner)
     assert ended.is_set(), "nobody has tried again"
 
 
@@ -114,7 +115,7 @@ def test_a_pass_that_fails_undoes_its_epoch_although_another_leads_by_then() -> 
 
     runner.on_prepared = fails
     with pytest.raises(FencedError, match="the log goes on after slot 1"):
-        pipeline.engine.run_batch(0, runner)
+        run_epoch(pipeline.engine, 0, runner)
     assert all(not sink.prepared for sink in pipeline.sinks)
 
 
@@ -134,7 +135,7 @@ def test_a_pass_that_is_held_up_by_a_branch_of_an_older_term_is_let_go_at_once()
             time.sleep(0.01)
 
     runner.on_prepared = waits
-    pipeline.engine.run_batch(0, runner)
+    run_epoch(pipeline.engine, 0, runner)
     assert gone.is_set(), "the branch of the older term still held the pass up"
     assert elsewhere in pipeline.sinks[1].prepared, "a sink in which nobody waits was listed during a pass"
     assert pipeline.engine.state.last_complete == 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import acting, started
 from tpc.errors import DecisionUnknownError, FencedError, PutUnknownError, TransientError
 from tpc.sink import Verdict
@@ -72,7 +73,7 @@ def test_an_owner_of_the_slot_that_cannot_be_read_is_asked_for_until_it_is_known
 
     runner = pipeline.runner()
     with acting("log.put", another_decides), pytest.raises(FencedError, match="slot 4") as caught:
-        old.run_batch(1, runner)
+        run_epoch(old, 1, runner)
     assert failures == []
     assert caught.value.safe == "the log says whether epoch 1 is decided: the one that leads finishes it or runs it."
 
@@ -96,7 +97,7 @@ def test_an_owner_of_the_slot_that_stays_unreadable_leaves_the_decision_unknown(
         acting("log.put", another),
         pytest.raises(PutUnknownError, match="may be durable: connection refused") as caught,
     ):
-        old.run_batch(1, pipeline.runner())
+        run_epoch(old, 1, pipeline.runner())
     assert "whether epoch 1 is decided is not known" in caught.value.safe
 
 

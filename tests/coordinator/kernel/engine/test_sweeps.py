@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tests.core.builders import JOB
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import MemoryPipeline, acting, started
+from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.errors import (
     FencedError,
     HistoryMismatchError,
@@ -102,9 +104,9 @@ def test_quiet_hours_are_swept_at_the_interval_only() -> None:
 def test_an_epoch_with_repeated_tasks_is_swept_at_once() -> None:
     pipeline = started()
     runner = pipeline.runner()
-    runner.repeated_tasks = True
+    runner.report = PassReport(repeated_tasks=True)
     loser = pipeline.sinks[0].plant(0, partition=9)
-    pipeline.engine.run_batch(0, runner)
+    run_epoch(pipeline.engine, 0, runner)
     assert pipeline.sinks[0].aborted() == [loser]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.core.builders import JOB
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import MemoryPipeline, started
 from tests.support.memory_sink import MemorySink
 from tpc.coordinator.kernel.coordinator import Coordinator
@@ -106,5 +107,5 @@ def test_a_row_that_is_refused_says_that_its_epoch_is_not_decided() -> None:
 
     runner.on_prepared = refuses
     with pytest.raises(DataError) as caught:
-        pipeline.engine.run_batch(0, runner)
+        run_epoch(pipeline.engine, 0, runner)
     assert caught.value.safe.startswith("epoch 0 is not decided and nothing of it is visible")

@@ -16,6 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.core.builders import JOB
+from tests.support.epochs import run_epoch
 from tests.support.memory import MemoryLog
 from tests.support.memory_pipeline import MemoryPipeline, acting
 from tests.support.memory_sink import MemorySink
@@ -177,7 +178,7 @@ def test_what_a_user_s_function_says_is_not_told() -> None:
 
         runner.on_prepared = fail
         with pytest.raises(ValueError, match="hunter2"):
-            one.pipeline.engine.run_batch(0, runner)
+            run_epoch(one.pipeline.engine, 0, runner)
         status, body = got(one.health.port, LIVENESS)
         assert status == 503
         assert "ValueError" in body

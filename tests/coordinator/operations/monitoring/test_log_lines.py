@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tpc
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import MemoryPipeline, acting
 from tpc.coordinator.kernel.notices import Turn
 from tpc.coordinator.kernel.observing import Observing
@@ -104,7 +105,7 @@ def test_what_the_user_s_code_has_raised_is_named_by_its_class_only(lines: io.St
 
     runner.on_prepared = fail
     with pytest.raises(ValueError, match="card"):
-        pipeline.engine.run_batch(0, runner)
+        run_epoch(pipeline.engine, 0, runner)
     assert told(lines)[-1]["message"] == "pipeline job: epoch 0 has failed: ValueError"
     assert "4929" not in lines.getvalue()
 

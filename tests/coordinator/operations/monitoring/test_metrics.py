@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from tests.support.epochs import run_epoch
 from tests.support.memory_pipeline import MemoryPipeline, acting
 from tests.support.memory_sink import MemorySink
 from tpc.coordinator.kernel.observing import Observing
@@ -126,7 +127,7 @@ def test_an_epoch_that_is_aborted_counts_as_failed_and_leaves_nothing_in_doubt()
 
     runner.on_prepared = fail
     with pytest.raises(ValueError, match="a user's function"):
-        counted.pipeline.engine.run_batch(0, runner)
+        run_epoch(counted.pipeline.engine, 0, runner)
     assert counted.value("tpc_epochs_total", outcome="failed") == 1
     assert counted.value("tpc_epochs_total", outcome="complete") == 0
     assert counted.in_doubt() == [0, 0]

@@ -1,6 +1,7 @@
-"""The loop: an event goes into the machine, its effects are carried out, and what they answer are the next events.
+"""An event goes into the machine, its effects are carried out, and their answers are the next events.
 
-The engine meets the log, the sinks and the pass only through `effects`, and decides nothing.
+The engine reaches the log and the sinks only through `effects`, and decides nothing. The pass over an epoch's rows is
+run by the runtime, in the body of `Engine.epoch`.
 """
 
 from __future__ import annotations
@@ -8,19 +9,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from tpc.coordinator.kernel.clock import Clock
-from tpc.coordinator.kernel.engine.effects import Performer
-from tpc.coordinator.kernel.engine.runner import EpochRunner
+from tpc.coordinator.kernel.engine.effects import EffectExecutor
+from tpc.coordinator.kernel.engine.epoch import Epoch
 from tpc.coordinator.kernel.engine.settings import EngineSettings
+from tpc.coordinator.kernel.engine.watch import Cancellable
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.kernel.participants import Participants
 from tpc.coordinator.kernel.transition import Observer, Transition, nobody
+from tpc.effects import Effect, ReplayEpoch, WriteEpoch
 from tpc.errors import FencedError
 from tpc.events import BatchStarted, Event, Opened, RenewalDue, SweepDue
 from tpc.machine import step
@@ -47,19 +50,23 @@ class Engine:
         self.state = State(participants.pipeline)
         self._acted_in = self.state
         """The state in which the last event came; where the machine has stopped, that in which it failed."""
+        self._effects: deque[Effect] = deque()
+        """What the machine has asked for and is not carried out yet."""
+        self._pass_wanted: WriteEpoch | ReplayEpoch | None = None
+        """The effect that a runtime carries out, from the begin of an epoch on."""
         self.observe: Observer = nobody
         self.stopping = threading.Event()
-        self._performer = Performer(journal, participants, clock, settings, parked, self.stopping)
+        self.executor = EffectExecutor(journal, participants, clock, settings, parked, self.stopping)
         self._lock = threading.RLock()
 
     @property
     def claim(self) -> dict[str, Any]:
         """What the shell adds to every generation record: the sinks' identities, Spark's query id."""
-        return self._performer.puts.claim
+        return self.executor.puts.claim
 
     @claim.setter
     def claim(self, claim: dict[str, Any]) -> None:
-        self._performer.puts.claim = claim
+        self.executor.puts.claim = claim
 
     # What others ask for ---------------------------------------------------------------------------------------
 
@@ -69,43 +76,54 @@ class Engine:
         Returns how many branches were aborted.
         """
         with self._lock, self.stating():
-            self._performer.phases.begin()
-            self._drive(Opened(self.journal.history))
-            return self._performer.swept_count
+            self.executor.phases.begin()
+            self.drive(Opened(self.journal.history))
+            return self.executor.swept_count
 
     def claim_and_sweep(self) -> int:
         """Take over and sweep, leaving the decided epoch as it is; how many branches were aborted."""
         with self._lock, self.stating():
-            self._drive(Opened(self.journal.history, finish=False))
-            return self._performer.swept_count
+            self.drive(Opened(self.journal.history, finish=False))
+            return self.executor.swept_count
 
     def begin_again(self) -> bool:
         """Forget a claim that was not stored; False when this coordinator has led already."""
-        if self.state.phase is not Phase.STOPPED or self._performer.puts.has_led:
+        if self.state.phase is not Phase.STOPPED or self.executor.puts.has_led:
             return False
         self.state = State(self.participants.pipeline)
         return True
 
-    def run_batch(self, epoch: int, runner: EpochRunner) -> None:
-        """One call of Spark's batch function. Returns when the epoch is complete; raises what stopped it."""
+    @contextmanager
+    def epoch(self, number: int, epoch_pass: Cancellable) -> Iterator[Epoch]:
+        """Epoch `number`; the body runs `epoch_pass`, decides and finishes (see `Epoch`).
+
+        Until the pass has ended, a thread watches who leads, and cancels it when another coordinator does. An error
+        that leaves the body aborts the epoch, unless a put of its intent was attempted. Raises what has stopped it.
+        """
         with self._lock, self.stating():
-            self._performer.runner = runner
-            self._performer.phases.begin()
+            self.executor.phases.begin()
+            self.drive(BatchStarted(number, self.journal.history.manifests.get(number)))
+            assert self._pass_wanted is not None
+            epoch = Epoch(self, self._pass_wanted)
+            self.executor.watch_over(epoch_pass, self.state)
             try:
-                self._drive(BatchStarted(epoch, self.journal.history.manifests.get(epoch)))
-                self._upkeep(after_repeated_tasks=runner.repeated_tasks)
+                yield epoch
+                epoch.require_finished()
+            except Exception as error:
+                epoch.fail(error)
+                raise
             finally:
-                self._performer.runner = None
+                self.executor.watch.end()
 
     def clock_phase(self, name: str) -> None:
         """The current epoch's phase `name` ends now; for the pass, whose phases are counted with the others."""
-        self._performer.phases.end(name)
+        self.executor.phases.end(name)
 
     def upkeep(self) -> None:
         """Sweep if it is time to, and begin a new term; for quiet hours, when no batch comes."""
         with self._lock, self.stating():
             if self.state.phase is Phase.READY:
-                self._upkeep(after_repeated_tasks=False)
+                self.tidy_up(after_repeated_tasks=False)
 
     def stop(self) -> None:
         """Give up waiting for systems that are down, and return when no epoch is being worked on."""
@@ -146,28 +164,55 @@ class Engine:
             state = replace(state, pending=history.pending, last_complete=history.last_complete)
         return holds(state, error)
 
-    # The loop --------------------------------------------------------------------------------------------------
+    # The machine --------------------------------------------------------------------------------------------------
 
-    def _drive(self, event: Event) -> None:
-        events: deque[Event] = deque([event])
-        while events:
-            before, event = self.state, events.popleft()
-            self.state, effects = step(before, event)
-            self._acted_in = before
-            seconds = self._performer.phases.seconds
-            self.observe(Transition(before, event, self.state, effects, self.journal.history, seconds))
-            for effect in effects:
-                answer = self._performer.perform(effect, self.state)
-                if answer is not None:
-                    events.append(answer)
+    def drive(self, event: Event | None = None, *, pause_in: Collection[Phase] = ()) -> None:
+        """Put `event` into the machine, and carry out what it asks for until it asks for nothing more.
 
-    def _upkeep(self, *, after_repeated_tasks: bool) -> None:
-        due = self._performer.upkeep
+        Where it comes to a phase of `pause_in`, what it asks for there waits for the next call. Raises the error with
+        which it stops.
+        """
+        events: deque[Event] = deque(() if event is None else (event,))
+        try:
+            while events or self._effects:
+                while self._effects:
+                    answer = self._carry_out(self._effects.popleft())
+                    if answer is not None:
+                        events.append(answer)
+                if events:
+                    self._step(events.popleft())
+                    if self.state.phase in pause_in:
+                        return
+        except BaseException:
+            self._effects.clear()
+            raise
+
+    def drop_waiting(self) -> None:
+        """What waits since the last pause is not carried out: the coordinator ends, and the next start does it."""
+        self._effects.clear()
+
+    def _step(self, event: Event) -> None:
+        before = self.state
+        self.state, effects = step(before, event)
+        self._acted_in = before
+        self._effects.extend(effects)
+        seconds = self.executor.phases.seconds
+        self.observe(Transition(before, event, self.state, effects, self.journal.history, seconds))
+
+    def _carry_out(self, effect: Effect) -> Event | None:
+        if isinstance(effect, (WriteEpoch, ReplayEpoch)):
+            self._pass_wanted = effect
+            return None
+        return self.executor.carry_out(effect, self.state)
+
+    def tidy_up(self, *, after_repeated_tasks: bool) -> None:
+        """Sweep if it is time to, or if losers may have left branches; begin a new term if it is due."""
+        due = self.executor.upkeep
         if due.is_sweep_due() or after_repeated_tasks:
-            self._performer.may_sweep_later = True
+            self.executor.may_sweep_later = True
             try:
-                self._drive(SweepDue())
+                self.drive(SweepDue())
             finally:
-                self._performer.may_sweep_later = False
+                self.executor.may_sweep_later = False
         if due.is_renewal_due(self.journal.history):
-            self._drive(RenewalDue())
+            self.drive(RenewalDue())
