@@ -20,6 +20,7 @@ from tpc.chaos.explorer.loop_program import EVENTS, SINKS, program_of
 from tpc.chaos.explorer.loop_source import Held, ModelSource
 from tpc.chaos.explorer.loop_store import Payload, Seen, StoreView
 from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.feeding.context import UnmeasuredPhases
 from tpc.coordinator.kernel.stop_word import StopWord
 from tpc.coordinator.service.barriers import cuts_of, last_time
 from tpc.coordinator.service.cutting import Cutter
@@ -190,7 +191,7 @@ class _Process:
             stopping=Event(),
             stating=nullcontext,
             upkeep=lambda: None,
-            clock_phase=lambda phase: None,
+            executor=SimpleNamespace(phases=UnmeasuredPhases()),
             claim={"sinks": {}},
             journal=SimpleNamespace(history=history),
         )

@@ -76,7 +76,7 @@ class SimulatedPass:
         self._maybe_go_back(generation)
         wanted = {name: frozenset(self._partitions(system)) for name, system in self.systems.items()}
         branches = self._run(epoch, generation, wanted)
-        self.engine.clock_phase("pass")
+        self.engine.executor.phases.end("pass")
         history, identities = self.engine.journal.history, self.engine.claim["sinks"]
         parts = {
             name: SinkPart(

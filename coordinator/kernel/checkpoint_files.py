@@ -8,7 +8,7 @@ else that Spark can use `spark_files.py`. What is in a file is the affair of tho
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,11 +24,18 @@ class Entry:
     size_bytes: int
 
 
-class Durability(Protocol):
-    """Makes durable what Spark has written for the batches to come, beside the pass."""
+class FilesOfEpoch(Protocol):
+    """The files that one epoch rests on."""
 
-    def begin(self) -> Callable[[], None]:
-        """Begin. The answer waits until all of it is durable, and raises `TransientError`."""
+    def wait(self) -> None:
+        """Return when all of them are durable. Raises `TransientError` where one cannot be made so."""
+
+
+class Durability(Protocol):
+    """Makes durable what Spark has written for the batches to come, while the pass runs."""
+
+    def begin(self) -> FilesOfEpoch:
+        """Begin with what is new since the last epoch."""
 
     def close(self) -> None:
         """Nothing is asked for any more."""

@@ -22,10 +22,11 @@ from tpc.coordinator.service.cutting import Cut
 from tpc.coordinator.service.emitted import Emitted
 from tpc.coordinator.service.function_runs import Guard, run_functions
 from tpc.coordinator.service.program import Program
-from tpc.coordinator.service.refusals import error_of, placed
+from tpc.coordinator.service.refusals import error_of, placed, placed_between
 from tpc.coordinator.service.row_checks import RowChecks
 from tpc.errors import ConfigurationError, DataError
 from tpc.event_time import EpochTime
+from tpc.history import History
 from tpc.json import JSONObject
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 Positions = Mapping[str, "JSONObject | None"]
 """Where each changelog stands before an epoch, by its sink's name."""
-RequireFew = Callable[[Sequence[Refusal]], None]
-"""Raises where an epoch has too many dead letters."""
 
 
 class Guarded(NamedTuple):
@@ -60,7 +59,7 @@ class Computation:
         lives: Lives,
         positions: Positions,
         misused: list[ConfigurationError],
-        few: RequireFew,
+        history: History,
         *,
         decided_letters: int | None = None,
     ) -> None:
@@ -70,7 +69,8 @@ class Computation:
         self._lives = lives
         self._positions = positions
         self._misused = misused
-        self._require_few = few
+        self._history = history
+        self._rows = cut.rows
         self._decided_letters = decided_letters
         self._remembered: dict[str, Callable[[], CutEvents]] = {}
         """What gives the events once more, by the name of their source."""
@@ -83,8 +83,13 @@ class Computation:
         return self._program.dead_letters is not None
 
     def counts(self) -> Mapping[str, int]:
-        """What the epoch's manifest counts beside its rows, once it is computed."""
-        return {COUNT: len(self._refused)} if self.has_letters else {}
+        """What the epoch's manifest counts, once it is computed: events, and those that became dead letters."""
+        letters = {COUNT: len(self._refused)} if self.has_letters else {}
+        return {"rows": self._rows, **letters}
+
+    def placed(self, error: DataError) -> DataError:
+        """An error of a row that comes once the events are gone, with the positions that they were read between."""
+        return placed_between(self._cut.sources, error)
 
     def run(self, checks: RowChecks) -> Made:
         """The batches of the epoch, each with the number of its writing. Raises what ends the epoch."""
@@ -156,7 +161,8 @@ class Computation:
             raise self._misused[0]
         self._refused = refused or ()
         if letters is not None and refused:
-            self._require_few(refused)
+            if self._decided_letters is None:  # of a decided epoch they are as many as they are
+                letters.require_few(refused, self._rows, self._history)
             made += [(len(program.made_by_functions), batch) for batch in letters.batches(refused)]
         return made
 

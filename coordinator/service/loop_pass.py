@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,6 +14,7 @@ from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
 from tpc.coordinator.kernel.feeding.parts import slowest
+from tpc.coordinator.service.reading_ahead import ReadingAhead
 from tpc.coordinator.service.row_batches import RowBatches
 from tpc.coordinator.service.row_checks import RowChecks
 from tpc.coordinator.service.row_digests import KIND
@@ -41,16 +42,21 @@ class Compute(Protocol):
     def without_refused(self, checks: RowChecks) -> Made | None:
         """The same without the events of which a sink refuses a row; None where that is no event's."""
 
+    def counts(self) -> Mapping[str, int]:
+        """What the manifest counts, once it is computed."""
+
+    def placed(self, error: DataError) -> DataError:
+        """An error of a row, with what is known of the events that it is made of."""
+
 
 class LoopPass(EpochPass):
-    """The pass of one epoch. `written` is called once, when every row has been handed to its sinks.
+    """The pass of one epoch. Once every row has been handed to its sinks, `ahead` may begin with the next one's events.
 
     Where a sink refuses a row, all branches are undone; where that makes dead letters, the epoch is computed once more
     without the events that are refused, and written in branches of their own (attempt 1). Nothing is checked twice
     before that, but the rows of a sink that merges: they are checked before those of a key become one.
 
     `confirm` is called beside it: nothing is decided of events that are not of what they were to be (`confirming.py`).
-    `placed` adds to an error of a row what is known of the events that it is made of.
     """
 
     digest_kind = KIND
@@ -61,16 +67,14 @@ class LoopPass(EpochPass):
         batches: RowBatches,
         compute: Compute,
         *,
-        written: Callable[[], None],
         confirm: Callable[[], None] | None,
-        placed: Callable[[DataError], DataError],
+        ahead: ReadingAhead | None = None,
     ) -> None:
         super().__init__(context, batches.routes, batches.digests_by_writing)
         self._batches = batches
         self.compute = compute
-        self._written = written
         self._confirm = confirm
-        self._placed = placed
+        self._ahead = ahead
         self._is_cancelled = False
         self._is_written = False
 
@@ -86,6 +90,10 @@ class LoopPass(EpochPass):
         """There is one process, and one partition."""
         return 1
 
+    def counts(self) -> Mapping[str, int]:
+        """See `EpochPass.counts`."""
+        return self.compute.counts()
+
     def is_checked(self, sink: Sink) -> bool:
         """Whether two rows of a key meet in one epoch must not say whether one of them is refused."""
         return self.compute.has_letters and sink.merge is not None
@@ -96,13 +104,13 @@ class LoopPass(EpochPass):
             report = self._run(work)
         self.sink_seconds = {task.sink.name: slowest(task.sink.name, [report]) for task in work.sinks}
         failpoints.hit("epoch.collected", epoch=work.epoch)
-        self.context.end_phase("pass")
+        self.context.phases.end("pass")
         return [report]
 
     def _run(self, work: EpochWork) -> PartitionReport:
         with closing(RowChecks.of(self._batches.writings, work)) as checks:
             made: Made | None = self.compute.run(checks)
-        self.context.end_phase("compute")
+        self.context.phases.end("compute")
         assert made is not None
         try:
             return PartitionFeed(work, partition=0, attempt=0).run(self._fed(made))
@@ -111,7 +119,7 @@ class LoopPass(EpochPass):
             with closing(RowChecks.of(self._batches.writings, work)) as checks:
                 made = self.compute.without_refused(checks)
             if made is None:
-                raise self._placed(error)  # noqa: B904  it is the same error
+                raise self.compute.placed(error)  # noqa: B904  it is the same error
             logger.warning(
                 "epoch %d is written once more without the events that a sink refuses: %s", work.epoch, error
             )
@@ -119,7 +127,7 @@ class LoopPass(EpochPass):
         try:
             return PartitionFeed(work, partition=0, attempt=1).run(self._fed(made))
         except DataError as error:
-            raise self._placed(error)  # noqa: B904  it is the same error
+            raise self.compute.placed(error)  # noqa: B904  it is the same error
 
     def _fed(self, made: Sequence[tuple[int, pyarrow.RecordBatch]]) -> Iterator[pyarrow.RecordBatch]:
         for number, batch in made:
@@ -128,7 +136,8 @@ class LoopPass(EpochPass):
         self._check_wanted()
         if not self._is_written:
             self._is_written = True
-            self._written()
+            if self._ahead is not None:
+                self._ahead.begin()
 
     def _check_wanted(self) -> None:
         if self._is_cancelled:

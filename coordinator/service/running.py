@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from tpc import failpoints
@@ -31,13 +30,11 @@ from tpc.coordinator.service.barriers import (
     time_of,
 )
 from tpc.coordinator.service.computing import Computation, Positions
-from tpc.coordinator.service.cut_events import Refusal
 from tpc.coordinator.service.cutting import Cut, Cutter
 from tpc.coordinator.service.garbage import Garbage
 from tpc.coordinator.service.loop_pass import LoopPass
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.reading_ahead import ReadingAhead
-from tpc.coordinator.service.refusals import placed_between
 from tpc.coordinator.service.repairing import check_repairable, remedy_for_offsets
 from tpc.coordinator.service.row_batches import RowBatches
 from tpc.errors import ConfigurationError, TransientError
@@ -106,12 +103,12 @@ class Running:
             cut = self._cutter.again(cuts, time_of(manifest))
         stood = {name: part.position_before for name, part in manifest.sinks.items()}
         lives = lives_of(manifest)
-        self._run(manifest.epoch, cut, manifest.barrier, stood, lives, written=lambda: None, decided=manifest)
+        self._run(manifest.epoch, cut, manifest.barrier, stood, lives, decided=manifest)
 
     def _write_offsets_again(self, manifest: Manifest) -> None:
         """No event is needed for them: their sources may be retired, and no function runs."""
         logger.warning("epoch %d has lost its source offsets: they are written again", manifest.epoch)
-        repair = OffsetsRepair(self._context(manifest.barrier, {}, lambda: {"rows": 0}))
+        repair = OffsetsRepair(self._context(manifest.barrier, {}))
         try:
             with self._coordinator.engine.epoch(manifest.epoch, repair) as epoch:
                 assert epoch.replay is not None  # it is decided
@@ -147,7 +144,7 @@ class Running:
                 barrier = barrier_of(cut.sources, cut.time, stateful=bool(self._program.states), lives=lives)
                 positions = {logged.log_name: logged.position(history) for _, logged in self._program.logged}
                 with ReadingAhead(self._cutter.read_ahead, self._is_stopped) as ahead:
-                    self._run(0 if epoch is None else epoch + 1, cut, barrier, positions, lives, written=ahead.begin)
+                    self._run(0 if epoch is None else epoch + 1, cut, barrier, positions, lives, ahead=ahead)
                 self._lives = lives
                 garbage.between_epochs()
         finally:
@@ -166,16 +163,15 @@ class Running:
         positions: Positions,
         lives: Lives,
         *,
-        written: Callable[[], None],
+        ahead: ReadingAhead | None = None,
         decided: Manifest | None = None,
     ) -> None:
-        """One epoch; `decided` is its manifest, if it has one. `written`: every row has been handed to its sinks."""
+        """One epoch; `decided` is its manifest, if it has one."""
         failpoints.hit("epoch.planned", epoch=epoch)
-        compute, rows = self._computation(epoch, cut, positions, lives, decided), cut.rows
-        context = self._context(barrier, positions, lambda: {"rows": rows, **compute.counts()})
+        compute = self._computation(epoch, cut, positions, lives, decided)
         confirm = self._cutter.confirmation()
-        placed = partial(placed_between, cut.sources)
-        service_pass = LoopPass(context, self._batches, compute, written=written, confirm=confirm, placed=placed)
+        context = self._context(barrier, positions)
+        service_pass = LoopPass(context, self._batches, compute, confirm=confirm, ahead=ahead)
         try:
             self.run_epoch(epoch, service_pass)
         except BaseException:
@@ -197,17 +193,20 @@ class Running:
     def _computation(
         self, epoch: int, cut: Cut, positions: Positions, lives: Lives, decided: Manifest | None
     ) -> Computation:
-        history, rows, letters = self._coordinator.journal.history, cut.rows, self._program.dead_letters
-
-        def require_few(refused: Sequence[Refusal]) -> None:
-            if letters is not None and decided is None:  # of a decided epoch they are as many as they are
-                letters.require_few(refused, rows, history)
-
+        history, letters = self._coordinator.journal.history, self._program.dead_letters
         decided_letters = None if decided is None else 0 if letters is None else letters.count_in(decided)
-        args = self._program, epoch, cut, lives, positions, self._misused, require_few
-        return Computation(*args, decided_letters=decided_letters)
+        return Computation(
+            self._program,
+            epoch,
+            cut,
+            lives,
+            positions,
+            self._misused,
+            history,
+            decided_letters=decided_letters,
+        )
 
-    def _context(self, barrier: Barrier, positions: Positions, counts: Callable[[], Mapping[str, int]]) -> PassContext:
+    def _context(self, barrier: Barrier, positions: Positions) -> PassContext:
         engine, participants = self._coordinator.engine, self._coordinator.participants
         return PassContext(
             pipeline=participants.pipeline,
@@ -219,8 +218,7 @@ class Running:
             positions=positions,
             offsets_sink=self._program.offsets_sink,
             unrouted_is_error=self._program.unrouted_is_error,
-            batch_counts=counts,
-            end_phase=engine.clock_phase,
+            phases=engine.executor.phases,
         )
 
     # Between epochs --------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class BatchMetrics:
         """Do not count what has run of this batch: the metrics of a plan add up over its jobs."""
         self._before = self._counted()
 
-    def __call__(self) -> Mapping[str, int]:
+    def counts(self) -> Mapping[str, int]:
         """`late` rows; of a query with state also its rows and bytes."""
         before, self._before = self._before, {}
         return {name: count - before.get(name, 0) for name, count in self._counted().items()}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,10 +55,9 @@ class Lineage:
         self._failure: OSError | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tpc-lineage")
 
-    def begin(self) -> Callable[[], None]:
-        """Begin to make durable what is new. The answer waits until all of it is, and raises `TransientError`."""
-        done = self._thread.submit(self._sync)
-        return lambda: _wait_for(done)
+    def begin(self) -> SyncedFiles:
+        """Begin to make durable what is new."""
+        return SyncedFiles(self._thread.submit(self._sync))
 
     def close(self) -> None:
         """Nothing is asked for any more."""
@@ -114,11 +112,18 @@ class Lineage:
         return _Seen(changed_at if settled else None, frozenset(found), below)
 
 
-def _wait_for(done: Future[None]) -> None:
-    try:
-        done.result()
-    except OSError as error:
-        raise TransientError(
-            f"what the epoch rests on could not be made durable: {durable_files.in_words(error)}",
-            remedy=AFTER_FAILED_SYNC,
-        ) from error
+class SyncedFiles:
+    """The files of one epoch, which a thread makes durable meanwhile."""
+
+    def __init__(self, done: Future[None]) -> None:
+        self._done = done
+
+    def wait(self) -> None:
+        """Return when all of them are durable. Raises `TransientError` where one cannot be made so."""
+        try:
+            self._done.result()
+        except OSError as error:
+            raise TransientError(
+                f"what the epoch rests on could not be made durable: {durable_files.in_words(error)}",
+                remedy=AFTER_FAILED_SYNC,
+            ) from error

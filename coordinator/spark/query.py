@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
@@ -19,7 +19,7 @@ from tpc.coordinator.spark.interruption import await_interruption
 from tpc.coordinator.spark.java_errors import in_our_words, in_words, raise_alone
 from tpc.coordinator.spark.orderly_stop import OrderlyStop, StopAskedError, tell_replay
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
-from tpc.coordinator.spark.passes.dead_letters import DeadLetters
+from tpc.coordinator.spark.passes.dead_letters import DeadLetters, LettersSoFar
 from tpc.coordinator.spark.passes.driver import SparkPass
 from tpc.coordinator.spark.passes.plan import PassPlan
 from tpc.coordinator.spark.query_facts import QueryFacts
@@ -210,7 +210,7 @@ class PipelineQuery(QueryFacts):
             error.located(pipeline=str(coordinator.pipeline), epoch=epoch)
             raise
         failpoints.hit("epoch.planned", epoch=epoch)
-        spark_pass = SparkPass(frame, self._plan, self._context(barrier))
+        spark_pass = self._pass_over(frame, barrier)
         with coordinator.engine.epoch(epoch, spark_pass) as running_epoch:
             if running_epoch.replay is None:
                 manifest = spark_pass.write(epoch, running_epoch.generation)
@@ -220,30 +220,30 @@ class PipelineQuery(QueryFacts):
                 running_epoch.replayed(replayed, spark_pass.report)
             running_epoch.finish()
 
-    def _context(self, barrier: Barrier) -> PassContext:
-        assert self._batch_metrics is not None
+    def _pass_over(self, frame: DataFrame, barrier: Barrier) -> SparkPass:
         engine, participants = self._coordinator.engine, self._coordinator.participants
+        history, letters = engine.journal.history, self._letters
         context = PassContext(
             pipeline=participants.pipeline,
             barrier=barrier,
             sinks=participants.sinks,
             committers=participants.committers,
             identities=engine.claim["sinks"],
-            previous_epochs={n: engine.journal.history.last_epoch_of(n) for n in participants.sinks},
+            previous_epochs={name: history.last_epoch_of(name) for name in participants.sinks},
             offsets_sink=self._offsets_sink,
-            letters_sink=None if self._letters is None else self._letters.sink.name,
-            require_few=self._require_few,
-            runs_again=self._batch_metrics.runs_again,
+            letters_sink=None if letters is None else letters.sink.name,
             unrouted_is_error=self._unrouted_is_error,
-            batch_counts=self._batch_metrics,
-            await_durable=self._coordinator.lineage.begin(),
-            end_phase=engine.clock_phase,
+            phases=engine.executor.phases,
         )
-        return self._topics.confirming(context, engine.journal.history)
-
-    def _require_few(self, letters: int, rows: int, told: Sequence[str]) -> None:
-        if self._letters is not None:
-            self._letters.require_few(letters, rows, told, self._coordinator.engine.journal.history)
+        return SparkPass(
+            frame,
+            self._plan,
+            context,
+            metrics=self._batch_metrics,
+            files=self._coordinator.lineage.begin(),
+            topics=self._topics.check_of(barrier, history),
+            bound=None if letters is None else LettersSoFar(letters.bound, history),
+        )
 
     # What users of a StreamingQuery know -----------------------------------------------------------------------
 

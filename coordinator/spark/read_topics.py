@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpc.coordinator.kernel.coordinator import Coordinator
-from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.wanted_inputs import WantedInputs, has_begun
 from tpc.coordinator.spark.kafka_topics import SparkTopics
 from tpc.coordinator.spark.passes.inputs import in_recorded_order
 from tpc.coordinator.spark.passes.routes import Writing
 from tpc.coordinator.spark.source_descriptions import readers, relations
 from tpc.coordinator.spark.source_folders import by_folder
+from tpc.coordinator.spark.topic_check import TopicCheck
 from tpc.errors import TransientError
 from tpc.history import History
+from tpc.manifest import Barrier
 from tpc.source_options import KAFKA
 from tpc.source_records import Inputs, sources_of
-from tpc.source_topics import check_topics, partitions_read
+from tpc.source_topics import check_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,30 +55,15 @@ class ReadTopics:
         finally:
             self.close()  # a start may go no further
 
-    def confirming(self, context: PassContext, history: History) -> PassContext:
-        """`context` with the question that is asked beside its epoch, and the ids that are new in its answer.
-
-        None is asked where the epoch reads no topic. It raises as `look` does.
-        """
-        barrier = context.barrier
+    def check_of(self, barrier: Barrier, history: History) -> TopicCheck | None:
+        """The question that is asked while the epoch of `barrier` runs; None where it reads no topic."""
         starts, ends = (by_folder(lines, self._folders) for lines in (barrier.start, barrier.end))
         read = {
             number: ends[folder]
             for number in self._topics
             if (folder := self._folders[number]) in ends and ends[folder] != starts.get(folder)
         }
-        new: dict[int, Mapping[str, str]] = {}
-        if not read:
-            return context
-
-        def confirm() -> None:
-            sources = sources_of(self._wanted.with_known_ids(history))
-            for number, end in read.items():
-                found = self._topics[number].described({*partitions_read(end), *sources[number].ids})
-                if ids := check_topics(sources[number], end, found):
-                    new[number] = ids
-
-        return replace(context, confirm=confirm, new_ids=lambda: new)
+        return TopicCheck(self._topics, read, self._wanted, history) if read else None
 
     def close(self) -> None:
         """Let go of the connections."""

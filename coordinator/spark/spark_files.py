@@ -30,9 +30,12 @@ WHOLE_OR_ABSENT = frozenset({"s3a", "s3", "s3n", "gs", "abfs", "abfss", "wasb", 
 class NothingToForce:
     """The state stores and the sources' logs are as durable as their completed writes."""
 
-    def begin(self) -> Callable[[], None]:
+    def begin(self) -> NothingToForce:
         """See `Durability.begin`."""
-        return lambda: None
+        return self
+
+    def wait(self) -> None:
+        """See `FilesOfEpoch.wait`."""
 
     def close(self) -> None:
         """See `Durability.close`."""

@@ -99,7 +99,7 @@ class ManyTasksPass(EpochPass):
         except BaseException:
             self._executors.shutdown(cancel_futures=True)
             raise
-        self.context.end_phase("pass")
+        self.context.phases.end("pass")
         return reports
 
 
@@ -148,7 +148,7 @@ class Wide:
             committers=participants.committers,
             identities=engine.claim["sinks"],
             previous_epochs={name: engine.journal.history.last_epoch_of(name) for name in participants.sinks},
-            end_phase=engine.clock_phase,
+            phases=engine.executor.phases,
         )
         began = time.perf_counter()
         many_tasks = ManyTasksPass(context, batches, self.executors, self.partitions, self.rows)

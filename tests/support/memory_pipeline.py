@@ -45,7 +45,7 @@ class MemoryRunner:
 
     def write(self, epoch: int, generation: int) -> Manifest:
         parts = {sink.name: self._part(sink, epoch, generation) for sink in self.sinks}
-        self.engine.clock_phase("pass")
+        self.engine.executor.phases.end("pass")
         self.on_prepared()
         barrier = Barrier(f"offsets {epoch}", (str(epoch),), (str(epoch + 1),))
         return Manifest(JOB, generation, epoch, barrier, parts, {"rows": 1})

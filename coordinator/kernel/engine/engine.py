@@ -115,10 +115,6 @@ class Engine:
             finally:
                 self.executor.watch.end()
 
-    def clock_phase(self, name: str) -> None:
-        """The current epoch's phase `name` ends now; for the pass, whose phases are counted with the others."""
-        self.executor.phases.end(name)
-
     def upkeep(self) -> None:
         """Sweep if it is time to, and begin a new term; for quiet hours, when no batch comes."""
         with self._lock, self.stating():

@@ -8,7 +8,7 @@ a manifest.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -77,6 +77,20 @@ class EpochPass(ABC):
     def cancel(self) -> None:
         """End the tasks of the pass."""
 
+    def counts(self) -> Mapping[str, int]:
+        """What only the runtime can count (rows that came too late, the size of the state), once the pass has run."""
+        return {}
+
+    def new_source_ids(self) -> Mapping[int, Mapping[str, str]]:
+        """The ids of what this epoch is the first to read (`Manifest.source_ids`), once the pass has run."""
+        return {}
+
+    def require_few(self, letters: int, rows: int, told: Sequence[str]) -> None:
+        """Raise `DataError` where so many dead letters of so many rows are too many; `told` are the first, in words."""
+
+    def await_durable(self) -> None:
+        """Return when what the epoch rests on, beside its branches, is durable."""
+
     @property
     def report(self) -> PassReport:
         """How the pass went; complete when it has ended."""
@@ -94,9 +108,19 @@ class EpochPass(ABC):
         reports = self.run(self._work(epoch, generation, tasks, self.letters))
         self._require_few(reports)
         of_driver = self._of_driver(epoch, generation, reports, tasks, self.context.sinks)
-        manifest = manifest_of(self.context, epoch, generation, reports, of_driver, self.cut_by(), self.digest_kind)
-        self.context.await_durable()
-        self.context.end_phase("durable")
+        manifest = manifest_of(
+            self.context,
+            epoch,
+            generation,
+            reports,
+            of_driver,
+            runtime_counts=self.counts(),
+            source_ids=self.new_source_ids(),
+            parallelism=self.cut_by(),
+            digest_kind=self.digest_kind,
+        )
+        self.await_durable()
+        self.context.phases.end("durable")
         return manifest
 
     def replay(self, effect: ReplayEpoch) -> Replayed:
@@ -139,7 +163,7 @@ class EpochPass(ABC):
         if (name := self.context.letters_sink) is not None:
             letters = sum(report.branches[name].rows for report in reports)
             told = [each for report in reports for each in report.refused][:TOLD]
-            self.context.require_few(letters, sum(report.rows for report in reports), told)
+            self.require_few(letters, sum(report.rows for report in reports), told)
 
     def _work(self, epoch: int, generation: int, tasks: tuple[SinkTask, ...], letters: LetterWork | None) -> EpochWork:
         context = self.context
@@ -167,5 +191,5 @@ class EpochPass(ABC):
         for name, seconds in branches.seconds.items():
             times = self.sink_seconds.setdefault(name, {"write": 0.0, "flush": 0.0})
             times["prepare"] = round(times.get("prepare", 0.0) + seconds, 6)
-        self.context.end_phase("gather")
+        self.context.phases.end("gather")
         return made

@@ -21,13 +21,16 @@ def manifest_of(
     generation: int,
     reports: Sequence[PartitionReport],
     of_driver: Mapping[str, Committable],
+    *,
+    runtime_counts: Mapping[str, int],
+    source_ids: Mapping[int, Mapping[str, str]],
     parallelism: int,
     digest_kind: str,
 ) -> Manifest:
     """The manifest of an epoch whose branches are all prepared; `of_driver` are those that the driver has written.
 
-    `parallelism` is what its rows were cut by (`EpochPass.cut_by`), and `digest_kind` (`EpochPass.digest_kind`) what
-    they were digested with, for a replay that must find a branch.
+    The other values are what the pass says of itself (`EpochPass.counts`, `new_source_ids`, `cut_by`, `digest_kind`):
+    the last two are for a replay that must find a branch.
     """
     counts = {
         "rows": sum(report.rows for report in reports),
@@ -37,9 +40,9 @@ def manifest_of(
     }
     if context.letters_sink is not None:
         counts[COUNT] = sum(report.branches[context.letters_sink].rows for report in reports)
-    counts.update(context.batch_counts())
+    counts.update(runtime_counts)
     parts = parts_of(context, reports, of_driver)
-    return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts, digest_kind, context.new_ids())
+    return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts, digest_kind, source_ids)
 
 
 def parts_of(

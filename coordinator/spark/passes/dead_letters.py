@@ -69,14 +69,22 @@ class DeadLetters:
         route = RoutePlan(self.sink.name, len(writings), DIGEST, tuple(self.select.items()), exact)
         return LetterWork(route, tuple(writing.name for writing in writings), is_asked=False, may_ask=True)
 
-    def require_few(self, letters: int, rows: int, told: Sequence[str], history: History) -> None:
+
+@dataclass(frozen=True)
+class LettersSoFar:
+    """The bound of the dead letters, at the begin of an epoch: what was decided before counts too."""
+
+    bound: LetterBound
+    history: History
+
+    def require_few(self, letters: int, rows: int, told: Sequence[str]) -> None:
         """Raise `DataError` where sinks refuse too many of the last rows: the program is wrong then, not they."""
-        if (tally := self.bound.too_many(letters, rows, history)) is None:
+        if (tally := self.bound.too_many(letters, rows, self.history)) is None:
             return
         raise DataError(
             f"the last {tally.read} rows would make {tally.letters} dead letters, for more than "
             f"{self.bound.max_share:.0%} of them. {letters} are of this epoch: {'; '.join(told)}",
-            sink=self.sink.name,
+            sink=self.bound.sink,
             remedy="correct the program, or what fills the source, then start it again: the epoch is repeated whole. "
             "If so many are right, pipeline.dead_letters_to(sink, max_share=1.0).",
         )

@@ -7,18 +7,22 @@ no Spark.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
+from tpc.coordinator.kernel.checkpoint_files import FilesOfEpoch
 from tpc.coordinator.kernel.feeding.branch import Mode
 from tpc.coordinator.kernel.feeding.confirming import Confirming
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionReport
 from tpc.coordinator.kernel.feeding.parts import slowest
+from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.java_errors import in_our_words
 from tpc.coordinator.spark.parallelism import parallelism_of
+from tpc.coordinator.spark.passes.dead_letters import LettersSoFar
 from tpc.coordinator.spark.passes.digests import KIND
 from tpc.coordinator.spark.passes.jobs import PassJobs
 from tpc.coordinator.spark.passes.order import in_order
@@ -26,6 +30,7 @@ from tpc.coordinator.spark.passes.plan import PassPlan
 from tpc.coordinator.spark.passes.reports import REPORT_SCHEMA, completed, decode, left_losers
 from tpc.coordinator.spark.passes.task import PassTask
 from tpc.coordinator.spark.passes.worker_needs import DriverHas
+from tpc.coordinator.spark.topic_check import TopicCheck
 from tpc.errors import DataError, TransientError
 from tpc.sink import Committable, Sink
 
@@ -37,17 +42,35 @@ logger = logging.getLogger(__name__)
 
 
 class SparkPass(EpochPass):
-    """The pass of one batch: `frame` is what Spark hands to the batch function of the query over `plan.frame`."""
+    """The pass of one batch: `frame` is what Spark hands to the batch function of the query over `plan.frame`.
+
+    `metrics` count its late rows and its state, `files` are what it rests on, `topics` are asked while it runs, and
+    `bound` says how many dead letters there may be.
+    """
 
     digest_kind = KIND
 
-    def __init__(self, frame: DataFrame, plan: PassPlan, context: PassContext) -> None:
+    def __init__(
+        self,
+        frame: DataFrame,
+        plan: PassPlan,
+        context: PassContext,
+        *,
+        metrics: BatchMetrics | None = None,
+        files: FilesOfEpoch | None = None,
+        topics: TopicCheck | None = None,
+        bound: LettersSoFar | None = None,
+    ) -> None:
         letters = () if plan.letters is None else (plan.letters.route,)
         super().__init__(context, (*plan.routes, *letters), plan.digests_by_writing)
         self.letters = plan.letters
         self._prepared: list[Committable] = []
         self.frame = frame
         self.plan = plan
+        self._metrics = metrics
+        self._files = files
+        self._topics = topics
+        self._bound = bound
         self._jobs: PassJobs | None = None
         self._is_cancelled = False
 
@@ -65,6 +88,24 @@ class SparkPass(EpochPass):
         """See `coordinator.spark.parallelism`."""
         return parallelism_of(self.frame.sparkSession)
 
+    def counts(self) -> Mapping[str, int]:
+        """See `EpochPass.counts`."""
+        return {} if self._metrics is None else self._metrics.counts()
+
+    def new_source_ids(self) -> Mapping[int, Mapping[str, str]]:
+        """See `EpochPass.new_source_ids`."""
+        return {} if self._topics is None else self._topics.new_ids
+
+    def require_few(self, letters: int, rows: int, told: Sequence[str]) -> None:
+        """See `EpochPass.require_few`."""
+        if self._bound is not None:
+            self._bound.require_few(letters, rows, told)
+
+    def await_durable(self) -> None:
+        """See `EpochPass.await_durable`."""
+        if self._files is not None:
+            self._files.wait()
+
     def is_checked(self, sink: Sink) -> bool:
         """Whether two rows of a key meet in one epoch must not say whether one of them is refused."""
         return self.letters is not None and sink.merge is not None
@@ -81,7 +122,8 @@ class SparkPass(EpochPass):
                 raise
             logger.warning("epoch %d is written once more without the rows that a sink refuses: %s", work.epoch, error)
         self._undo_prepared()
-        self.context.runs_again()
+        if self._metrics is not None:
+            self._metrics.runs_again()
         # Rows are checked before a branch is given them: once is enough.
         sinks = tuple(replace(task, is_checked=False) for task in work.sinks)
         letters = replace(work.letters, is_asked=True, may_ask=False)
@@ -104,8 +146,8 @@ class SparkPass(EpochPass):
         result = in_order(self.frame, self.plan.order, taken).mapInArrow(task.run, REPORT_SCHEMA)
         with in_our_words():
             partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
-            context.end_phase("plan")
-            with Confirming(context.confirm):
+            context.phases.end("plan")
+            with Confirming(None if self._topics is None else self._topics.confirm):
                 rows = self._collected(result)
         reports = decode([(row["sink"], bytes(row["payload"])) for row in rows])
         stages = {report.attempt.stage for report in reports}
@@ -121,7 +163,7 @@ class SparkPass(EpochPass):
         done = completed(reports, partitions, work.epoch)
         self.sink_seconds = {task.sink.name: slowest(task.sink.name, done) for task in work.sinks}
         failpoints.hit("epoch.collected", epoch=work.epoch)
-        context.end_phase("pass")
+        context.phases.end("pass")
         return done
 
     def _collected(self, result: DataFrame) -> list[Row]:

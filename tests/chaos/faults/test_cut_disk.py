@@ -72,7 +72,7 @@ def test_state_survives_if_it_was_made_durable_and_only_then(disk: CutDisk, *, s
         durable_files.create(disk.path / "commits" / str(batch), state.commit_text(batch).encode())
     durable_files.sync(disk.path / "commits")
     if synced:
-        Lineage(disk.path).begin()()
+        Lineage(disk.path).begin().wait()
     durable_files.sync(disk.path)
     disk.cut()
     disk.revive()

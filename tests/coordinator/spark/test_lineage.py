@@ -54,7 +54,7 @@ def test_everything_in_the_folder_is_durable_when_the_intent_is_put(
     disk: Disk, state: StateOnDisk, folder: str
 ) -> None:
     lineage = Lineage(state.checkpoint)
-    lineage.begin()()
+    lineage.begin().wait()
     assert disk.loose([state.checkpoint / folder, *(state.checkpoint / folder).rglob("*")]) == []
 
 
@@ -63,12 +63,12 @@ def test_so_is_what_a_later_batch_has_made_and_only_that_is_asked_for(
     disk: Disk, state: StateOnDisk, folder: str
 ) -> None:
     lineage = Lineage(state.checkpoint)
-    lineage.begin()()
+    lineage.begin().wait()
     before = {path for path in state.checkpoint.rglob("*") if path.is_file()}
     disk.synced.clear()
     state.run(3)
     state.snapshot(2, 1, "right")
-    lineage.begin()()
+    lineage.begin().wait()
     new = [path for path in (state.checkpoint / folder).rglob("*") if path.is_file() and path not in before]
     assert new
     assert disk.loose([*new, *(path.parent for path in new)]) == []
@@ -79,12 +79,12 @@ def test_a_file_that_comes_within_one_tick_of_the_file_system_s_clock_is_not_mis
     disk: Disk, state: StateOnDisk
 ) -> None:
     lineage, log = Lineage(state.checkpoint), state.checkpoint / "sources" / "0"
-    lineage.begin()()
+    lineage.begin().wait()
     ticked = log.stat()
     late = log / "3"
     late.write_text("v1")
     os.utime(log, ns=(ticked.st_atime_ns, ticked.st_mtime_ns))
-    lineage.begin()()
+    lineage.begin().wait()
     assert disk.loose([late]) == []
 
 
@@ -94,18 +94,18 @@ def test_a_file_that_spark_still_copied_is_made_durable_again_and_then_left_alon
     lineage, copied = Lineage(state.checkpoint), state.checkpoint / "state" / "0" / "0" / "SSTs" / "000012-id.sst"
     copied.parent.mkdir(parents=True, exist_ok=True)
     copied.write_bytes(b"the beginning")
-    lineage.begin()()
+    lineage.begin().wait()
     os.utime(copied.parent, (0, 0))  # what a file holds does not change the directory that it stands in
-    lineage.begin()()
+    lineage.begin().wait()
 
     with copied.open("ab") as file:
         file.write(b" and the rest")
     disk.synced.clear()
-    lineage.begin()()
+    lineage.begin().wait()
     assert disk.loose([copied]) == []
 
     disk.synced.clear()
-    lineage.begin()()
+    lineage.begin().wait()
     assert disk.loose([copied]) == [copied]
 
 
@@ -115,9 +115,9 @@ def test_quiet_directories_are_not_listed_again(
     for path in [*state.checkpoint.rglob("*")]:
         os.utime(path, (0, 0))
     lineage = Lineage(state.checkpoint)
-    lineage.begin()()
+    lineage.begin().wait()
     monkeypatch.setattr(os, "scandir", lambda path: pytest.fail(f"{path} is listed again"))
-    lineage.begin()()
+    lineage.begin().wait()
 
 
 def test_a_file_that_spark_removes_meanwhile_is_no_failure(
@@ -130,19 +130,19 @@ def test_a_file_that_spark_removes_meanwhile_is_no_failure(
         sync(path)
 
     monkeypatch.setattr(durable_files, "sync", sync_late)
-    Lineage(state.checkpoint).begin()()
+    Lineage(state.checkpoint).begin().wait()
 
 
 def test_after_a_failed_fsync_nothing_is_called_durable_any_more(disk: Disk, state: StateOnDisk) -> None:
     lineage = Lineage(state.checkpoint)
     disk.broken = state.file(2, 1, "changelog", "right")
     with pytest.raises(TransientError, match="could not be made durable: Input/output error"):
-        lineage.begin()()
+        lineage.begin().wait()
     disk.broken = None
     with pytest.raises(TransientError, match="could not be made durable"):
-        lineage.begin()()
+        lineage.begin().wait()
 
 
 def test_a_checkpoint_without_state_or_sources_asks_for_nothing(disk: Disk, tmp_path: Path) -> None:
-    Lineage(tmp_path).begin()()
+    Lineage(tmp_path).begin().wait()
     assert disk.synced == []

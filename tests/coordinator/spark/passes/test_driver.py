@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from tests.core.builders import JOB
 from tests.support.folder_sink import FolderSink
 from tests.support.memory_sink import MemoryOffsetsSink
 from tpc.coordinator.kernel.feeding.context import PassContext
+from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.passes.driver import SparkPass
 from tpc.coordinator.spark.passes.plan import compile_plan
 from tpc.coordinator.spark.passes.routes import Writing
@@ -31,6 +32,20 @@ MOVED = Barrier("v1", ('{"orders":{"0":5}}',), ('{"orders":{"0":9,"1":2}}',))
 SCHEMA = pyarrow.schema([("id", pyarrow.int64())])
 
 
+class Ended(list[str]):
+    """The phases that have ended, in their order."""
+
+    def end(self, phase: str) -> None:
+        self.append(phase)
+
+
+class Late(BatchMetrics):
+    """A query with state that has dropped rows."""
+
+    def counts(self) -> Mapping[str, int]:
+        return {"late": 4, "state_rows": 9}
+
+
 class Job:
     """Ten rows in two partitions: `small` takes the ids below 3, `rest` the others, `tallies` counts by parity."""
 
@@ -40,7 +55,7 @@ class Job:
         self.rest = DirectorySink("rest", root / "rest")
         self.tallies = FolderSink("tallies", root / "tallies", merge=MergePlan(("parity",), {"rows": MergeHow.ADD}))
         self.offsets = MemoryOffsetsSink("offsets")
-        self.ended: list[str] = []
+        self.ended = Ended()
 
     def context(self, sinks: Sequence[Sink]) -> PassContext:
         committers = {sink.name: sink.committer(JOB) for sink in sinks}
@@ -53,7 +68,7 @@ class Job:
             committers=committers,
             identities={name: committer.identity() for name, committer in committers.items()},
             previous_epochs=dict.fromkeys(committers, 6),
-            end_phase=self.ended.append,
+            phases=self.ended,
         )
 
     def rows(self, select: str = "id") -> SparkPass:
@@ -118,7 +133,8 @@ def test_the_manifest_names_branches_that_are_prepared_and_shows_none_of_their_r
 
 def test_the_manifest_says_what_it_was_told_and_what_it_has_counted(job: Job) -> None:
     spark_pass = job.rows()
-    spark_pass.context = replace(spark_pass.context, batch_counts=lambda: {"late": 4, "state_rows": 9})
+    late = Late(job.spark, "query", stateful=True)
+    spark_pass = SparkPass(spark_pass.frame, spark_pass.plan, spark_pass.context, metrics=late)
     manifest = spark_pass.write(7, 3)
     assert (manifest.epoch, manifest.generation, manifest.barrier) == (7, 3, MOVED)
     assert manifest.counts == {"rows": 10, "unrouted": 0, "partitions": 2, "parallelism": 2, "late": 4, "state_rows": 9}
