@@ -96,6 +96,9 @@ CHECKS = (
     Check("time rules kit", 120.0, "tests/core/test_event_time.py"),
     Check("refused events kit", 420.0, "tests/coordinator/service/test_refused_and_time.py"),
     Check("exact values kit", 240.0, "tests/coordinator/service/test_exact_values.py"),
+    # A sink's kit has one odd row, and asks its validator for that one alone.
+    Check("validators kit", 120.0, "tests/sinks/test_validators.py"),
+    Check("postgres validator kit", 240.0, "tests/sinks/postgres/test_validator.py"),
     Check("user code kit", 240.0, "tests/coordinator/service/test_user_code.py"),
     Check("event time kit", 240.0, "tests/coordinator/service/test_cut_and_time.py"),
     Check("compaction kit", 240.0, "tests/coordinator/service/state/test_compaction.py"),
