@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from tpc.coordinator.kernel.feeding.gather import KeyedRows, refuse_too_many, se
 from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.coordinator.kernel.feeding.row_check import RowCheck
 from tpc.coordinator.kernel.feeding.unreadable import refuse_broken_text, write_or_refuse
+from tpc.errors import TpcError
 from tpc.handles import Handle
 from tpc.json import JSONObject
 from tpc.merge import REQUIRED
@@ -113,16 +116,26 @@ class BranchFeed:
     def feed(self, batch: pyarrow.RecordBatch) -> None:
         """Take the rows of `batch` that are routed to this sink."""
         started = time.perf_counter()
-        for route in self.task.routes:
-            digests = batch.column(route.digest)
-            taken = len(digests) - digests.null_count
-            if not taken:
-                continue
-            self.report.rows += taken
-            self.report.digest = (self.report.digest + sum_of(digests)) % DIGEST_MODULUS
-            if self._keyed is not None or self._writes:
-                self._take(routed(batch, route))
+        with self._sink_named():
+            for route in self.task.routes:
+                digests = batch.column(route.digest)
+                taken = len(digests) - digests.null_count
+                if not taken:
+                    continue
+                self.report.rows += taken
+                self.report.digest = (self.report.digest + sum_of(digests)) % DIGEST_MODULUS
+                if self._keyed is not None or self._writes:
+                    self._take(routed(batch, route))
         self.report.write_seconds += time.perf_counter() - started
+
+    @contextmanager
+    def _sink_named(self) -> Iterator[None]:
+        """An error names the sink, also where a writer leaves it out: by that a runtime knows that a sink refuses."""
+        try:
+            yield
+        except TpcError as error:
+            error.located(sink=self.name)
+            raise
 
     def _take(self, rows: pyarrow.RecordBatch) -> None:
         if self._check is None:
@@ -146,6 +159,11 @@ class BranchFeed:
     def prepare(self) -> None:
         """Prepare the branch, if it has rows."""
         started = time.perf_counter()
+        with self._sink_named():
+            self._prepare()
+        self.report.prepare_seconds = time.perf_counter() - started - self.report.flush_seconds
+
+    def _prepare(self) -> None:
         if self._check is not None:
             self._check.close()
         if self._is_wanted():
@@ -156,7 +174,6 @@ class BranchFeed:
             self.report.committable = self._writer.prepare()
             failpoints.hit_branch("pass.prepared", self.handle)
             self.report.flush_seconds = self._writer.flush_seconds
-        self.report.prepare_seconds = time.perf_counter() - started - self.report.flush_seconds
 
     def _is_wanted(self) -> bool:
         """Whether this branch is to be written: all are, but in a repair, whose rows tell it only now."""

@@ -113,12 +113,13 @@ class SparkPass(EpochPass):
     def run(self, work: EpochWork) -> list[PartitionReport]:
         """One job over the batch's frame; a second one where a refused row is to become a dead letter.
 
-        What the first has prepared is undone before: its locks would hold up the second.
+        What the first has prepared is undone before: its locks would hold up the second. An error that names no sink is
+        no refusal: of a row that no sink takes, say, which the second job would only meet again.
         """
         try:
             return self._run(work)
         except DataError as error:
-            if work.letters is None or not work.letters.may_ask:
+            if work.letters is None or not work.letters.may_ask or error.sink is None:
                 raise
             logger.warning("epoch %d is written once more without the rows that a sink refuses: %s", work.epoch, error)
         self._undo_prepared()

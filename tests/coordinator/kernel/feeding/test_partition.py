@@ -15,7 +15,7 @@ from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, P
 from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.errors import DataError
 from tpc.merge import MergePlan
-from tpc.sink import CheckContext
+from tpc.sink import CheckContext, Committable
 from tpc.testing.directory_sink import DirectorySink, DirectoryWriter
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -61,6 +61,18 @@ class NeverUndone(DirectorySink):
     writer_class = FailsToAbort
 
 
+class Refuses(DirectoryWriter):
+    """As the writer of a sink that says neither its name nor the epoch."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        raise DataError("a row is odd")
+
+
+class RefusesAtTheEnd(DirectoryWriter):
+    def prepare(self) -> Committable | None:
+        raise DataError("a row is odd")
+
+
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     return Job(tmp_path)
@@ -104,6 +116,17 @@ def test_an_abort_that_fails_by_itself_hides_neither_the_first_error_nor_the_oth
     with pytest.raises(DataError, match="column id is NULL"):
         job.run(batch([1], [10], [20]), batch([None], [None], [21]))
     assert job.leftovers() == [1, 0]
+
+
+@pytest.mark.parametrize("writer", [Refuses, RefusesAtTheEnd])
+def test_a_refusal_names_its_sink_though_the_writer_does_not(job: Job, writer: type[DirectoryWriter]) -> None:
+    class Odd(DirectorySink):
+        writer_class = writer
+
+    job.sinks["b"] = Odd("b", job.sinks["b"].root)
+    with pytest.raises(DataError, match="a row is odd") as caught:
+        job.run(batch([1, 2], [10, None], [None, 20]))
+    assert (caught.value.pipeline, caught.value.epoch, caught.value.sink) == (str(JOB), 7, "b")
 
 
 def test_rows_that_no_sink_takes_are_counted(job: Job) -> None:

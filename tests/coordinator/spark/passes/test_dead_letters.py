@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -19,9 +20,11 @@ from tests.coordinator.service.refused_row_program import MOST, BoundedSink
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
 from tests.support.postgres_database import PostgresDatabase
+from tests.support.session_settings import session_with
 from tpc import failpoints
 from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.log.journal import Journal
+from tpc.coordinator.operations.actions import status
 from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.errors import ConfigurationError, DataError
 from tpc.merge import MergeHow, MergePlan
@@ -31,6 +34,7 @@ pytestmark = pytest.mark.spark
 
 ODD = (1, 4, 5, 13)
 NUMBERS = range(18)
+SHUFFLED = "spark.sql.shuffle.partitions"
 
 
 def row_of(n: int) -> dict[str, Any]:
@@ -44,6 +48,8 @@ class Sizes:
         self.root, self.spark, self.letters = root, spark, letters
         self.options: dict[str, Any] = {"max_share": 1.0, **options}
         self.partition_by = ""
+        self.partitions: int | None = 3
+        self.metrics = CollectorRegistry()
         self.postgres: PostgresDatabase | None = None
         self.feed = Feed(root / "feed")
 
@@ -54,7 +60,8 @@ class Sizes:
     def pipeline(self) -> Pipeline:
         pipeline = tpc.pipeline("sizes", checkpoint=self.root / "checkpoint")
         # Several partitions, so that branches are prepared beside one that is refused.
-        frame = self.feed.frame(self.spark).repartition(3, "id")
+        frame = self.feed.frame(self.spark)
+        frame = frame.repartition("id") if self.partitions is None else frame.repartition(self.partitions, "id")
         writing = pipeline.write(frame, name="main", partition_by=self.partition_by or ())
         size = F.col("value").alias("size")
         writing.to(BoundedSink(self.root / "sizes", name="sizes"), select=["id", "key", size])
@@ -68,13 +75,16 @@ class Sizes:
     def run(self, actions: Mapping[str, failpoints.Action] | None = None) -> None:
         failpoints.install(actions or {})
         try:
-            query = self.pipeline().start(trigger={"availableNow": True})
+            query = self.pipeline().start(trigger={"availableNow": True}, metrics_registry=self.metrics)
             assert query.awaitTermination(120)
         finally:
             failpoints.install({})
 
     def rows(self, sink: str) -> list[dict[str, Any]]:
         return [row for path in (self.root / sink).glob("*.parquet") for row in pq.read_table(path).to_pylist()]
+
+    def counted(self, name: str, **labels: str) -> float | None:
+        return self.metrics.get_sample_value(name, {"pipeline": "sizes", **labels})
 
     def history(self) -> list[dict[str, Any]]:
         return epoch_rows(Journal(self.pipeline().log).open())
@@ -145,6 +155,21 @@ def test_what_a_table_refuses_goes_to_the_dead_letters(
     assert {(row["sink"], row["column"]) for row in dead} == {("postgres-t", "size")}
 
 
+def test_each_row_is_counted_once_and_a_letter_as_a_row_of_its_sink_alone(sizes: Sizes) -> None:
+    sizes.add(9)
+    sizes.run()
+    taken = {"sizes": [6, 8], "all": [6, 8], "dead": [3, 1]}
+    history = sizes.history()
+    assert [(row["rows"], row["unrouted"], row["late"]) for row in history] == [(9, 0, 0)] * 2
+    assert {name: [row["sinks"][name]["rows"] for row in history] for name in taken} == taken
+    assert sizes.counted("tpc_read_rows_total") == len(NUMBERS)
+    assert sizes.counted("tpc_unrouted_rows_total") == 0
+    assert {name: sizes.counted("tpc_rows_total", sink=name) for name in taken} == {
+        name: sum(counts) for name, counts in taken.items()
+    }
+    assert status(sizes.pipeline().log, None)["epochs"] == history
+
+
 def test_rows_that_are_partitioned_by_a_key(sizes: Sizes) -> None:
     sizes.partition_by = "key"
     sizes.add(9)
@@ -163,6 +188,25 @@ def test_a_death_loses_and_doubles_nothing(sizes: Sizes, step: str) -> None:
     with pytest.raises(BaseException, match=step):
         sizes.run({step: dies})
     sizes.run()
+    sizes.require_right()
+
+
+@pytest.mark.parametrize(("partitions", "shuffled"), [(5, "3"), (None, "5")], ids=["plan", "setting"])
+def test_an_epoch_that_is_replayed_in_other_partitions_has_the_same_letters(
+    sizes: Sizes, partitions: int | None, shuffled: str
+) -> None:
+    sizes.add(9)
+
+    def dies(at: str, where: Mapping[str, Any]) -> None:
+        if where["epoch"] == 0:
+            raise Die(at)
+
+    sizes.partitions = partitions and 3
+    with session_with(sizes.spark, {SHUFFLED: "3"}), pytest.raises(BaseException, match=r"epoch\.decided"):
+        sizes.run({"epoch.decided": dies})
+    sizes.partitions = partitions
+    with session_with(sizes.spark, {SHUFFLED: shuffled}):
+        sizes.run()
     sizes.require_right()
 
 
@@ -198,6 +242,19 @@ def test_too_many_dead_letters_end_the_query(tmp_path: Path, spark: SparkSession
     with pytest.raises(DataError, match="the last 18 rows would make 4 dead letters, for more than 20%"):
         sizes.run()
     assert (sizes.rows("all"), sizes.rows("dead")) == ([], [])
+
+
+def test_a_row_that_no_sink_takes_ends_the_query_without_a_second_run(
+    sizes: Sizes, caplog: pytest.LogCaptureFixture
+) -> None:
+    sizes.add(18)
+    pipeline = tpc.pipeline("sizes", checkpoint=sizes.root / "checkpoint", unrouted="error")
+    writing = pipeline.write(sizes.feed.frame(sizes.spark))
+    writing.to(FileSink(sizes.root / "all", name="all"), select=["id"], where=F.col("id") > 0)
+    pipeline.dead_letters_to(FileSink(sizes.root / "dead", name="dead"))
+    with pytest.raises(DataError, match="no sink takes the row id=0"):
+        pipeline.start(trigger={"availableNow": True}).awaitTermination(120)
+    assert "once more" not in caplog.text
 
 
 class Merged:
