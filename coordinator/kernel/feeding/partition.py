@@ -136,6 +136,7 @@ def any_valid(batch: pyarrow.RecordBatch, names: Sequence[str]) -> int:
 def _first_unrouted(batch: pyarrow.RecordBatch, work: EpochWork) -> str:
     digests = [batch.column(name) for names in work.digests_by_writing for name in names]
     row = next(row for row in range(batch.num_rows) if not any(column[row].is_valid for column in digests))
-    names = {wide: out for sink in work.sinks for route in sink.routes for wide, out in route.columns}
+    routes = [route for sink in work.sinks for route in sink.routes if route.digest in batch.schema.names]  # no letters
+    names = {wide: out for route in routes for wide, out in route.columns}
     shown = list(names.items())[:6]
     return describe_row({out: value_at(batch, wide, row) for wide, out in shown}, [out for _, out in shown])
