@@ -192,7 +192,7 @@ def test_a_death_loses_and_doubles_nothing(sizes: Sizes, step: str) -> None:
 
 
 @pytest.mark.parametrize(("partitions", "shuffled"), [(5, "3"), (None, "5")], ids=["plan", "setting"])
-def test_an_epoch_that_is_replayed_in_other_partitions_has_the_same_letters(
+def test_a_start_with_other_partitions_finishes_a_decided_epoch_with_its_letters(
     sizes: Sizes, partitions: int | None, shuffled: str
 ) -> None:
     sizes.add(9)
