@@ -1,23 +1,23 @@
-"""May the damaged end of a log be voided? Asked at start, of what the log and the sinks show. Plain data.
+"""May the damaged end of a log be voided? Asked at start, of what log and sinks report. Plain data.
 
 A record that cannot be read may have decided an epoch. The next generation record voids it only where every sink
-proves that nothing of such an epoch is committed. What a sink does not show proves nothing: where markers expire, a
-missing one may have been forgotten. What a system forgets, it forgets the oldest first, so two things are proof:
+proves that nothing of such an epoch is committed. A missing marker proves nothing: where markers expire, the sink may
+have forgotten it. A system forgets the oldest first, so two things are proof:
 
-- the marker of an earlier epoch, still shown as the newest: a later marker would be there, too;
+- the marker of an earlier epoch, still reported as the newest: a later marker would be there, too;
 - the owner entry of the last generation: it was written before any marker of an epoch that this generation has
   decided, so it would have been forgotten before that marker.
 
 Where owner entries are compared and set, the entry of an earlier generation is a proof, too: the last generation has
-never owned the sink, and a generation decides nothing before it owns every sink. (One such sink is not taken as a proof
-for the others: it may have been restored from a backup.)
+never owned the sink, and a generation decides nothing before it owns every sink. (One such sink is no proof for the
+others: it may have been restored from a backup.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from tpc.belonging import knows_owner
+from tpc.consistency import knows_owner
 from tpc.errors import HistoryMismatchError
 from tpc.history import History
 from tpc.manifest import Manifest
@@ -27,7 +27,7 @@ from tpc.sink import Marker, Owner
 def check_damage(
     history: History, markers: Mapping[str, Marker | None], owners: Mapping[str, Owner | None], where: str
 ) -> None:
-    """Raise `HistoryMismatchError` where a sink shows something that the damaged record may have decided.
+    """Raise `HistoryMismatchError` where a sink reports something that the damaged record may have decided.
 
     That is an epoch after the last decided one; a repair of the pending one (a branch of a later generation than those
     which the log names); or a generation that the log does not know.
@@ -47,7 +47,8 @@ def check_damage(
             and (marker.handle is None or marker.handle.generation > _newest_generation(pending, name))
         )
         if marker.epoch > _last_decided(history) or repaired:
-            raise _needed(history, name, where, f"shows epoch {marker.epoch}, which it may have decided", marker.epoch)
+            what = f"reports epoch {marker.epoch} as committed, which it may have decided"
+            raise _needed(history, name, where, what, marker.epoch)
 
 
 def check_void_is_proven(
@@ -59,7 +60,7 @@ def check_void_is_proven(
 ) -> None:
     """Raise `HistoryMismatchError` for a sink without a proof that the damaged record has committed nothing in it.
 
-    Asked after `check_damage`, which is about what sinks do show. Before a first generation there is nothing to prove.
+    Asked after `check_damage`, which is about what sinks do report. Before a first generation nothing is to be proven.
     Sinks that the last generation did not have cannot hold anything that it has decided. `fenced` are the sinks whose
     owner entry is compared and set.
     """
@@ -73,8 +74,8 @@ def check_void_is_proven(
             epoch = _last_decided(history) + 1
             raise HistoryMismatchError(
                 f"the last record of the log is damaged ({where}: {history.damaged[0].what}), and nothing in the sink "
-                f"proves that the record has decided nothing: it shows no epoch, and not generation "
-                f"{history.generation} as its owner. It may have forgotten both",
+                f"proves that the record has decided nothing: it reports no committed epoch, and was not last "
+                f"fenced by generation {history.generation}. It may have forgotten both",
                 pipeline=str(history.pipeline),
                 epoch=epoch,
                 sink=name,

@@ -317,7 +317,7 @@ class Committer(ABC):
         `committables` are the sink's branches of the epoch, none where it has no rows. Raises `TransientError` when one
         of them is not prepared any more. A sink that can ask both in one question overrides this. Where the system
         shows less than when the branches were begun it has gone back: that is answered, not raised; see
-        `tpc.shown_epochs`.
+        `tpc.consistency`.
         """
         return self.newest_marker(since_generation)
 

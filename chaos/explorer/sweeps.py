@@ -10,10 +10,10 @@ from tpc.chaos.explorer.branches import PIPELINE, SINKS, BranchKey, branch_of, h
 from tpc.chaos.explorer.invariants import Violation, check_abort
 from tpc.chaos.explorer.taking_over import GONE
 from tpc.chaos.explorer.world import ExploredWorld, Stray
+from tpc.consistency import check_markers_before_sweep
 from tpc.effects import AbortEpoch, Sweep
 from tpc.errors import FencedError, HistoryMismatchError, TransientError
 from tpc.events import Aborted, Event, Failed, Superseded, Swept
-from tpc.shown_epochs import check_swept
 from tpc.sweeping import Reach, Sweeper
 
 
@@ -81,7 +81,7 @@ def _look(acting: Acting) -> Happened:
     progress = ("leading", *acting.actor.progress[1:])
     markers = {SINKS[i]: sink.marker(i) for i, sink in enumerate(acting.world.sinks) if progress[1 + i]}
     try:
-        check_swept(acting.actor.history, markers)
+        check_markers_before_sweep(acting.actor.history, markers)
     except HistoryMismatchError as error:
         event = _over(acting) if isinstance(acting.effect, AbortEpoch) else Failed(error)
         label = "finds that a sink has lost its markers, and an operator puts them back"

@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tpc.belonging import (
-    check_bound_sinks,
-    check_pipeline,
-    check_removed_sinks,
-    knows_owner,
-)
 from tpc.chaos.explorer.acting import Acting, Happened, fresh_progress, set_progress
 from tpc.chaos.explorer.branches import PIPELINE, SINKS, decided_by
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.world import ExploredWorld
+from tpc.consistency import check_bound_sinks, check_markers, check_pipeline, check_removed_sinks, knows_owner
 from tpc.damaged_end import check_damage, check_void_is_proven
 from tpc.effects import PutRecord
 from tpc.errors import HistoryMismatchError, LogGoneError, TpcError, TransientError
@@ -23,7 +18,6 @@ from tpc.fold import advanced, fold
 from tpc.history import DamagedSlot, History
 from tpc.json import JSONObject
 from tpc.records import Record, RecordKind
-from tpc.shown_epochs import check_markers
 from tpc.sink import Owner
 
 GONE = Failed(LogGoneError("explored"))
@@ -41,7 +35,7 @@ def read(world: ExploredWorld) -> History:
 
 
 def opened(acting: Acting) -> Iterator[Happened]:
-    """The log was read; do the sinks belong to it? When it has gone on meanwhile it is read again."""
+    """The log was read; do the sinks agree with it? When it has gone on meanwhile it is read again."""
     actor, world = acting.actor, acting.world
     markers = {name: world.sinks[i].marker(i) for i, name in enumerate(SINKS)}
     owners = {name: world.sinks[i].owner for i, name in enumerate(SINKS)}

@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 
 from tpc import failpoints
-from tpc.belonging import check_bound_sinks, check_owners, check_pipeline, check_removed_sinks, joins_again
+from tpc.consistency import joins_again
 from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.clock import Clock, SystemClock
@@ -23,9 +23,9 @@ from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.observing import Observing
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.kernel.participants import Participants
-from tpc.coordinator.kernel.shown_at_claim import check_shown
+from tpc.coordinator.kernel.preflight import Preflight
 from tpc.coordinator.kernel.sign_of_life import this_process
-from tpc.coordinator.kernel.wanted_inputs import WantedInputs, check_rows, rows_claimed
+from tpc.coordinator.kernel.wanted_inputs import WantedInputs, rows_claimed
 from tpc.coordinator.spark.late_plans import check_batch
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_identity, reconcile
@@ -67,6 +67,7 @@ class Coordinator:
         self.lineage = checkpoint.lineage()
         self.journal = journal or Journal(log)
         self.participants = Participants(pipeline, sinks, pool)
+        self.preflight = Preflight(pipeline, self.journal, self.participants, self.spark_log)
         clock = clock or SystemClock()
         self.engine = Engine(self.journal, self.participants, clock, settings, ParkedNote(checkpoint.notes))
         self._lock = CheckpointLock(checkpoint.notes, of=str(checkpoint))
@@ -104,8 +105,7 @@ class Coordinator:
 
     def read(self) -> History:
         """The log's history, with nothing asked or changed."""
-        check_pipeline(history := self.journal.open(), self.pipeline, self.journal.log.describe())
-        return history
+        return self.preflight.read()
 
     def take_over(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
         """Check everything, then claim a new generation, finish what is decided and sweep what is not.
@@ -121,24 +121,20 @@ class Coordinator:
         with self.engine.stating():
             self._check(contexts, schemas)
             self._prepare_claim()
-            owners = self.participants.owners()  # before the log is read: a term is there before any sink knows it
-            check_owners(self.read(), owners)
+            self.preflight.check_owners()
 
     def _check(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
         self._schemas = schemas
-        history = self._read_with_targets()
-        check_identity(history, self.spark_log)
-        check_rows(history, self.spark_log, self.inputs, schemas)
-        self.participants.check(contexts)
+        self.preflight.check_start(contexts, self.inputs, schemas)
 
     def finish(self, void_damage: JSONObject | None = None) -> int:
         """Finish what is decided and sweep what is not; no epoch will follow. Sinks are not checked for one.
 
         With `void_damage` (reason and operator) the damaged end of the log is voided, which the sinks cannot prove to
-        have decided nothing; what they do show still stops it. Returns how many branches were aborted.
+        have decided nothing; what they do report still stops it. Returns how many branches were aborted.
         """
         with self.engine.stating():
-            history = self._read_with_targets()
+            history = self.preflight.read_with_targets()
             if void_damage is not None and not history.damaged:
                 raise ConfigurationError(
                     "the end of the log is not damaged, so there is nothing to void",
@@ -151,13 +147,8 @@ class Coordinator:
     def sweep_only(self) -> int:
         """Abort what no intent names, under a new generation; the decided epoch stays as it is."""
         with self.engine.stating():
-            self._read_with_targets()
+            self.preflight.read_with_targets()
             return self._claim(self.engine.claim_and_sweep)
-
-    def _read_with_targets(self) -> History:
-        """The log is read before the sinks are asked, so that an error of theirs can say what is decided."""
-        self.participants.require_made(history := self.read())
-        return history
 
     def _claim(self, begin: Callable[[], int]) -> int:
         again = self._prepare_claim()
@@ -180,23 +171,13 @@ class Coordinator:
         return self.read().generation < self.engine.state.generation and self.engine.begin_again()
 
     def _prepare_claim(self) -> list[str]:
-        """Do log and sinks belong together? Sinks are asked after the log was read, so it may have gone on.
+        """Compare log, sinks and sources, and make the claim's record of what was found.
 
-        Returns the names of those that were removed before, and join again with this claim.
+        Returns the names of the sinks that were removed before, and join again with this claim.
         """
-        identities = self.participants.identities()
-        while True:
-            history = self.read()
-            try:
-                check_bound_sinks(history, identities)
-                check_removed_sinks(history, identities)
-                check_rows(history, self.spark_log, self.inputs, self._schemas or {})
-                self._check_sinks(history, identities)
-                break
-            except (HistoryMismatchError, ConfigurationError):
-                if max(self.journal.log.slots(), default=0) == history.next_slot - 1:
-                    raise
-                logger.info("the log has gone on while the sinks were asked: reading it again")
+        history, identities = self.preflight.check_claim(
+            self.inputs, self._schemas or {}, void_unproven=self._void_damage is not None
+        )
         self.engine.claim = {
             "sinks": identities,
             "query_id": history.query_id or self.spark_log.query_id() or str(uuid.uuid4()),
@@ -207,16 +188,6 @@ class Coordinator:
             self.engine.claim["voided_by"] = self._void_damage
         self.engine.claim |= rows_claimed(history, self.spark_log, self.inputs, self._schemas)
         return joins_again(history, identities)
-
-    def _check_sinks(self, history: History, identities: Mapping[str, str]) -> None:
-        check_shown(
-            history,
-            self.participants,
-            identities,
-            self.journal.log,
-            self.spark_log,
-            void_unproven=self._void_damage is not None,
-        )
 
     # Spark's log -----------------------------------------------------------------------------------------------
 

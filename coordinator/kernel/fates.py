@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tpc.consistency import Naming, has_lost_its_commit, naming_of
 from tpc.history import History
-from tpc.lost_commits import Naming, has_lost_its_commit, naming_of
 from tpc.sink import InDoubt
 
 

@@ -15,17 +15,32 @@ from itertools import chain
 from typing import TypeVar
 
 from tpc import failpoints
-from tpc.belonging import knows_owner, unknown_owner
-from tpc.coordinator.kernel.shown import Shown
+from tpc.consistency import (
+    check_lost_commits,
+    check_markers,
+    check_markers_before_sweep,
+    knows_owner,
+    since_generation,
+    unknown_owner,
+)
 from tpc.coordinator.kernel.waiting import tell_late
-from tpc.errors import TpcError, TransientError
+from tpc.errors import HistoryMismatchError, TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.history import History, given_up_in_words
-from tpc.lost_commits import check_lost_commits
 from tpc.manifest import Manifest
-from tpc.missing_targets import check_not_missing, holds_epochs
-from tpc.shown_epochs import since_generation
-from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Sink, Verdict
+from tpc.sink import (
+    CheckContext,
+    Committable,
+    Committer,
+    GivenUp,
+    InDoubt,
+    Limit,
+    Marker,
+    Outcome,
+    Owner,
+    Sink,
+    Verdict,
+)
 from tpc.sweeping import Sweeper
 
 logger = logging.getLogger(__name__)
@@ -41,7 +56,9 @@ class Participants:
         self.sinks: dict[str, Sink] = {sink.name: sink for sink in sinks}
         self.committers: dict[str, Committer] = {name: sink.committer(pipeline) for name, sink in self.sinks.items()}
         self.commit_seconds: dict[str, float] = {}
-        self.shown = Shown(self.sinks)
+        self._expiring = [name for name, sink in self.sinks.items() if Limit.MARKERS_EXPIRE in sink.limits]
+        self._forgotten: set[str] = set()
+        """The sinks without a marker of which a warning was logged."""
         self._pool = pool or ThreadPoolExecutor(max_workers=max(1, len(self.sinks)), thread_name_prefix="tpc-sink")
 
     def close(self) -> None:
@@ -56,10 +73,9 @@ class Participants:
 
     # Before the first epoch ------------------------------------------------------------------------------------
 
-    def require_made(self, history: History) -> None:
-        """No sink's target that holds epochs, `history` says, may be gone: others would make it anew, without them."""
-        made = [name for name in self.sinks if holds_epochs(history, name)]
-        check_not_missing(history, self._each(made, lambda name: self.committers[name].missing()))
+    def missing(self, names: Iterable[str]) -> dict[str, str | None]:
+        """What each of `names` says is not there of its target; None where all is."""
+        return self._each(names, lambda name: self.committers[name].missing())
 
     def check(self, contexts: Mapping[str, CheckContext]) -> None:
         """Ask every sink whether it can take part. Raises the first refusal, in the order of the sinks."""
@@ -70,9 +86,30 @@ class Participants:
         return self._each(self.sinks, lambda name: self.committers[name].identity())
 
     def newest_markers(self, history: History, names: Iterable[str] | None = None) -> dict[str, Marker | None]:
-        """What each sink (or each of `names`) shows as its newest committed epoch; `history` is the log's."""
+        """What each sink (or each of `names`) reports as its newest committed epoch; `history` is the log's."""
         asked = self.sinks if names is None else names
         return self._each(asked, lambda name: self.committers[name].newest_marker(since_generation(history, name)))
+
+    def check_markers(self, history: History, markers: Mapping[str, Marker | None]) -> None:
+        """What the sinks report must be what the log says. Raises `HistoryMismatchError`.
+
+        A system may go back while a coordinator lives: a backup is restored, an asynchronous replica promoted.
+        """
+        forgotten = set(check_markers(history, markers, self._expiring))
+        for name in sorted(forgotten - self._forgotten):
+            logger.warning("sink %s reports no committed epoch; its markers expire, so this proves nothing", name)
+        self._forgotten = (self._forgotten - markers.keys()) | forgotten
+
+    def check_before_sweep(
+        self, history: History, listed: Mapping[str, Iterable[InDoubt]], markers: Mapping[str, Marker | None]
+    ) -> None:
+        """No sink may have lost an epoch of the log in which a branch is about to be swept. `listed` are these.
+
+        What it has lost may be the very marker that distinguishes a committed branch from one in doubt. Raises
+        `HistoryMismatchError`.
+        """
+        check_markers_before_sweep(history, markers, self._expiring)
+        check_lost_commits(history, chain.from_iterable(listed.values()))
 
     def in_doubt(self, names: Iterable[str] | None = None) -> dict[str, list[InDoubt]]:
         """What each sink (or each of `names`) holds prepared for this pipeline, each branch for one sink only."""
@@ -110,12 +147,16 @@ class Participants:
         """A last look before the intent, at every sink, also at those without rows in the epoch.
 
         Raises `TransientError` for the first one that is not sure of its branches, `HistoryMismatchError` for one that
-        does not show what `history` says, and before that whatever `still_leading` raises.
+        does not report what `history` says, and before that whatever `still_leading` raises.
         """
         branches = {name: manifest.committables(name) if name in manifest.sinks else () for name in self.sinks}
         since = {name: since_generation(history, name) for name in branches}
         markers = self._each(branches, lambda name: self.committers[name].verify(branches[name], since[name]))
-        self.shown.check_last_look(history, markers, still_leading)
+        try:
+            self.check_markers(history, markers)
+        except HistoryMismatchError:
+            still_leading()  # what contradicts the log of a fenced coordinator is the current leader's work
+            raise
 
     def give_up(self, manifest: Manifest, handles: frozenset[str], identities: Mapping[str, str]) -> dict[str, GivenUp]:
         """End branches that an operator has given up; what became of each. `identities` are those of the sinks now.
@@ -172,9 +213,8 @@ class Participants:
         """Abort every branch in doubt that `sweeper` may abort; says how many.
 
         `still_leading` raises when the log has gone on without this coordinator; it is asked between the listing
-        and the first abort. A sink that does not show what `history` says is not swept, nor is any other: what it has
-        lost may be the very thing by which it tells a committed branch from one in doubt; and so where a branch of a
-        complete epoch is prepared still (`HistoryMismatchError`).
+        and the first abort. Where one of these sinks has lost an epoch of the log, no sink is swept:
+        `check_before_sweep` raises.
         """
         return self._swept(self.in_doubt(), sweeper, history, still_leading)
 
@@ -206,8 +246,7 @@ class Participants:
             return 0
         markers = self.newest_markers(history, doomed)
         still_leading()
-        self.shown.check_before_sweep(history, markers)
-        check_lost_commits(history, chain.from_iterable(doomed.values()))
+        self.check_before_sweep(history, doomed, markers)
         for name, doubts in doomed.items():
             logger.info("sink %s: aborting %d branches that no intent names", name, len(doubts))
         self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))

@@ -1,4 +1,4 @@
-"""What a start reads and writes, against the record: compared before anything is changed, recorded with its term."""
+"""What a start reads, as it is compared with the record, and as it goes on record with the start's generation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tpc.coordinator.spark.query_log import SparkLog
 from tpc.errors import SourcesChangedError
 from tpc.history import History
 from tpc.json import JSONObject
-from tpc.schemas import Columns, check_schemas
+from tpc.schemas import Columns
 from tpc.source import Source
 from tpc.source_changes import named_changes, planned_changes
 from tpc.source_records import InputRecord, Inputs, SourceRecord, inputs_to_json, sources_of, with_ids
@@ -78,13 +78,6 @@ def has_begun(history: History, spark: SparkLog) -> bool:
 def named_inputs(sources: Iterable[Source]) -> Inputs:
     """What a service reads, each source by its name."""
     return tuple(InputRecord(one.name, (), (SourceRecord(one.kind, one.place),)) for one in sources)
-
-
-def check_rows(history: History, spark: SparkLog, inputs: WantedInputs | None, schemas: Mapping[str, Columns]) -> None:
-    """Raise where a start reads something else, or would write other columns, than is on record."""
-    if inputs is not None:
-        inputs.check(history, spark)
-    check_schemas(history.schemas, schemas, str(history.pipeline))
 
 
 def rows_claimed(

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from tpc.belonging import joins_again
+from tpc.consistency import joins_again
 from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.checkpoint_places import files_at, log_beside
@@ -98,10 +98,8 @@ def in_doubt(pipeline: Job) -> list[dict[str, Any]]:
     with stated(holds_for_reader), closing(coordinator):
         history, participants = coordinator.read(), coordinator.participants
         listed = {name: doubts for name, doubts in participants.in_doubt().items() if doubts}
-        # One that holds nothing is not asked, as before a sweep: its tables, or its store, may not be there.
-        doubts = list(chain.from_iterable(listed.values()))
-        refusal = participants.shown.lost(history, participants.newest_markers(history, listed), doubts)
-        return [in_doubt_row(history, doubt, refusal) for doubt in doubts]
+        refusal = coordinator.preflight.lost_epochs(history, listed)
+        return [in_doubt_row(history, doubt, refusal) for doubt in chain.from_iterable(listed.values())]
 
 
 def check(pipeline: Job) -> None:

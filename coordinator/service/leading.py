@@ -39,7 +39,7 @@ def lead(
             sinks = list(coordinator.participants.sinks.values())
             contexts = contexts_of(coordinator.pipeline, program.writings, sinks)
             with coordinator.engine.stating():
-                coordinator.participants.require_made(coordinator.read())
+                coordinator.preflight.read_with_targets()
                 if program.neighbours is not None:
                     program.neighbours.check()
                 for _, logged in program.logged:

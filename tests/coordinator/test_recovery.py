@@ -258,7 +258,7 @@ def test_a_lost_log_is_not_taken_for_an_empty_history(job: Job) -> None:
     job.feed.epochs(1)
     job.run()
     shutil.rmtree(job.checkpoint / "tpc")
-    with pytest.raises(HistoryMismatchError, match="the intent log is empty, but the sink shows epoch 0"):
+    with pytest.raises(HistoryMismatchError, match="the intent log is empty, but the sink reports epoch 0"):
         job.start()
 
 
@@ -593,7 +593,7 @@ def test_commit_before_the_intent_is_noticed_by_the_last_look(job: Job, monkeypa
 
     job.feed.epochs(2)
     monkeypatch.setattr(SparkPass, "write", hasty)
-    with pytest.raises(HistoryMismatchError, match="shows epoch 0 as its newest, the log says none"):
+    with pytest.raises(HistoryMismatchError, match="reports epoch 0 as its newest committed epoch, the log says none"):
         job.run()
     assert not any(b'"intent"' in job.log.read(slot) for slot in job.log.slots())
 

@@ -118,7 +118,7 @@ NOT_YET: dict[str, set[str]] = {
     "kernel.job": {"operations.monitoring.callbacks", "spark.sink_contexts"},
     "kernel.local_files": {"spark.checksums", "spark.lineage"},
     "kernel.observing": {"spark.source_lag"},
-    "kernel.shown_at_claim": {"spark.query_log", "spark.reconcile"},
+    "kernel.preflight": {"spark.query_log", "spark.reconcile"},
     "kernel.wanted_inputs": {"spark.query_log"},
     "service.no_query": {"spark.query_log"},
     "service.service": {

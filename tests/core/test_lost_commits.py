@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.core.builders import JOB, begun, branch, complete, intent, manifest
+from tpc.consistency import check_lost_commits, naming_of
 from tpc.errors import HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import Action, History, Resolution
-from tpc.lost_commits import check_lost_commits, naming_of
 from tpc.sink import GivenUp, InDoubt
 
 EPOCH = 1

@@ -52,7 +52,7 @@ class Journal:
 
         Raises `ConfigurationError` for a log that was moved away, and for one whose import has not ended.
 
-        Damage at the end is in the history (`damaged`); whether it may be voided is for `tpc.belonging` to say.
+        Damage at the end is in the history (`damaged`); whether it may be voided is decided in `tpc.damaged_end`.
         """
         if self.read().moved_to is not None:
             raise self.moved()

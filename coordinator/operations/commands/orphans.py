@@ -11,11 +11,10 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from typing import Any
 
-from tpc.belonging import knows_owner
+from tpc.consistency import knows_owner, naming_of
 from tpc.coordinator.kernel.fates import may_be_pruned
 from tpc.coordinator.kernel.job import Job
 from tpc.history import History
-from tpc.lost_commits import naming_of
 from tpc.safety import holds_for_abort, holds_for_reader, stated
 from tpc.sink import Committer, InDoubt, Owner
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tpc.belonging import check_owners
+from tpc.consistency import check_owners
 from tpc.coordinator.kernel.checkpoint_places import local_root, require_local
 from tpc.coordinator.kernel.job import Job
 from tpc.coordinator.kernel.log import object_store
@@ -104,7 +104,7 @@ def ask(pipeline: Job, history: History | None = None, *, come_along: bool = Fal
             participants = coordinator.participants
             names = [name for name in participants.sinks if not (come_along and name in pipeline.states_beside)]
             markers = participants.newest_markers(known, names)
-            participants.shown.check(known, markers)
+            participants.check_markers(known, markers)
             check_owners(known, participants.owners(names))
         finally:
             coordinator.close()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tpc.belonging import knows_owner
+from tpc.consistency import knows_owner, naming_of
 from tpc.coordinator.kernel.fates import fate_of
 from tpc.coordinator.operations.page.asking import Said
 from tpc.coordinator.operations.page.watching import Watched
 from tpc.history import History
-from tpc.lost_commits import naming_of
 from tpc.sink import InDoubt
 
 NOT_ASKED = (

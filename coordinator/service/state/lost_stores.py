@@ -12,8 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tpc.belonging import knows_owner
 from tpc.changelog import ChangelogReader, position_of
+from tpc.consistency import knows_owner
 from tpc.coordinator.service.state.filling import StoreFilling
 from tpc.coordinator.service.state.rebuilding import Reached, fill
 from tpc.coordinator.service.state.rules import NO_EPOCH

@@ -81,6 +81,6 @@ def test_only_a_first_life_that_ended_with_a_time_out_of_the_library_may_be_repe
     error = never_made(ENDED, late, is_first=True)
     assert isinstance(error, NotSetUpError)
     assert "did not answer" in str(error)
-    other = "tpc.errors.HistoryMismatchError: the sink shows epoch 3\nwaiting for sink x: timed out\n"
+    other = "tpc.errors.HistoryMismatchError: the sink reports epoch 3\nwaiting for sink x: timed out\n"
     for log, first in ((late, False), (other, True), ("", True)):
         assert not isinstance(never_made(ENDED, log, is_first=first), NotSetUpError)

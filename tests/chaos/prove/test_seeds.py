@@ -50,7 +50,7 @@ def test_of_the_code_as_it_is_every_seed_that_fails_is_told() -> None:
     ("name", "what", "is_one"),
     [
         ("no-false-alarm", "TypeError: missing an argument", True),
-        ("no-false-alarm", "HistoryMismatchError: the sink shows no epoch", False),
+        ("no-false-alarm", "HistoryMismatchError: the sink reports no committed epoch", False),
         ("no-false-alarm", "MissingStateError: batch 1: no state of version 1", False),
         ("live", "TypeError is a word here", False),
     ],

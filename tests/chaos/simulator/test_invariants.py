@@ -16,7 +16,7 @@ from tpc.chaos.simulator.sinks import SimulatedCommitter
 from tpc.chaos.simulator.spark_query import MissingPlanError, MissingStateError
 from tpc.chaos.simulator.systems import System
 from tpc.chaos.simulator.world import Halted, Invariant, InvariantViolation
-from tpc.coordinator.kernel import coordinator, participants, shown
+from tpc.coordinator.kernel import participants, preflight
 from tpc.errors import StateMachineError, TransientError
 from tpc.handles import Handle
 from tpc.records import Record, RecordKind
@@ -266,9 +266,9 @@ def run_with(simulation: Simulation, monkeypatch: pytest.MonkeyPatch, error: Exc
 @pytest.mark.parametrize(
     ("module", "check", "passes"),
     [
-        (coordinator, "check_removed_sinks", lambda history, identities: None),
-        (coordinator, "check_bound_sinks", lambda history, identities: None),
-        (shown, "check_markers", lambda history, markers, expiring: []),
+        (preflight, "check_removed_sinks", lambda history, identities: None),
+        (preflight, "check_bound_sinks", lambda history, identities: None),
+        (participants, "check_markers", lambda history, markers, expiring: []),
         (participants, "knows_owner", lambda history, sink, owner: True),
     ],
     ids=["a sink left out", "a sink elsewhere", "a sink put back", "a copied checkpoint"],

@@ -95,7 +95,7 @@ def test_a_log_that_goes_on_while_the_sinks_are_asked_is_read_again(job: Job, mo
 def test_a_sink_that_is_ahead_of_a_log_that_stands_still_stops_the_start(job: Job) -> None:
     job.with_epoch()
     job.sinks[0].marker = Marker(3, branch("a", 3).committable.handle)
-    with pytest.raises(HistoryMismatchError, match="shows epoch 3"):
+    with pytest.raises(HistoryMismatchError, match="reports epoch 3"):
         job.coordinator().finish()
     assert job.log.slots() == [1, 2, 3]
 
@@ -237,7 +237,7 @@ def test_an_operator_may_void_it_on_the_record(job: Job) -> None:
 def test_an_operator_cannot_void_what_a_sink_shows(job: Job) -> None:
     job.with_epoch()
     job.log.content = {1: job.log.content[1], 2: b"half an intent of epoch 0"}
-    with pytest.raises(HistoryMismatchError, match="shows epoch 0, which it may have decided"):
+    with pytest.raises(HistoryMismatchError, match="reports epoch 0 as committed, which it may have decided"):
         job.coordinator().finish({"reason": "looked", "operator": "anna"})
 
 

@@ -218,7 +218,7 @@ def test_in_doubt_foretells_nothing_of_other_branches_while_the_next_start_is_re
     place.journal.append(*complete(1))
     place.sinks["a"].plant(2)
     [doubt] = actions.in_doubt(place.pipeline())
-    assert doubt["fate"].startswith("none: the next start is refused (sink a: the sink shows epoch 0 as its newest, ")
+    assert doubt["fate"].startswith("none: the next start is refused (sink a: the sink reports epoch 0 as its newest ")
     assert "these epochs are lost in it: 1" in doubt["fate"]
 
 

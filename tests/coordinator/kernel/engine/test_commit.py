@@ -180,7 +180,7 @@ def test_a_branch_that_was_given_up_and_is_committed_stays_and_every_later_start
     assert ends == {"a": {GivenUp.COMMITTED: 1}, "b": {GivenUp.UNDONE: 1}}
     assert [len(sink.released) for sink in pipeline.sinks] == [1, 0]
     again = pipeline.restarted()
-    again.participants.shown.check(again.journal.history, again.participants.newest_markers(again.journal.history))
+    again.participants.check_markers(again.journal.history, again.participants.newest_markers(again.journal.history))
     pipeline.run(1)
 
 

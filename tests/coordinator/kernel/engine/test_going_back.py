@@ -44,7 +44,7 @@ def test_a_sink_that_goes_back_during_the_pass_is_seen() -> None:
     pipeline.run(0, 1)
     runner = pipeline.runner()
     runner.on_prepared = lambda: shows(pipeline.sinks[0], None)
-    with pytest.raises(HistoryMismatchError, match="shows no epoch"):
+    with pytest.raises(HistoryMismatchError, match="reports no committed epoch"):
         run_epoch(pipeline.engine, 2, runner)
     assert pipeline.newest(RecordKind.INTENT)["epoch"] == 1
 
@@ -86,7 +86,7 @@ def test_a_sink_whose_markers_expire_may_show_none_and_that_is_told_once(caplog:
     with caplog.at_level(logging.WARNING):
         pipeline.run(1, 2, feeds=["b"])
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("tpc.")]
-    assert [message.split(";")[0] for message in ours] == ["sink a shows no epoch any more"]
+    assert [message.split(";")[0] for message in ours] == ["sink a reports no committed epoch"]
 
 
 def test_a_sink_without_rows_for_long_is_asked_for_its_own_newest_marker_after_the_log_is_pruned() -> None:

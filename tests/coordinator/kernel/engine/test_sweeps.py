@@ -210,7 +210,7 @@ def test_a_sink_that_shows_less_than_the_log_says_is_not_swept_and_ends_the_pipe
     pipeline.run(0)
     pipeline.sinks[0].marker = None
     leftovers = [pipeline.sinks[0].plant(None, partition=3), pipeline.sinks[1].plant(None, partition=3)]
-    with pytest.raises(HistoryMismatchError, match="shows no epoch as its newest, the log says epoch 0") as caught:
+    with pytest.raises(HistoryMismatchError, match="reports no committed epoch, the log says epoch 0") as caught:
         pipeline.engine.upkeep()
     assert caught.value.sink == "a"
     assert [sink.aborted() for sink in pipeline.sinks] == [[], []]

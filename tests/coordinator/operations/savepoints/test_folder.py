@@ -372,7 +372,7 @@ def refused(coordinator: Coordinator, match: str) -> None:
 def test_a_fork_begins_in_no_target_that_knows_a_term_of_the_old_incarnation(place: Place, tmp_path: Path) -> None:
     sink = FileSink(str(tmp_path / "files"), format="json", name="files")
     assert sink.committer(PipelineId("job", 1)).take_ownership(Owner(1, "n1", 0.0), None)
-    refused(fork_at(place, sink), "the sink knows its generation 1")
+    refused(fork_at(place, sink), "the sink was last fenced by its generation 1")
 
 
 def test_a_fork_begins_in_no_target_that_the_savepoint_names(place: Place, tmp_path: Path) -> None:
@@ -391,7 +391,7 @@ def test_a_fork_knows_where_it_comes_from_in_every_term(place: Place, tmp_path: 
         coordinator.close()
     assert [a.pipeline for a in Journal(place.new("fork")[1]).open().ancestors] == [PipelineId("job", 1)]
     assert sink.committer(PipelineId("job", 1)).take_ownership(Owner(2, "n2", 0.0), None)
-    refused(fork_at(place, sink), "the sink knows its generation 2")
+    refused(fork_at(place, sink), "the sink was last fenced by its generation 2")
 
 
 def test_a_copy_is_never_moved(place: Place) -> None:

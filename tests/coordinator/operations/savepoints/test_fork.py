@@ -111,7 +111,7 @@ def test_a_target_that_the_old_incarnation_took_up_after_the_savepoint_is_refuse
     later = FileSink(str(tmp_path / "later"), name="later")
     job.feed.epochs(1)
     job.at(job.checkpoint, more=(later,)).run()
-    with pytest.raises(ConfigurationError, match="shows epoch") as caught:
+    with pytest.raises(ConfigurationError, match="reports epoch") as caught:
         fork.at(fork.checkpoint, more=(later,)).start()
     assert caught.value.sink == "later"
 

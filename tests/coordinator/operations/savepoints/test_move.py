@@ -101,7 +101,9 @@ def test_a_copy_of_the_old_checkpoint_is_refused_before_it_changes_anything(job:
     refused_unchanged(job.at(tmp_path / "backup"), HistoryMismatchError, "this checkpoint was copied")
     new.feed.epochs(1)
     new.run()
-    refused_unchanged(job.at(tmp_path / "backup"), HistoryMismatchError, r"the sink shows epoch \d as its newest")
+    refused_unchanged(
+        job.at(tmp_path / "backup"), HistoryMismatchError, r"reports epoch \d as its newest committed epoch"
+    )
     new.check(range(18))
 
 
@@ -156,10 +158,14 @@ def test_a_move_is_refused_while_a_sink_shows_another_epoch_with_the_choices(job
     folder = move_into_savepoint(job.at(tmp_path / "backup").log, tmp_path / "backup", tmp_path / "savepoints")
     before = job.shown()
     new = job.at(tmp_path / "new")
-    with pytest.raises(HistoryMismatchError, match=r"the sink shows epoch \d as its newest, the log says epoch 1"):
+    with pytest.raises(
+        HistoryMismatchError, match=r"reports epoch \d as its newest committed epoch, the log says epoch 1"
+    ):
         ask(job.at(tmp_path / "backup").pipeline(), Journal(type(job.log)(folder / "log")).open())
     restore_move(folder, new.checkpoint, new.log)
-    refused_unchanged(new, HistoryMismatchError, r"the sink shows epoch \d as its newest, the log says epoch 1")
+    refused_unchanged(
+        new, HistoryMismatchError, r"reports epoch \d as its newest committed epoch, the log says epoch 1"
+    )
     assert job.shown() == before
 
 

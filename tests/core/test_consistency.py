@@ -1,4 +1,4 @@
-"""Do the log, the sinks and the pipeline belong together: asked before any record is put."""
+"""Do log, sinks and pipeline agree: asked before any record is put."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from dataclasses import replace
 import pytest
 
 from tests.core.builders import JOB, begun, branch, complete, intent, manifest
-from tpc.belonging import (
+from tpc.consistency import (
     check_bound_sinks,
+    check_empty_log,
+    check_markers,
+    check_markers_before_sweep,
+    check_missing_targets,
     check_moved_sinks,
     check_pipeline,
     check_removed_sinks,
-    check_unknown_to_sinks,
+    holds_epochs,
     joins_again,
     knows_owner,
     unknown_owner,
@@ -22,7 +26,6 @@ from tpc.errors import ConfigurationError, HistoryMismatchError
 from tpc.handles import PipelineId
 from tpc.history import Action, History, Resolution
 from tpc.records import RecordKind
-from tpc.shown_epochs import check_markers, check_swept
 from tpc.sink import GivenUp, InDoubt, Marker, Owner
 
 IDENTITIES = {"a": "id-a", "b": "id-b"}
@@ -31,11 +34,11 @@ FINISHED = begun(intent(manifest(0)), complete(0), intent(manifest(1)), complete
 
 
 def sinks(**newest: int | None) -> dict[str, Marker | None]:
-    """What sinks say that show these epochs as their newest."""
-    return {name: None if epoch is None else shown(name, epoch) for name, epoch in newest.items()}
+    """What sinks say that report these epochs as their newest."""
+    return {name: None if epoch is None else reported(name, epoch) for name, epoch in newest.items()}
 
 
-def shown(sink: str, epoch: int, *, generation: int = 1) -> Marker:
+def reported(sink: str, epoch: int, *, generation: int = 1) -> Marker:
     return Marker(epoch, branch(sink, epoch, generation=generation).committable.handle)
 
 
@@ -56,18 +59,20 @@ def test_a_log_of_its_own_and_an_empty_one_are_taken() -> None:
 # Moved sinks -------------------------------------------------------------------------------------------------------
 
 
-def test_a_sink_in_another_system_that_shows_its_epochs_was_moved_with_them() -> None:
+def test_a_sink_in_another_system_that_reports_its_epochs_was_moved_with_them() -> None:
     check_moved_sinks(FINISHED, sinks(a=1, b=1), {**IDENTITIES, "b": "elsewhere"})
 
 
-@pytest.mark.parametrize(("newest", "said"), [(None, "none of its epochs"), (0, "epoch 0 as its newest")])
+@pytest.mark.parametrize(
+    ("newest", "said"), [(None, "no committed epoch"), (0, "epoch 0 as its newest committed epoch")]
+)
 def test_a_sink_in_another_system_without_its_epochs_is_told_as_that_and_not_as_a_backup(
     newest: int | None, said: str
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
         check_moved_sinks(FINISHED, sinks(a=1, b=newest), {**IDENTITIES, "b": "elsewhere"})
     assert refused.value.what == (
-        f"sink 'b' points at another system (elsewhere) than in the last term (id-b), and that one shows {said}"
+        f"sink 'b' points at another system (elsewhere) than in the last generation (id-b), and that one reports {said}"
     )
     assert "tpc remove MODULE:PIPELINE b" in refused.value.remedy
 
@@ -186,13 +191,13 @@ def test_an_owner_entry_of_another_log_is_unknown_and_says_what_to_do(owner: Own
 # An empty log ------------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_log_and_sinks_that_show_nothing_are_a_new_pipeline() -> None:
-    check_unknown_to_sinks(JOB, sinks(a=None), {"a": None}, {"a": []})
+def test_an_empty_log_and_sinks_that_report_nothing_are_a_new_pipeline() -> None:
+    check_empty_log(JOB, sinks(a=None), {"a": None}, {"a": []})
 
 
 def test_an_empty_log_with_markers_in_a_sink_is_a_lost_log() -> None:
-    with pytest.raises(HistoryMismatchError, match="log is empty, but the sink shows epoch 3 as committed") as caught:
-        check_unknown_to_sinks(JOB, sinks(a=None, b=3), {}, {})
+    with pytest.raises(HistoryMismatchError, match="log is empty, but the sink reports epoch 3 as committed") as caught:
+        check_empty_log(JOB, sinks(a=None, b=3), {}, {})
     assert caught.value.sink == "b"
     assert "incarnation=2" in caught.value.remedy
 
@@ -203,16 +208,16 @@ def doubt(pipeline: PipelineId) -> InDoubt:
 
 def test_an_empty_log_with_branches_in_doubt_is_a_lost_log() -> None:
     with pytest.raises(HistoryMismatchError, match="holds 1 prepared branches, the first the-branch"):
-        check_unknown_to_sinks(JOB, sinks(a=None), {}, {"a": [doubt(JOB)]})
+        check_empty_log(JOB, sinks(a=None), {}, {"a": [doubt(JOB)]})
 
 
 def test_an_empty_log_with_an_owner_entry_in_a_sink_is_a_lost_log() -> None:
-    with pytest.raises(HistoryMismatchError, match="the sink knows generation 4"):
-        check_unknown_to_sinks(JOB, sinks(a=None), {"a": Owner(4, "n", 0.0)}, {})
+    with pytest.raises(HistoryMismatchError, match="the sink was last fenced by generation 4"):
+        check_empty_log(JOB, sinks(a=None), {"a": Owner(4, "n", 0.0)}, {})
 
 
 def test_branches_of_an_older_incarnation_do_not_hold_up_a_new_one() -> None:
-    check_unknown_to_sinks(JOB, sinks(a=None), {}, {"a": [doubt(PipelineId("job", 7))]})
+    check_empty_log(JOB, sinks(a=None), {}, {"a": [doubt(PipelineId("job", 7))]})
 
 
 # What an operator has given up -------------------------------------------------------------------------------------
@@ -232,7 +237,7 @@ def given_up(epoch: int, *ends: GivenUp) -> History:
 
 
 @pytest.mark.parametrize(
-    ("ends", "shows"),
+    ("ends", "newest"),
     [
         ([GivenUp.UNDONE, GivenUp.UNDONE], 0),
         ([GivenUp.COMMITTED, GivenUp.COMMITTED], 1),
@@ -240,29 +245,53 @@ def given_up(epoch: int, *ends: GivenUp) -> History:
         ([GivenUp.COMMITTED, GivenUp.NOT_KNOWN], 1),
     ],
 )
-def test_what_a_given_up_epoch_shows_follows_from_the_record(ends: list[GivenUp], shows: int) -> None:
+def test_what_a_sink_reports_after_a_given_up_epoch_follows_from_the_record(ends: list[GivenUp], newest: int) -> None:
     history = given_up(1, *ends)
-    check_markers(history, sinks(a=1, b=shows))
+    check_markers(history, sinks(a=1, b=newest))
     if GivenUp.NOT_KNOWN not in ends:
         with pytest.raises(HistoryMismatchError):
-            check_markers(history, sinks(a=1, b=1 - shows))
+            check_markers(history, sinks(a=1, b=1 - newest))
 
 
-def test_where_nobody_knows_what_became_of_a_given_up_branch_the_sink_may_show_it_or_not() -> None:
-    for shows in (0, 1):
-        check_markers(given_up(1, GivenUp.NOT_KNOWN), sinks(a=1, b=shows))
+def test_where_nobody_knows_what_became_of_a_given_up_branch_the_sink_may_report_it_or_not() -> None:
+    for newest in (0, 1):
+        check_markers(given_up(1, GivenUp.NOT_KNOWN), sinks(a=1, b=newest))
 
 
 def test_a_sink_that_kept_a_given_up_branch_and_lost_its_markers_is_not_swept() -> None:
-    with pytest.raises(HistoryMismatchError, match="shows no epoch as its newest, the log says epoch 1"):
-        check_swept(given_up(1, GivenUp.COMMITTED), sinks(b=None))
+    with pytest.raises(HistoryMismatchError, match="reports no committed epoch, the log says epoch 1"):
+        check_markers_before_sweep(given_up(1, GivenUp.COMMITTED), sinks(b=None))
 
 
-def test_a_sink_that_shows_more_than_the_log_says_is_for_the_look_at_the_log() -> None:
-    check_swept(FINISHED, sinks(b=2))
+def test_a_sink_that_reports_more_than_the_log_says_is_for_the_look_at_the_log() -> None:
+    check_markers_before_sweep(FINISHED, sinks(b=2))
 
 
 def test_what_became_of_given_up_branches_outlives_their_records() -> None:
     [resolution] = given_up(1, GivenUp.COMMITTED, GivenUp.UNDONE).resolutions
     assert Resolution.from_json(resolution.to_json()) == resolution
     assert resolution.ends == {GivenUp.COMMITTED: 1, GivenUp.UNDONE: 1}
+
+
+# Missing targets ----------------------------------------------------------------------------------------------------
+
+
+def test_a_target_was_made_once_epochs_are_decided_for_it() -> None:
+    assert all(holds_epochs(history, "b") for history in (PENDING, FINISHED, begun(intent(manifest(0)))))
+    decision = Resolution(0, "b", Action.ACCEPT_LOSS, "gone", "anna").to_json()
+    given_up = begun(intent(manifest(0)), (RecordKind.RESOLUTION, decision))
+    assert holds_epochs(given_up, "b")
+    assert not holds_epochs(begun(), "b")
+    assert not holds_epochs(History(), "b")
+
+
+def test_a_target_that_is_gone_is_told_with_the_epoch_that_waits_for_it() -> None:
+    check_missing_targets(PENDING, {"a": None, "b": None})
+    with pytest.raises(ConfigurationError, match=r"^/data/b is not there, but the log says") as refused:
+        check_missing_targets(PENDING, {"a": None, "b": "/data/b is not there"})
+    assert (refused.value.sink, refused.value.epoch) == ("b", 1)
+    assert "finish the epoch with the old ones first (`tpc recover`)" in refused.value.remedy
+    with pytest.raises(ConfigurationError) as refused:
+        check_missing_targets(FINISHED, {"b": "/data/b is not there"})
+    assert refused.value.epoch is None
+    assert "tpc resolve" not in refused.value.remedy
