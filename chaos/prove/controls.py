@@ -90,7 +90,16 @@ def run_in(copy: Path, check: Check, *options: str) -> Found:
     """Run a check on a copy of the code, in a process of its own, with these options of the worker."""
     report = copy.parent / f"{check.name.replace(' ', '-')}.json"
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONHASHSEED": "0", "TMPDIR": str(copy.parent)}
-    command = [sys.executable, "-m", "tpc.chaos.prove.worker", check.name, str(report), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "tpc.chaos.prove.worker",
+        check.name,
+        str(report),
+        *options,
+        "--parent",
+        str(os.getpid()),
+    ]
     output = report.with_suffix(".txt")
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -105,7 +114,7 @@ def run_in(copy: Path, check: Check, *options: str) -> Found:
         try:
             process.wait(check.deadline_s)
         except subprocess.TimeoutExpired:
-            return found(BROKEN, "", f"not done after {check.deadline_s:g} s")
+            return found(BROKEN, "", f"not done after {check.deadline_s:g} s") | {"is_hung": True}
         finally:
             _end_group(process)
     if not report.exists():

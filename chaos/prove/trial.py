@@ -54,6 +54,8 @@ class MutantTrial:
     tried: list[tuple[str, str]] = field(default_factory=list)
     """Every check that ran, with its outcome."""
     seconds: float = 0.0
+    hung: str = ""
+    """The check that did not end in time, where that is what decides."""
 
     @property
     def is_as_expected(self) -> bool:
@@ -105,6 +107,7 @@ def try_mutant(
         last["trace"],
         [(check, result["outcome"]) for check, result in results if check],
         round(time.monotonic() - started, 1),
+        name if last.get("is_hung") else "",
     )
 
 

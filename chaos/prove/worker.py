@@ -17,6 +17,7 @@ from typing import Any
 import tpc
 from tpc.chaos.prove.outcome import BROKEN, HELD, SKIPPED, VIOLATED, Found, found
 from tpc.chaos.prove.seeds import try_every_seed, try_seeds
+from tpc.support.orphans import end_group_with_parent
 
 _NO_DEFECT_OF_THE_PROTOCOL = (ImportError, SyntaxError, NameError)
 """A program that ends so does not run at all."""
@@ -120,7 +121,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--every-seed", action="store_true", help="do not end with the first violation")
     parser.add_argument("--first", default="", metavar="TEST", help="begin with this test of the kit")
     parser.add_argument("--leave-out", type=int, nargs="*", default=[], metavar="SEED")
+    parser.add_argument("--parent", type=int, metavar="PID", help="end, with all it has started, when PID has ended")
     given = parser.parse_args(arguments)
+    if given.parent is not None:
+        end_group_with_parent(given.parent)
     copy = Path.cwd().resolve()
     assert Path(tpc.__file__).resolve().is_relative_to(copy), f"{tpc.__file__} is not the copy's"
     try:

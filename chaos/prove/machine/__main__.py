@@ -14,6 +14,7 @@ from tpc.chaos.prove.checks import CHECKS, Check
 from tpc.chaos.prove.controls import Controls
 from tpc.chaos.prove.copies import sources
 from tpc.chaos.prove.machine.equivalents import Equivalents, read_equivalents
+from tpc.chaos.prove.machine.hung import tried_alone
 from tpc.chaos.prove.machine.made import Made, drawn
 from tpc.chaos.prove.machine.rooms import ROOMS
 from tpc.chaos.prove.machine.scores import Score, Tried, scores, table_of
@@ -71,7 +72,17 @@ def _tried(all_made: list[Made], checks: list[Check], workers: int, console: Con
         for future in as_completed([threads.submit(one, made) for made in all_made]):
             done.append(tried := future.result())
             _print(console, _told(tried, len(done), len(all_made)))
-    return done
+    return [_again_if_hung(tried, controls, checks, console) for tried in done]
+
+
+def _again_if_hung(tried: Tried, controls: Controls, checks: list[Check], console: Console) -> Tried:
+    """What was not done in time beside others is tried once more, alone."""
+    if tried.trial is None or not tried.trial.hung:
+        return tried
+    _print(console, f"alone: {tried.made.file}:{tried.made.line}, {tried.trial.hung} was not done")
+    again = Tried(tried.made, tried_alone(tried.made.mutant, tried.trial.hung, controls, checks))
+    _print(console, _told(again, 1, 1))
+    return again
 
 
 def _print(console: Console, text: str) -> None:
