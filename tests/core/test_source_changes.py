@@ -148,6 +148,11 @@ def test_two_reads_of_one_place_are_known_by_their_sinks_or_their_names() -> Non
     require_distinct((one, other), JOB, stateful=True)
 
 
+def test_writes_that_exchange_their_sinks_go_on_at_the_positions_of_what_they_read() -> None:
+    exchanged = write(files("payments"), to="a"), write(files("orders", reader=1), to="b")
+    assert recorded_order((ORDERS, PAYMENTS), exchanged, JOB, stateful=False) == [1, 0]
+
+
 def test_two_reads_of_one_place_into_the_same_sink_need_names() -> None:
     twice = write(files("t")), write(files("t", reader=1))
     with pytest.raises(ConfigurationError, match="cannot be distinguished") as raised:

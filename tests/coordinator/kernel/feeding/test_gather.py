@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tpc.coordinator.kernel.feeding import gather
 from tpc.coordinator.kernel.feeding.gather import KeyedRows, combine, serialize
 from tpc.errors import ConfigurationError, DataError
-from tpc.merge import MergeHow, MergePlan
+from tpc.merge import MergeHow, MergePlan, TargetOrder
 
 Row: TypeAlias = dict[str, Any]
 
@@ -124,6 +124,13 @@ def test_of_rows_with_equal_order_the_same_one_wins_in_any_order_of_arrival() ->
     rows = [{"k": "a", "o": 1, "v": v, "w": w} for v, w in (("x", 1), ("y", 0), ("x", 2))]
     merge = plan("o", v=REPLACE, w=REPLACE)
     assert reduced(merge, rows) == reduced(merge, rows[::-1]) == [{"k": "a", "o": 1, "v": "y", "w": 0}]
+
+
+def test_rows_of_a_key_between_which_only_the_target_decides_all_reach_it() -> None:
+    target = TargetOrder(text_by_bytes=False, takes_nan=True, wide_sums=True)
+    merge = MergePlan(("k",), {"o": REPLACE, "v": REPLACE}, "o", target=target)
+    rows = [{"k": "a", "o": "Z", "v": 1}, {"k": "a", "o": "b", "v": 2}, {"k": "b", "o": "c", "v": 3}]
+    assert sorted(reduced(merge, rows), key=str) == rows
 
 
 def test_replace_takes_nested_values_too() -> None:
