@@ -21,6 +21,7 @@ from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.faults.small_disk import SmallDisk
 from tpc.chaos.proxy import Action, Request, Rule, proxied_postgres
 from tpc.chaos.servers.postgres import PostgresServer
+from tpc.coordinator.kernel.log import sql_connection
 from tpc.coordinator.kernel.log.sql import SqlLog
 from tpc.errors import ConfigurationError, PutUnknownError, TransientError
 
@@ -378,3 +379,16 @@ def test_a_commit_fsyncs_a_write_ahead_log(file: Path) -> None:
         connection.execute("SELECT * FROM tpc_log").fetchall()  # who is not the last to close checkpoints nothing
         log_in(file).put(9, b"the log's head is written and synced", None)
         assert any("log.db-wal" in call for call in calls_made("fsync,fdatasync", PUT, file))
+
+
+@pytest.mark.parametrize(
+    ("url", "files"),
+    [
+        ("sqlite:////data/log.db", [Path("/data/log.db")]),
+        ("sqlite:///file:/data/log.db?uri=true", []),
+        ("postgresql://host/log", []),
+    ],
+    ids=["path", "uri", "postgres"],
+)
+def test_the_files_of_a_log_are_those_that_sqlite_names_by_a_path(url: str, files: list[Path]) -> None:
+    assert sql_connection.local_files(url) == files
