@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,9 +102,21 @@ def test_of_a_control_that_did_not_come_to_its_end_nothing_is_known(
 
 def test_the_record_has_how_many_statements_were_executed(runs: Runs, tmp_path: Path) -> None:
     controls = Controls(tmp_path)
-    assert len(controls.fastest_first()) == len(CHECKS)
+    assert len(list(controls.fastest_first())) == len(CHECKS)
     assert {entry["check"] for entry in controls.to_json()} == {check.name for check in CHECKS}
     assert {entry["executed"] for entry in controls.to_json()} == {1}
+
+
+def test_controls_of_longer_deadlines_are_not_run_before_one_of_them_is_asked_for(runs: Runs, tmp_path: Path) -> None:
+    explorer, log, journal = (check_named(name) for name in ("explorer", "log kit", "journal kit"))
+    (tmp_path / "journal-kit.json").write_text(
+        json.dumps({"of": runs.fingerprint, **found("held"), "executed": {}, "seconds": -1.0})
+    )
+    asked = Controls(tmp_path).fastest_first((explorer, log, journal))
+    assert [next(asked), runs.run] == [journal, [("log kit", "--every-seed")]]
+    assert [next(asked), runs.run] == [log, [("log kit", "--every-seed")]]
+    assert [*asked] == [explorer]
+    assert len(runs.run) == 2
 
 
 @pytest.mark.slow
