@@ -32,7 +32,7 @@ EXTRAS = {
     "tpc": [],
     "tpc.coordinator.kernel.log.object_store": ["object-store"],
     "tpc.coordinator.kernel.log.objects": ["object-store"],
-    "tpc.coordinator.operations.savepoints.remote_objects": ["object-store"],
+    "tpc.coordinator.operations.savepoints.remote": ["object-store"],
     "tpc.coordinator.operations.monitoring.metrics": ["metrics"],
     "tpc.coordinator.operations.monitoring.metrics_server": ["metrics"],
     "tpc.coordinator.operations.page": ["ui"],

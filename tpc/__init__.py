@@ -15,7 +15,7 @@ from tpc.settings import Env, SecretFile, env, secret_file
 from tpc.transactional import Transactional, make_transactional
 
 if TYPE_CHECKING:
-    from tpc.coordinator.operations.monitoring.json_logging import JsonFormatter, json_logging
+    from tpc.coordinator.operations.monitoring.log_lines import JsonFormatter, json_logging
     from tpc.coordinator.operations.monitoring.positions import Positions, positions
     from tpc.coordinator.service.every import seconds
     from tpc.coordinator.service.service import Service, service
@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 _LAZY = {
-    "JsonFormatter": "operations.monitoring.json_logging",
+    "JsonFormatter": "operations.monitoring.log_lines",
     "Pipeline": "spark.pipeline",
     "Positions": "operations.monitoring.positions",
     "Service": "service.service",
-    "json_logging": "operations.monitoring.json_logging",
+    "json_logging": "operations.monitoring.log_lines",
     "pipeline": "spark.pipeline",
     "positions": "operations.monitoring.positions",
     "seconds": "service.every",

@@ -93,9 +93,6 @@ class SourceClock:
         return SourceClock(later(self.time_ms, lowest(behind)), came)
 
 
-NO_TIME = SourceClock()
-
-
 def latest(times: Sequence[int], limit_ms: int | None = None) -> int | None:
     """The latest time that is not after the limit; None where there is none."""
     newest = max(times, default=None)
@@ -114,6 +111,9 @@ def lowest(times: Iterable[int | None]) -> int | None:
 def later(one: int | None, other: int | None) -> int | None:
     """The later of two times, of which None is before any."""
     return max((time for time in (one, other) if time is not None), default=None)
+
+
+NO_TIME = SourceClock()
 
 
 def is_idle(*, has_events: bool, is_ended: bool, was_idle: bool, quiet_s: float, idle_after_s: float | None) -> bool:
@@ -220,3 +220,51 @@ def life_of(ttl_ms: int | None, before: Life | None, time: EpochTime) -> Life:
     if before_ms is None and ttl_ms is not None and time.reached_ms is None:
         return Life(None, None)
     return Life(ttl_ms, before_ms)
+
+
+# How the watermark of a service goes on within an epoch, as a pure rule. See `tpc.event_time`.
+
+
+class Watermark:
+    """How the watermark goes on within an epoch, while one function is run over its events.
+
+    An event is handled with the watermark to which the events before it have come. So it does not matter where an epoch
+    is cut, as long as the order of the events does not depend on that: for a source of one partition.
+    """
+
+    def __init__(self, epoch: EpochTime) -> None:
+        self.time_ms = epoch.watermark_ms
+        self._sources = {each.name: each for each in epoch.sources}
+        self._clocks = {each.name: each.began_ms for each in epoch.sources if not each.is_idle}
+
+    def before_each(self, source: str, events: int, times: Sequence[int] | None) -> list[int | None]:
+        """The watermark with which each of these events of a source is handled; it has gone on by all of them then.
+
+        `times` are theirs, where they have any.
+        """
+        told = self._sources.get(source)
+        if times is None or told is None or not told.is_single or told.is_idle:
+            same = [self.time_ms] * events
+            self.after(source)
+            return same
+        before: list[int | None] = []
+        watermark, clock = self.time_ms, told.began_ms
+        others = [time for name, time in self._clocks.items() if name != source]
+        most, is_known = lowest(others), None not in others
+        limit_ms = TIME_MAX_MS if told.limit_ms is None else told.limit_ms
+        for time in times:
+            before.append(watermark)
+            if time <= limit_ms and (clock is None or time > clock):
+                clock = time
+                if is_known:
+                    reached = clock if most is None or clock < most else most
+                    watermark = reached if watermark is None or reached > watermark else watermark
+        self._clocks[source], self.time_ms = clock, watermark
+        return before
+
+    def after(self, source: str) -> None:
+        """All events of a source in this epoch are handled."""
+        told = self._sources.get(source)
+        if told is not None and not told.is_idle:
+            self._clocks[source] = told.ended_ms
+            self.time_ms = later(self.time_ms, lowest(self._clocks.values()))

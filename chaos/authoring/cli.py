@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from string import Template
 from typing import Annotated
 
 import typer
+
+from tpc.errors import ConfigurationError
 
 sink = typer.Typer(no_args_is_help=True, help="Write a sink of your own.")
 
@@ -18,7 +22,6 @@ def new(
     directory: Annotated[Path, typer.Option("--dir", help="where the two files go")] = Path(),
 ) -> None:
     """Write NAME_sink.py and test_NAME_sink.py: a sink to fill in, and the kit on it, red until it is done."""
-    from tpc.chaos.authoring.skeletons import write_skeleton
 
     sink_file, kit_file = write_skeleton(name, directory)
     typer.echo(f"wrote {sink_file} and {kit_file}. Fill them in from top to bottom; what is missing says")
@@ -41,8 +44,7 @@ def check(
     """Run the conformance kit on a sink and say what it keeps, what it breaks and what was not tried."""
     from rich.console import Console
 
-    from tpc.chaos.authoring.check import run_kit
-    from tpc.chaos.authoring.verdict import lines
+    from tpc.chaos.authoring.check import lines, run_kit
 
     with Console(stderr=True, highlight=False).status("begins", spinner="line") as status:  # silent in a pipe
         checked = run_kit(target, only=only, report=lambda number, test: status.update(f"{number} tried; now {test}"))
@@ -52,3 +54,34 @@ def check(
         for line in lines(checked):
             typer.echo(line)
     raise typer.Exit(0 if checked.passed else 1)
+
+
+# The two files that an author starts from: a sink whose methods say what they must do, and the kit on it.
+#
+# The kit runs from the first minute, and is red: every method that is not written yet says which promise waits for it.
+
+SKELETON = Path(__file__).parent / "skeleton"
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def write_skeleton(name: str, directory: Path) -> tuple[Path, Path]:
+    """Write `<name>_sink.py` and `test_<name>_sink.py` into `directory`; their paths.
+
+    Raises `ConfigurationError` for a name that is none of Python's, and when one of the files is there already.
+    """
+    if not NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"{name!r} cannot be the name of a module",
+            remedy="use lower-case letters, digits and '_', a letter first: clickhouse, delta_lake.",
+        )
+    words = {"name": name, "Name": "".join(part.title() for part in name.split("_"))}
+    files = (directory / f"{name}_sink.py", directory / f"test_{name}_sink.py")
+    there = [str(file) for file in files if file.exists()]
+    if there:
+        raise ConfigurationError(
+            f"{' and '.join(there)} is there already", remedy="give another name, or another directory with --dir."
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    for file, template in zip(files, ("sink.py.txt", "test_sink.py.txt"), strict=True):
+        file.write_text(Template((SKELETON / template).read_text()).substitute(words))
+    return files

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, TypeVar
 
 SHOWN = 10
@@ -134,3 +135,63 @@ def nothing_left(name: str, left: Mapping[str, Sequence[str]]) -> Check:
     if lines:
         return Check(name, False, f"{len(lines)} things are left behind", tuple(lines[:SHOWN]), {"left": len(lines)})
     return Check(name, True, f"nothing in {', '.join(left)}", numbers={"left": 0})
+
+
+# The order within a key: what a reader of one partition, or of files epoch by epoch, may rely on.
+
+
+def order_kept(
+    name: str,
+    records: Iterable[tuple[Hashable, Hashable, Any]],
+    *,
+    detail: str = "{records:,} records of {keys:,} keys, in order",
+) -> Check:
+    """Within each key the sequence never goes down, and a key stays in the place in which it was first met.
+
+    A record is (place, key, sequence); the records of one place come in the order in which a reader of it meets them.
+    Fails without records. `detail` says what holds when it does.
+    """
+    newest: dict[Hashable, tuple[Hashable, Any]] = {}
+    lines: list[str] = []
+    count = 0
+    for place, key, sequence in records:
+        count += 1
+        at, before = newest.get(key, (place, sequence))
+        if at != place:
+            lines.append(f"{key}: {sequence} is in {place}, {before} in {at}")
+        elif sequence < before:
+            lines.append(f"{key}: {sequence} comes after {before} in {place}")
+        newest[key] = (place, sequence)
+    numbers = {"records": count, "keys": len(newest)}
+    if not count:
+        return Check(name, False, "there are no records: no evidence", numbers=numbers)
+    if lines:
+        return Check(name, False, f"{len(lines):,} records are out of order", tuple(lines[:SHOWN]), numbers)
+    return Check(name, True, detail.format(**numbers), numbers=numbers)
+
+
+# Recovery is bounded: every restart came to a new epoch, and soon enough.
+
+
+def recovery_bounded(name: str, times_s: Sequence[float | None], *, bound_s: float) -> Check:
+    """Each time from a restart to its first new epoch is at most `bound_s`; None is a restart that never came to one.
+
+    Without restarts there is nothing to bound, and it holds.
+    """
+    lines = []
+    for number, time_s in enumerate(times_s, start=1):
+        if time_s is None:
+            lines.append(f"restart {number}: never came to a new epoch")
+        elif time_s > bound_s:
+            lines.append(f"restart {number}: {time_s:.1f} s")
+    known = [time_s for time_s in times_s if time_s is not None]
+    numbers = {"restarts": len(times_s)}
+    if known:
+        numbers |= {"median_ms": round(median(known) * 1000), "max_ms": round(max(known) * 1000)}
+    if lines:
+        detail = f"{len(lines)} of {len(times_s)} took more than {bound_s:g} s"
+        return Check(name, False, detail, tuple(lines[:SHOWN]), numbers)
+    if not known:
+        return Check(name, True, "no restart", numbers=numbers)
+    detail = f"{len(known)} restarts: median {median(known):.1f} s, longest {max(known):.1f} s, bound {bound_s:g} s"
+    return Check(name, True, detail, numbers=numbers)

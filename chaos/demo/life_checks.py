@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tpc.chaos.checkers.compare import Check, tallies_equal
-from tpc.chaos.checkers.recovery import recovery_bounded
+from tpc.chaos.checkers.compare import Check, recovery_bounded, tallies_equal
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.running.run_directory import PIPELINE_LOG
 

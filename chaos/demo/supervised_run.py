@@ -1,26 +1,30 @@
 """One run of the main job under a killer: the supervised pipeline, and what was seen of it.
 
-The demo and the soak are such runs; which kills there are, what is shown and what the outcome is judged by are
-theirs. Servers and input are there (`preparation`). Everything that happens goes into a `RunRecord`.
+The demo and the soak are such runs; which kills there are, what is shown and what the outcome is judged by are theirs.
+Servers and input are there (`preparation`). Everything that happens goes into a `RunRecord`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tpc.chaos.demo.directory import DemoDirectory
-from tpc.chaos.demo.log_follower import LogFollower
 from tpc.chaos.kills.events import Killed, Silence, StepReached
 from tpc.chaos.kills.killer import SILENT_S, Killer
 from tpc.chaos.kills.plan import Kill
 from tpc.chaos.kills.run_record import RunRecord
 from tpc.chaos.servers.stack import Stack
+from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.operations.supervision.restarts import Failure
 from tpc.coordinator.operations.supervision.supervisor import SupervisorEvent, supervise
+from tpc.coordinator.spark.query_log import SparkLog
 
 RESTART_DELAY_S = 0.2
 SPARE_RESTARTS = 3
@@ -131,3 +135,39 @@ def _arguments(paths: DemoDirectory, per_epoch: tuple[int, int], spark: Mapping[
         *("--reports-per-epoch", str(reports)),
         *("--spark", json.dumps(dict(spark))),
     ]
+
+
+# Follows a pipeline's logs while it runs: its intent log, and Spark's commits before Spark removes them.
+
+MAY_CHANGE = 5
+"""Spark's newest commits: those that a replay may write anew, and those since the last look."""
+
+
+class LogFollower:
+    """Takes the pipeline's log into the record while it grows, and copies Spark's commits before they are removed."""
+
+    INTERVAL_S = 0.5
+
+    def __init__(self, record: RunRecord, paths: DemoDirectory) -> None:
+        self.record = record
+        self.paths = paths
+        paths.commits.mkdir(exist_ok=True)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="log reader", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(self.INTERVAL_S):
+            self._read()
+
+    def _read(self) -> None:
+        self.record.read_log(self.paths.checkpoint)
+        for batch in SparkLog(LocalFiles(self.paths.checkpoint)).batches("commits")[-MAY_CHANGE:]:
+            with suppress(FileNotFoundError):
+                shutil.copy(self.paths.checkpoint / "commits" / str(batch), self.paths.commits)
+
+    def stop(self) -> None:
+        """Read what is left and end."""
+        self._ended.set()
+        self._thread.join()
+        self._read()

@@ -1,23 +1,22 @@
 """The demo's input: a year of flights and of hourly weather reports as the events of two topics.
 
 The rows are real (`real_rows`). This module makes a stream of them as streams are: in event time but shuffled within a
-bounded window, with exact duplicates, with records that come long after the watermark, and with broken ones (`damage`).
+bounded window, with exact duplicates, with records that come long after the watermark, and with broken ones.
 All of it follows from a seed.
 
-What was done to a record stands in its Kafka header `loader` (`late`, `duplicate` or the kind of damage), so that
-a check can tell what was intended; the pipeline does not look at headers. What the pipeline does with the records
-stands in `pipeline`, what must become of them in `verdict`.
+What was done to a record stands in its Kafka header `loader` (`late`, `duplicate` or the kind of damage), so that a
+check can tell what was intended; the pipeline does not look at headers. What the pipeline does with the records stands
+in `pipeline`, what must become of them in `verdict`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tpc.chaos.flights.damage import BROKEN_FLIGHT_KINDS, BROKEN_REPORT_KINDS, Damage, as_json
 from tpc.chaos.flights.real_rows import ALL_FLIGHTS, first_flights, reports_for
 from tpc.errors import ConfigurationError
 
@@ -147,3 +146,38 @@ def _broken(models: Iterable[Event], kinds: Mapping[str, Damage]) -> Iterator[Ev
         kind = list(kinds)[index % len(kinds)]
         assert model.value is not None
         yield Event(model.position_s + 1, None, kinds[kind](json.loads(model.value)), kind)
+
+
+# The kinds of broken records in the demo's input, and how a record is written and broken.
+
+
+def as_json(values: Mapping[str, Any]) -> bytes:
+    """A whole record's value."""
+    return json.dumps(values, separators=(",", ":")).encode()
+
+
+Damage = Callable[[dict[str, Any]], bytes | None]
+
+
+def _without(field: str) -> Damage:
+    return lambda values: as_json({name: value for name, value in values.items() if name != field})
+
+
+def _with(field: str, value: Any) -> Damage:
+    return lambda values: as_json({**values, field: value})
+
+
+BROKEN_FLIGHT_KINDS: Mapping[str, Damage] = {
+    "torn": lambda values: as_json(values)[:-20],
+    "empty": lambda _values: None,
+    "without origin": _without("origin"),
+    "without id": _without("flight_id"),
+    "month 13": _with("time", "2013-13-01T10:00:00Z"),
+    "negative distance": _with("distance", -1),
+}
+
+BROKEN_REPORT_KINDS: Mapping[str, Damage] = {
+    "torn": lambda values: as_json(values)[:-20],
+    "without time": _without("time"),
+    "hotter than the sun": _with("temp", 10_000.0),
+}

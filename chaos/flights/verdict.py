@@ -18,10 +18,10 @@ from tpc.chaos.checkers.compare import (
     multisets_equal,
     nothing_left,
     one_place_each,
+    order_kept,
     sets_equal,
     tallies_equal,
 )
-from tpc.chaos.checkers.key_order import order_kept
 from tpc.chaos.checkers.left import left_behind, unfinished_epochs
 from tpc.chaos.checkers.markers import last_epochs_equal, last_spark_commit, newest_epochs
 from tpc.chaos.flights.pipeline import NAME

@@ -1,32 +1,118 @@
 """Kills a pipeline, all its processes at once, at the steps of a plan; and sees all its epochs go by.
 
-The pipeline runs under `step_reporter`: at every step of the protocol it tells this server and waits. The answer is
-"go on", or SIGKILL to the driver, its JVM and its Python workers; when a kill is due, `life_progress` says. A life that
+The pipeline runs under `step_reporter`: at every step of the protocol it tells this server and waits. The answer is "go
+on", or SIGKILL to the driver, its JVM and its Python workers; when a kill is due, `LifeProgress` says. A life that
 tells no step for long is ended too, and is no kill but something to look into. The killer never touches a process that
 is not the pipeline's.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any
 
 import psutil
 
 from tpc.chaos.kills.events import Killed, Silence, StepReached
-from tpc.chaos.kills.life_progress import Answer, LifeProgress
-from tpc.chaos.kills.plan import Kill, StepKill, TimedKill
-from tpc.chaos.kills.step_server import StepServer
+from tpc.chaos.kills.plan import Kill, Step, StepKill, TimedKill
 from tpc.errors import LocalStackError
 from tpc.support.deadlines import Deadline
 from tpc.support.process_trees import gone_within, kill_tree
 
 logger = logging.getLogger(__name__)
+
+
+# How far a life of the pipeline has come, and whether the next kill of the plan is due at the step that it reports.
+#
+# A kill is due, and counts, only after an epoch that began after the last restart is complete. Knows no process.
+
+STEP_OF_FAILPOINT: Mapping[str, Step] = {
+    "pass.prepare": Step.DURING_PASS,
+    "epoch.prepared": Step.BEFORE_INTENT,
+    "epoch.decided": Step.BEFORE_COMMITS,
+    "sink.committed": Step.BETWEEN_COMMITS,
+    "epoch.committed": Step.BEFORE_COMPLETE,
+    "epoch.completed": Step.BEFORE_SPARK_COMMIT,
+}
+
+Where = Mapping[str, Any]
+
+
+class Answer(Enum):
+    """What becomes of the process that reports a step."""
+
+    GO_ON = auto()
+    HOLD = auto()
+    """It waits for a kill that is due at another process's step."""
+    KILL = auto()
+
+
+@dataclass
+class LifeProgress:
+    """What has been seen since the last restart."""
+
+    complete: int = 0
+    """Epochs that this life has run itself, and completed."""
+    _passed: set[int] = field(default_factory=set)
+    """Epochs whose pass ended in this life: an epoch that recovery merely finishes is not one of them."""
+    _branches: int = 0
+    """Branches of the running pass about to be prepared."""
+    _allowed: set[str] = field(default_factory=set)
+    """Sinks that may commit in the epoch which is to be killed between two commits."""
+    _committed: set[str] = field(default_factory=set)
+    _held: set[str] = field(default_factory=set)
+
+    def answer(self, kill: Kill | None, step: str, where: Where) -> Answer:
+        """What is to be done at `step`, when `kill` is the next of the plan. Every step of the life comes here once."""
+        self._count(step, where)
+        answer = self._answer(kill, step, where) if isinstance(kill, StepKill) else Answer.GO_ON
+        if step == "epoch.prepared":
+            self._branches = 0
+        if step == "epoch.completed" and where["epoch"] in self._passed and answer is Answer.GO_ON:
+            self.complete += 1  # only now: the epoch at whose end a kill comes is not one before it
+        return answer
+
+    def _count(self, step: str, where: Where) -> None:
+        if step == "epoch.prepared":
+            self._passed.add(where["epoch"])
+        elif step == "epoch.decided":
+            self._allowed, self._committed, self._held = set(), set(), set()
+        elif step == "pass.prepare":
+            self._branches += 1
+
+    def _answer(self, kill: StepKill, step: str, where: Where) -> Answer:
+        if self.complete < kill.epochs:
+            return Answer.GO_ON
+        if STEP_OF_FAILPOINT.get(step) is kill.step and self._is_nth(kill, step, where):
+            return Answer.KILL
+        if kill.step is Step.BETWEEN_COMMITS and step == "sink.commit" and where["epoch"] in self._passed:
+            return self._before_commit(kill, where["sink"])
+        return Answer.GO_ON
+
+    def _is_nth(self, kill: StepKill, step: str, where: Where) -> bool:
+        if step == "pass.prepare":
+            return self._branches >= kill.nth
+        if step == "sink.committed":
+            self._committed.add(where["sink"])
+            return len(self._committed) >= min(kill.nth, len(self._allowed)) and bool(self._held)
+        return where["epoch"] in self._passed
+
+    def _before_commit(self, kill: StepKill, sink: str) -> Answer:
+        """So many sinks may commit; the others wait, so that the kill falls between one's commit and another's."""
+        if sink in self._allowed or len(self._allowed) < kill.nth:
+            self._allowed.add(sink)
+            return Answer.GO_ON
+        self._held.add(sink)
+        return Answer.KILL if len(self._committed) >= kill.nth else Answer.HOLD
+
 
 SILENT_S = 180.0
 """After so long without a step nothing happens in a life any more: Spark starts, and an epoch runs, in a fraction."""
@@ -226,3 +312,35 @@ def _await_death(processes: Sequence[psutil.Process]) -> None:
     """Returns when all are gone. Raises `LocalStackError` if they do not go."""
     if left := gone_within(processes, DEATH_TIMEOUT_S):
         raise LocalStackError(f"processes outlive SIGKILL: {left}")
+
+
+# Where a pipeline's processes report their steps, one short connection for each, and wait for leave to go on.
+#
+# What is answered is decided by who made the server; the other end stands in `step_reporter`.
+
+
+class StepServer(socketserver.ThreadingTCPServer):
+    """Asks `answer` whether a process may go on. A thread for each report, since an answer may never come."""
+
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], answer: Callable[[dict[str, Any]], bool]) -> None:
+        super().__init__(address, _Connection)
+        self.answer = answer
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        line = self.rfile.readline()
+        if not line:
+            return
+        assert isinstance(self.server, StepServer)
+        if self.server.answer(json.loads(line)):
+            with suppress(OSError):  # whoever asked was killed meanwhile
+                self.wfile.write(b".")
+        else:
+            with suppress(OSError):
+                self.rfile.read(1)  # held until it is dead, which closes the connection

@@ -5,19 +5,22 @@ A case leaves it as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tpc.chaos.matrix.pipeline import Addresses
+from tpc.chaos.matrix.lives import DriverLife, Order
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, Addresses, RowFeed
 from tpc.chaos.matrix.places import Servers, dsn_of
-from tpc.chaos.matrix.server_logs import ServerLogs
 from tpc.chaos.matrix.sessions import WarmSession
-from tpc.chaos.matrix.warm_up import warm_up
+from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 from tpc.chaos.proxy import KAFKA, Proxy, proxied_mongo, proxied_postgres
+from tpc.chaos.running.owned_processes import read_from
 from tpc.chaos.servers.jars import Report
 from tpc.chaos.servers.kafka import KafkaServer
 from tpc.chaos.servers.ports import free_port
+from tpc.chaos.servers.server import LocalServer, Server
 from tpc.chaos.servers.stack import Stack
 
 SESSIONS = 2
@@ -88,3 +91,56 @@ def started_bench(
         warm_up(directory, bench.sessions, bench.servers, say)
         bench.tidy()
         yield bench
+
+
+# One undisturbed life on every session before the first case: a cold JVM, or a broker just started, is no fault.
+#
+# The first batch of a JVM costs ten times the CPU of a later one, and would stand in the times of the first cases.
+
+TIMEOUT_S = 300.0
+
+
+def warm_up(directory: Path, sessions: Sequence[WarmSession], servers: Servers, say: Callable[[str], None]) -> None:
+    """Run one epoch in every session, side by side. A life that fails is told of; the cases will tell more."""
+    lives = []
+    for number, session in enumerate(sessions):
+        name = f"warm-up-{number}"
+        at = servers.addresses_of(name)
+        pipeline = SparkPipeline(name, directory / name, at, at, name)
+        pipeline.directory.mkdir()
+        servers.make(pipeline)
+        servers.feed(pipeline, RowFeed(number).rows(ROWS_PER_EPOCH))
+        lives.append((pipeline, DriverLife(Order(pipeline, session.gateway, 0, pipeline.directory / "driver.log"), {})))
+    for pipeline, life in lives:
+        if not life.join(TIMEOUT_S):
+            life.kill()
+        if life.exit_code != 0:
+            say(f"{pipeline.name} ended with exit code {life.exit_code}: see {pipeline.directory / 'driver.log'}")
+        servers.remove(pipeline)
+
+
+# What the servers of a bench write while a case runs, kept beside a case that has failed: others follow it.
+
+_INDEXES = shutil.ignore_patterns("*.index", "*.timeindex")
+"""Ten megabytes of nothing each, as copies; Kafka makes them anew from the records."""
+
+
+class ServerLogs:
+    """Of the servers that are ours, from now on."""
+
+    def __init__(self, servers: Iterable[Server]) -> None:
+        self._began_at = {server: _size_bytes(server.log_path) for server in servers if isinstance(server, LocalServer)}
+
+    def keep(self, directory: Path) -> None:
+        """Copy them into a new `directory`, and the topics that brokers keep for themselves with them."""
+        directory.mkdir()
+        for server, began_at in self._began_at.items():
+            (directory / server.log_path.name).write_text(read_from(server.log_path, began_at))
+        for server in self._began_at:
+            if isinstance(server, KafkaServer):
+                for partition in server.internal_partitions():
+                    shutil.copytree(partition, directory / partition.name, ignore=_INDEXES)
+
+
+def _size_bytes(log: Path) -> int:
+    return log.stat().st_size if log.exists() else 0

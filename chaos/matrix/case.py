@@ -37,7 +37,7 @@ class Case:
     core: bool = False
     counts: bool = True
     pipeline: str = SPARK
-    """The pipeline it is tried on, a key of `kinds.KINDS`."""
+    """The pipeline it is tried on, a key of `case_run.KINDS`."""
 
     @property
     def faults(self) -> tuple[StepFault, ...]:

@@ -10,25 +10,31 @@ from __future__ import annotations
 import shutil
 import time
 import zlib
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from tpc.chaos.checkers.compare import Check
 from tpc.chaos.faults import hits, injector
-from tpc.chaos.faults.fault import KILL_DRIVER, ZOMBIE
-from tpc.chaos.matrix.bench import MatrixBench
+from tpc.chaos.faults.fault import KILL_DRIVER, ZOMBIE, StepFault
+from tpc.chaos.matrix.bench import MatrixBench, ServerLogs
 from tpc.chaos.matrix.case import Case, CaseFailedError
 from tpc.chaos.matrix.drivers import Drivers
 from tpc.chaos.matrix.evidence import Evidence
-from tpc.chaos.matrix.kinds import KINDS
-from tpc.chaos.matrix.looks import Looks
-from tpc.chaos.matrix.lost_replies import LostReplies
-from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, PipelineUnderTest, RowFeed
+from tpc.chaos.matrix.judging import Judge, Readers
+from tpc.chaos.matrix.pipeline import ROWS_PER_EPOCH, SERVICE, SPARK, PipelineUnderTest, RowFeed
 from tpc.chaos.matrix.records import MENDED, CaseRecord
-from tpc.chaos.matrix.server_logs import ServerLogs
+from tpc.chaos.matrix.service_judging import ServiceJudge, ServiceReaders
+from tpc.chaos.matrix.service_pipeline import ServicePipeline
 from tpc.chaos.matrix.set_ups import NotSetUpError, never_made, setting_up
+from tpc.chaos.matrix.spark_pipeline import SparkPipeline
+from tpc.chaos.proxy import Action, Fired, Proxy, Rule
 from tpc.chaos.reports.tally import PASSED, SKIPPED
 from tpc.chaos.running.owned_processes import read_from
 from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
+from tpc.support.deadlines import Deadline
 
 EPOCHS = 3
 RECOVERY_BOUND_S = 60.0
@@ -260,3 +266,89 @@ class CaseRun:
             if hit.step in ("recovery.claimed", "epoch.decided", "epoch.completed"):
                 place = ", ".join(f"{name} {value}" for name, value in hit.where.items())
                 record.note(f"life {hit.life}: {hit.step} ({place})", hit.at)
+
+
+# The pipelines that faults are tried on, each with those who watch it and judge it.
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of pipeline."""
+
+    pipeline: type[PipelineUnderTest]
+    readers: type[Readers]
+    judge: type[Judge]
+    processes: str
+    """What its drivers run in, for the record."""
+
+
+KINDS: Mapping[str, Kind] = {
+    SPARK: Kind(SparkPipeline, Readers, Judge, "shared session"),
+    SERVICE: Kind(ServicePipeline, ServiceReaders, ServiceJudge, "a plain process"),
+}
+
+
+# Lets a disturbance last until every reader has had a look at it, where lives are shorter than a reader's pause.
+#
+# A process that has survived its fault waits at the next step that it reaches; one that has not is not followed at
+# once. The fault is made by then, and nothing of it is undone meanwhile. Readers that do not come in time are not
+# waited for any longer: then they are no evidence, and the check on them says so.
+
+WITHIN_S = 8.0
+"""How long readers are waited for after a fault: longer than one waits for an answer."""
+
+
+class Looks:
+    """Those at the faults of one case, which are recorded in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._deadlines: dict[int, Deadline] = {}
+        """Until when the faults that were made are looked at, by their number."""
+
+    def take(self, readers: Readers) -> bool:
+        """Let those go on whose faults were looked at, or long enough; whether that is all of them."""
+        for number, fault in injector.fired(self.directory).items():
+            looked = injector.looked_file(self.directory, number)
+            deadline = self._deadlines.setdefault(number, Deadline(WITHIN_S))
+            if not looked.exists() and (readers.have_looked_since(fault["at"]) or deadline.passed):
+                looked.touch()
+        return all(injector.looked_file(self.directory, number).exists() for number in self._deadlines)
+
+    def finish(self, readers: Readers) -> None:
+        """Wait until all that were made were looked at, or long enough."""
+        injector.wait_until(lambda: self.take(readers), WITHIN_S)
+
+
+# The replies that a proxy loses for a case: each is armed when the process at the fault's step has begun to wait.
+
+
+class LostReplies:
+    """Those of one case, whose faults are recorded in `directory`. `pipeline` is the name in the requests."""
+
+    def __init__(self, directory: Path, proxies: Mapping[str, Proxy], pipeline: str) -> None:
+        self.directory = directory
+        self.proxies = proxies
+        self.pipeline = pipeline
+        self.rules: dict[int, tuple[str, Rule]] = {}
+        """The rules that were made, by the number of the fault, each with the server whose proxy has it."""
+
+    def arm(self, faults: Sequence[StepFault]) -> None:
+        """Have the replies lost that processes wait for by now."""
+        for number, fault in enumerate(faults):
+            lost = fault.lost
+            if lost is None or number in self.rules or not injector.claim_file(self.directory, number).exists():
+                continue
+            matching = lost.matching.replace("{pipeline}", f"tpc~{self.pipeline}~")
+            on_fired = partial(self._record, number)
+            rule = Rule(Action.LOSE_REPLY_AND_RESET, lost.kind, matching=matching, on_fired=on_fired)
+            self.rules[number] = (lost.server, self.proxies[lost.server].add(rule))
+            injector.armed_file(self.directory, number).touch()
+
+    def end(self) -> None:
+        """No reply is lost any more."""
+        for server, rule in self.rules.values():
+            self.proxies[server].remove(rule)
+
+    def _record(self, number: int, made: Fired) -> None:
+        injector.record_made(self.directory, number, made.at, made.request.detail)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tpc.chaos.checkers.compare import Check
-from tpc.chaos.checkers.recovery import recovery_bounded
+from tpc.chaos.checkers.compare import Check, recovery_bounded
 from tpc.chaos.faults.hits import StepHit, first_new_epoch_at
 from tpc.chaos.matrix.case import Case, CaseFailedError
 

@@ -55,7 +55,7 @@ PRELOADED = (
     "tpc.coordinator.spark.pipeline",
     "tpc.sinks.files.committer",
     "tpc.sinks.kafka.changelog.committer",
-    "tpc.sinks.kafka.driver.topic_committer",
+    "tpc.sinks.kafka.driver.committer",
     "tpc.sinks.kafka.offsets.committer",
     "tpc.sinks.kafka.source.reader",
     "tpc.sinks.mongo.committer",

@@ -19,7 +19,7 @@ from tpc.chaos.matrix.pipeline import SPARK
 from tpc.chaos.matrix.records import CaseRecord
 from tpc.chaos.running.signals import terminated_as_interrupt
 from tpc.errors import ConfigurationError, LocalStackError
-from tpc.support.orphans import end_with_parent
+from tpc.support.process_trees import end_with_parent
 
 if TYPE_CHECKING:
     from multiprocessing.queues import Queue

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from typing import Any, ParamSpec, TypeVar
 
-from tpc.support.orphans import end_with_parent
+from tpc.support.process_trees import end_with_parent
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")

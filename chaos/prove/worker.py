@@ -8,16 +8,63 @@ catch: there is no report then, or one that says `broken`.
 from __future__ import annotations
 
 import argparse
+import builtins
 import json
 import traceback
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tpc
 from tpc.chaos.prove.outcome import BROKEN, HELD, SKIPPED, VIOLATED, Found, found
-from tpc.chaos.prove.seeds import try_every_seed, try_seeds
-from tpc.support.orphans import end_group_with_parent
+from tpc.support.process_trees import end_group_with_parent
+
+if TYPE_CHECKING:
+    from tpc.chaos.simulator.world import InvariantViolation
+
+
+# The simulator as a check of a copy: which seeds it runs, and what of a violation counts.
+#
+# A mutant is tried until a seed violates an invariant. The code as it is (the control) runs every seed, so that all
+# those are known that fail without any mutant: they say nothing about one, and are left out of its trial.
+
+
+def try_seeds(count: int, left_out: Collection[int]) -> Found:
+    """The first violation of the seeds below `count` without those `left_out`."""
+    violation = next(_violations(count, left_out), None)
+    if violation is None:
+        return found(HELD)
+    what = f"seed {violation.seed}: {violation.what}"
+    return found(BROKEN, "", what) if is_crash(violation) else found(VIOLATED, violation.name, what)
+
+
+def try_every_seed(count: int) -> Found:
+    """The first violation of the seeds below `count`, with all of them in `violations`."""
+    all_of_them = list(_violations(count, ()))
+    if not all_of_them:
+        return found(HELD)
+    told = [{"seed": each.seed, "invariant": each.name, "what": each.what} for each in all_of_them]
+    first = all_of_them[0]
+    return {**found(VIOLATED, first.name, f"seed {first.seed}: {first.what}"), "violations": told}
+
+
+def _violations(count: int, left_out: Collection[int]) -> Iterator[InvariantViolation]:
+    from tpc.chaos.simulator.simulation import simulate
+    from tpc.chaos.simulator.world import InvariantViolation
+
+    for seed in range(count):
+        if seed in left_out:
+            continue
+        try:
+            simulate(seed)
+        except InvariantViolation as violation:
+            yield violation
+
+
+def is_crash(violation: InvariantViolation) -> bool:
+    """Whether a process of the simulation only ended with an error that Python itself raises."""
+    return violation.name == "no-false-alarm" and hasattr(builtins, violation.what.partition(":")[0])
+
 
 _NO_DEFECT_OF_THE_PROTOCOL = (ImportError, SyntaxError, NameError)
 """A program that ends so does not run at all."""
@@ -28,7 +75,7 @@ _MOST_CRASHES = 5
 def run_check(name: str, *, every_seed: bool = False, left_out: Collection[int] = (), first: str = "") -> Found:
     """Run one check of this copy of the code.
 
-    `every_seed` and `left_out` are the simulator's (see `seeds.py`); `first` names the test of a kit to begin with.
+    `every_seed` and `left_out` are the simulator's (see `try_seeds`); `first` names the test of a kit to begin with.
     """
     from tpc.chaos.prove.checks import SEEDS, SIMULATOR, check_named
 

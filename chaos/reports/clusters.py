@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tpc.chaos.reports.matrix_grid import step_order
+from tpc.chaos.reports.matrix import step_order
 from tpc.chaos.reports.parts import day_and_time, tallied_checks, took, write_page
 
 FAULTS = "faults"

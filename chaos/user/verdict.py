@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from tpc.chaos.checkers.compare import SHOWN, Check, multisets_equal, nothing_left
 from tpc.chaos.user.account import Account
 from tpc.chaos.user.attempts import Attempt, UserLife
-from tpc.chaos.user.comparable_rows import columns_of, comparable
-from tpc.chaos.user.sink_rows import read_rows, unreadable
+from tpc.chaos.user.sink_rows import columns_of, comparable, read_rows, unreadable
 from tpc.chaos.user.target import Row, Target
 from tpc.errors import ConfigurationError
 from tpc.sink import Sink

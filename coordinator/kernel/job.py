@@ -6,21 +6,21 @@ How it runs is the business of the runtimes; the commands know no more of a job 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.log.contract import Log
-from tpc.coordinator.kernel.preparation import Preparation
 from tpc.coordinator.operations.monitoring.callbacks import OnComplete, OnDecisionNeeded
 from tpc.coordinator.spark.sink_contexts import check_takes_offsets, distinct
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.schemas import Columns
-from tpc.sink import Sink
+from tpc.sink import CheckContext, Sink
 from tpc.source_records import Inputs
 
 AnyJob = TypeVar("AnyJob", bound="Job")
@@ -121,3 +121,20 @@ class Job(ABC):
     @abstractmethod
     def coordinator(self, *, keep_epochs: int = 0) -> Coordinator:
         """Log, sinks and engine, for recovery and inspection as much as for a start."""
+
+
+# What a start is made of before it asks its first question: of a start, and of a command that only looks.
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """`contexts` are for the sinks' checks, `columns` go on record. Nothing is open yet; close `coordinator`."""
+
+    coordinator: Coordinator
+    contexts: Mapping[str, CheckContext]
+    columns: Mapping[str, Columns]
+    ask_others: Callable[[bool], None]
+    """Asks the other processes of the job, with whether an answer is required: executors for what the sinks' writers
+    need there, after what was decided is finished, since that needs none of them; or the shards of a service."""
+    ask_sources: Callable[[], None]
+    """Asks the sources whether they are what was read, and still have what comes next."""

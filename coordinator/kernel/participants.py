@@ -10,9 +10,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tpc import failpoints
 from tpc.consistency import (
@@ -23,7 +23,6 @@ from tpc.consistency import (
     since_generation,
     unknown_owner,
 )
-from tpc.coordinator.kernel.waiting import tell_late
 from tpc.errors import HistoryMismatchError, TpcError, TransientError
 from tpc.handles import PipelineId
 from tpc.history import History, given_up_in_words
@@ -280,3 +279,18 @@ def _by_sink(manifest: Manifest, handles: frozenset[str]) -> dict[str, list[Comm
         if str(branch.committable.handle) in handles:
             wanted.setdefault(sink, []).append(branch.committable)
     return wanted
+
+
+# Says whom the driver waits for: a wrong address is silent until the client's own time is up, half a minute.
+
+TELL_AFTER_S = 3.0
+
+
+def tell_late(answers: Mapping[str, Future[Any]], sinks: Mapping[str, Sink]) -> None:
+    """Return when all answers are there, or after `TELL_AFTER_S` with a warning for each sink that owes one."""
+    wait(answers.values(), TELL_AFTER_S)
+    for name, answer in answers.items():
+        if not answer.done():
+            settings = ", ".join(f"{key} {value}" for key, value in sinks[name].describe().items())
+            whom = f"{name} ({sinks[name].kind}: {settings})" if settings else f"{name} ({sinks[name].kind})"
+            logger.warning("waiting for sink %s: no answer for %g s", whom, TELL_AFTER_S)

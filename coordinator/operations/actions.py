@@ -27,7 +27,7 @@ from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.places import open_log
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.kernel.sign_of_life import leader
-from tpc.coordinator.operations.monitoring.event_report import event_time_of
+from tpc.coordinator.operations.monitoring.epoch_report import event_time_of
 from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
 from tpc.history import Action, History, Removal, Resolution
 from tpc.json import JSONObject

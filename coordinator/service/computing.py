@@ -1,7 +1,7 @@
 """The rows and changes of one epoch: the functions are run over its events, and events that they refuse are found.
 
 An epoch is run as if nothing were refused. Where something is, all of it is dropped and the epoch is run once more,
-each event so that it alone can be undone (`function_runs.Guard`): with events that are decoded once more, since a
+each event so that it alone can be undone (`Guard`): with events that are decoded once more, since a
 function may have changed them. A source that cannot decode again is run like that from the start, if there are dead
 letters.
 
@@ -12,22 +12,23 @@ states is not there for the next one. Each event is judged by itself, so that it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tpc.coordinator.kernel.feeding.letter_bound import COUNT
-from tpc.coordinator.service.barriers import Lives
+from tpc.coordinator.service.barriers import Lives, SourceCut
 from tpc.coordinator.service.cut_events import CutEvents, Refusal
 from tpc.coordinator.service.cutting import Cut
 from tpc.coordinator.service.emitted import Emitted
-from tpc.coordinator.service.function_runs import Guard, run_functions
+from tpc.coordinator.service.functions import Function, Input, KeyedState, Undoable
 from tpc.coordinator.service.program import Program
-from tpc.coordinator.service.refusals import error_of, placed, placed_between
-from tpc.coordinator.service.row_checks import RowChecks
+from tpc.coordinator.service.row_checks import RowChecks, RowRefusedError
 from tpc.errors import ConfigurationError, DataError
-from tpc.event_time import EpochTime
+from tpc.event_time import NO_EPOCH_TIME, EpochTime, Watermark
 from tpc.history import History
 from tpc.json import JSONObject
+from tpc.user_code import UnkeptValueError, is_refusal, is_unkept, require_done, said
 
 if TYPE_CHECKING:
     import pyarrow
@@ -177,3 +178,268 @@ class Computation:
 
 def _refused(events: Mapping[str, CutEvents]) -> list[Refusal]:
     return [refusal for each in events.values() for refusal in each.refused]
+
+
+# How the user's functions are run over the events of an epoch: each after the other, in their order.
+#
+# An event has the same time and is handled with the same watermark whether it is run with the others or guarded, so
+# that it alone can be undone. One that a function refuses has had its time: the watermark goes on by it as by any
+# other.
+
+AT_ONCE = 1024
+"""Events that a function gets one by one until it is looked whether their rows are many."""
+
+
+class Guard:
+    """Runs a function for one event so that what it has done for that event alone can be undone.
+
+    That costs much for each event, so an epoch is first run without it. `refused` gets the events that were refused;
+    where it is None the first one ends the epoch. With `checks` an event is refused also where a sink does not take a
+    row that was made of it.
+    """
+
+    def __init__(
+        self,
+        states: Sequence[KeyedState],
+        out: Emitted,
+        refused: list[Refusal] | None,
+        checks: RowChecks | None = None,
+    ) -> None:
+        self._guarded: list[Undoable] = [out, *states]
+        self._states = states
+        self._out = out
+        self._refused = refused
+        self._checks = checks
+
+    def run(self, function: Function, events: CutEvents, index: int) -> None:
+        """For the event of this index. Raises what is no refusal of the event, with everything undone."""
+        try:
+            self._run(function, events[index])
+        except RowRefusedError as refused:
+            assert self._refused is not None
+            origin, named = events.origin(index), f"sink {refused.sink}"
+            self._refused.append(Refusal(events.source, origin, named, refused.error, refused.sink))
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            if is_unkept(error):
+                self._require_kept_before()
+            refusal = Refusal(events.source, events.origin(index), function.name, error)
+            if self._refused is None:
+                raise error_of(refusal) from error
+            self._refused.append(refusal)
+
+    def _require_kept_before(self) -> None:
+        """Raise `DataError` for a value that cannot be kept and is not of the event at hand, which is undone.
+
+        What a function of all events leaves is not looked at before: another function may replace it.
+        """
+        for state in self._states:
+            state.check_event()
+
+    def run_many(self, function: Function, events: Sequence[CutEvents], *arguments: Any) -> None:
+        """For all events at once. The rows that it makes are looked at, and errors name it."""
+        self._out.begin_event()
+        try:
+            function.run(self._out, *arguments)
+            self._out.check_event()
+        except Exception as error:
+            if not is_refusal(error):
+                raise
+            raise error_of_many(function.name, events, error) from error
+        self._out.end_event(is_kept=True)
+
+    def _run(self, function: Function, event: Any) -> None:
+        is_kept = False
+        for each in self._guarded:
+            each.begin_event()
+        try:
+            function.run(self._out, event)
+            for each in self._guarded:
+                each.check_event()
+            if self._checks is not None:
+                self._checks.require(self._out.of_event())
+            is_kept = True
+        finally:
+            for each in self._guarded:
+                each.end_event(is_kept=is_kept)
+
+
+def run_functions(
+    functions: Sequence[Function],
+    inputs: Sequence[Input],
+    events: Mapping[str, CutEvents],
+    states: Sequence[KeyedState],
+    out: Emitted,
+    guard: Guard | None = None,
+    *,
+    time: EpochTime = NO_EPOCH_TIME,
+) -> None:
+    """Run all of them over an epoch's `events`, by the name of their source; where there are none, nothing is run.
+
+    States with a time to live are told the time of the event at hand, or the newest of those at hand, and the watermark
+    to which the events before it have come: within one function, so that what a function sees does not depend on which
+    others there are. One that gets no events, but the cut, sees what lives by the watermark after all of them. Raises
+    `DataError` with the position of an event that a function refuses.
+    """
+    if not any(events.values()):
+        return
+    expiring = [state for state in states if state.ttl_ms is not None]
+    lives_from = _bounded(time, events) if expiring else {}
+    newest = {name: max(at) for name, at in lives_from.items() if at}
+    for function in functions:
+        watermark = Watermark(time)
+        if not function.inputs:
+            # All events have come before it. With an earlier watermark an entry that has ended would be gone or there,
+            # depending on whether an event has touched the state since.
+            _tell(expiring, max(newest.values(), default=None), time.reached_ms)
+            _run_many(function, [events[each.name] for each in inputs], guard, out)
+        for source in function.inputs:
+            came = events[source.name]
+            if function.is_batch:
+                if came:
+                    _tell(expiring, newest.get(source.name), watermark.time_ms)
+                    _run_many(function, [came], guard, out, list(came))  # a copy: other functions get the same events
+                watermark.after(source.name)
+            elif expiring:
+                before = watermark.before_each(source.name, len(came), came.times)
+                times: Sequence[int | None] = lives_from.get(source.name) or [None] * len(came)
+                _run_each(function, came, _Told(expiring, times, before), guard, out)
+            else:
+                _run_each(function, came, None, guard, out)
+    _tell(expiring, None, None)
+
+
+class _Told(NamedTuple):
+    """What these states are told before each event: from which time on what it writes lives, and the watermark."""
+
+    states: Sequence[KeyedState]
+    times: Sequence[int | None]
+    watermarks: Sequence[int | None]
+
+
+def _bounded(time: EpochTime, events: Mapping[str, CutEvents]) -> Mapping[str, Sequence[int]]:
+    """The times from which on what the events write lives: no later than the bound of their source."""
+    times = {name: each.times for name, each in events.items() if each.times is not None}
+    told = {each.name: each for each in time.sources if each.too_far and each.name in times}
+    return {**times, **{name: list(map(each.bounded, times[name])) for name, each in told.items()}}
+
+
+def _tell(states: Sequence[KeyedState], event_ms: int | None, watermark_ms: int | None) -> None:
+    for state in states:
+        state.at(event_ms, watermark_ms)
+
+
+def _run_many(
+    function: Function, events: Sequence[CutEvents], guard: Guard | None, out: Emitted, *arguments: Any
+) -> None:
+    if guard is not None:
+        guard.run_many(function, events, *arguments)
+        return
+    try:
+        function.run(out, *arguments)
+    except Exception as error:
+        if _is_of_before(error, out) or not is_refusal(error):
+            raise
+        raise error_of_many(function.name, events, error) from error
+
+
+def _run_each(function: Function, events: CutEvents, told: _Told | None, guard: Guard | None, out: Emitted) -> None:
+    """One by one, the states being told the time of each, and the watermark."""
+    for first in range(0, len(events), AT_ONCE):
+        some = slice(first, first + AT_ONCE)
+        if guard is not None:
+            for index in range(len(events))[some]:
+                if told is not None:
+                    _tell(told.states, told.times[index], told.watermarks[index])
+                guard.run(function, events, index)
+        else:
+            rest = iter(events[some])
+            try:
+                _run_some(function, rest, told, some, out)
+            except Exception as error:
+                if _is_of_before(error, out) or not is_refusal(error):
+                    raise
+                index = min(first + AT_ONCE, len(events)) - length_hint(rest) - 1
+                raise error_of(Refusal(events.source, events.origin(index), function.name, error)) from error
+        out.settle()
+
+
+def _run_some(function: Function, events: Iterator[Any], told: _Told | None, some: slice, out: Emitted) -> None:
+    call = function.call
+    if told is None:
+        for event in events:
+            if (answer := call(event, out)) is not None:
+                require_done(answer, function.name)
+        return
+    for event, event_ms, watermark_ms in zip(events, told.times[some], told.watermarks[some], strict=True):
+        for state in told.states:
+            state.at(event_ms, watermark_ms)
+        if (answer := call(event, out)) is not None:
+            require_done(answer, function.name)
+
+
+def _is_of_before(error: Exception, out: Emitted) -> bool:
+    """Whether it is of a row or a value that an event before the one at hand may have left."""
+    return error is out.unfit or isinstance(error, UnkeptValueError)
+
+
+# An event that the program refuses, as an error: which it was, where it came from, and what to do.
+
+_OF_ONE = (
+    "correct the program, then start it again: the epoch is read again from where it began. Or let such events go "
+    "into a sink of their own: service.dead_letters_to(sink)."
+)
+_OF_MANY = (
+    "correct the program, then start it again: the epoch is read again from where it began. What a function of batches "
+    "or of the cut raises is never a dead letter: one of each event (service.each) can refuse one event."
+)
+
+
+def error_of(refusal: Refusal) -> DataError:
+    """The error that ends the service where there are no dead letters."""
+    where = f"the event at {refusal.origin.position} of source {refusal.source!r}"
+    return _named(refusal.error, f"{refusal.function} refuses {where}", refusal, remedy=_OF_ONE)
+
+
+def error_of_many(function: str, events: Sequence[CutEvents], error: Exception) -> DataError:
+    """The same of a function that was given all of these events at once."""
+    found = [each for each in events if each]
+    sources, ranges = ", ".join(repr(each.source) for each in found), "; ".join(each.range() for each in found)
+    count = sum(map(len, found))
+    what = f"{function} has failed with the {count} events at {ranges} of source {sources}"
+    refusal = Refusal(sources, found[0].origin(0), function, error) if found else None
+    made = _named(error, what, refusal, remedy=_OF_MANY)
+    made.position = ranges
+    return made
+
+
+def placed(error: DataError, events: Mapping[str, CutEvents]) -> DataError:
+    """An error of a row, of which only the epoch is known: it says of which events the row is. Returns itself."""
+    if error.position is None:
+        found = [each for each in events.values() if each]
+        error.source = ", ".join(each.source for each in found)
+        error.position = "; ".join(each.range() for each in found)
+        error.what += f" (it was made of one of the {sum(map(len, found))} events at {error.position})"
+        error.args = (error.what,)
+    return error
+
+
+def placed_between(cuts: Sequence[SourceCut], error: DataError) -> DataError:
+    """The same of an error that comes once the events are gone: from which positions to which they were."""
+    if error.position is None:
+        read = [cut for cut in cuts if not cut.is_retired and cut.start != cut.end]
+        error.source = ", ".join(cut.name for cut in read)
+        error.position = "; ".join(f"between {cut.start} and {cut.end}" for cut in read)
+        error.what += f" (it was made of the events of source {error.source} {error.position})"
+        error.args = (error.what,)
+    return error
+
+
+def _named(error: Exception, what: str, refusal: Refusal | None, remedy: str) -> DataError:
+    column, key = (error.column, error.key) if isinstance(error, DataError) else (None, None)
+    made = DataError(f"{what}: {said(error)}", column=column, key=key, remedy=remedy)
+    if refusal is not None:
+        made.source, made.position, made.function = refusal.source, refusal.origin.position, refusal.function
+    made.__cause__ = error
+    return made

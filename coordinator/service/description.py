@@ -16,14 +16,13 @@ from tpc.coordinator.kernel.wanted_inputs import named_inputs
 from tpc.coordinator.service.cut_events import EventTime
 from tpc.coordinator.service.dead_letters import KIND, DeadLetters
 from tpc.coordinator.service.every import Seconds
-from tpc.coordinator.service.functions import Function, Input, input_of
-from tpc.coordinator.service.kept_states import KeptStates
+from tpc.coordinator.service.functions import Function, Input, KeyedState, input_of
 from tpc.coordinator.service.layout import Layout
 from tpc.coordinator.service.neighbours import STATES_FOLDER, Neighbours
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.routes import LoopWriting
-from tpc.coordinator.service.sink_rows import columns_of
-from tpc.coordinator.service.state.lost_stores import require_kept, require_there
+from tpc.coordinator.service.sink_rows import changes_of, columns_of
+from tpc.coordinator.service.state.lost_stores import LoggedState, require_kept, require_there
 from tpc.coordinator.service.state.sink import StateSink
 from tpc.errors import ConfigurationError
 from tpc.event_time import AHEAD_MAX_S
@@ -37,8 +36,7 @@ from tpc.user_code import require_plain
 
 if TYPE_CHECKING:
     from tpc.changelog import Changelog
-    from tpc.coordinator.service.declared_columns import Schema
-    from tpc.coordinator.service.routes import Select
+    from tpc.coordinator.service.routes import Schema, Select
     from tpc.coordinator.service.state.state import State
     from tpc.history import History
     from tpc.transactional import Transactional
@@ -249,3 +247,42 @@ class Description(Job):
         own = self._states.names
         shared = {} if self._shard is None else {sink.name: sink for sink in self.sinks if sink.name not in own}
         return Neighbours(PipelineId(self._name, self.id.incarnation), self._shard, self._place, shared)
+
+
+# The states: each with its store, some with a changelog besides. Opens nothing.
+
+
+class KeptStates:
+    """In the order in which they were said. `logged`: those with a changelog; `unlogged`: the stores of others."""
+
+    def __init__(self) -> None:
+        self.states: list[KeyedState] = []
+        self.logged: list[tuple[KeyedState, LoggedState]] = []
+        self.unlogged: list[StateSink] = []
+        self._stores: list[Sink] = []
+        self._changelogs: list[Sink] = []
+
+    def add(self, sink: StateSink, state: KeyedState, changelog: Changelog | None) -> None:
+        """One more. Raises `ConfigurationError` for a changelog that another state has."""
+        self.states.append(state)
+        self._stores.append(sink)
+        if changelog is None:
+            self.unlogged.append(sink)
+            return
+        if any(logged.changelog.target == changelog.target for _, logged in self.logged):
+            raise ConfigurationError(
+                f"{changelog.target} is the changelog of two states",
+                sink=sink.name,
+                remedy="give each state a topic of its own: its keys are all that compaction looks at.",
+            )
+        self._changelogs.append(changelog.sink(sink.name))
+        self.logged.append((state, LoggedState(sink, changelog, self._changelogs[-1].name)))
+
+    @property
+    def names(self) -> set[str]:
+        """Of the sinks."""
+        return {sink.name for sink in (*self._stores, *self._changelogs)}
+
+    def writings(self) -> list[LoopWriting]:
+        """One for each store, then one for each changelog."""
+        return [changes_of(sink) for sink in (*self._stores, *self._changelogs)]

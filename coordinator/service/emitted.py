@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tpc.coordinator.service.batch_columns import declared_batch
 from tpc.coordinator.service.routes import LoopWriting
-from tpc.coordinator.service.row_buffer import RowBuffer
+from tpc.coordinator.service.row_buffer import RowBuffer, declared_batch
 from tpc.errors import ConfigurationError, DataError
 from tpc.user_code import is_refusal, said
 

@@ -1,7 +1,7 @@
 """Which Python values a column of plain type takes, and as what Arrow is given them: exactly the value, or refused.
 
 The table of `docs/reference/values.md`, for one value at a time. Lists, structs and maps of these stand in
-`nested_values.py`.
+`value_rules.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a service runs in an epoch: its inputs, the user's functions, and what these change, event by event.
 
-How the functions are run is the affair of `function_runs.py`.
+How the functions are run is the affair of `computing.py`.
 """
 
 from __future__ import annotations

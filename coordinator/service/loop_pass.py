@@ -11,9 +11,8 @@ from tpc import failpoints
 from tpc.coordinator.kernel.feeding.branch import Mode
 from tpc.coordinator.kernel.feeding.confirming import Confirming
 from tpc.coordinator.kernel.feeding.context import PassContext
-from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
+from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass, slowest
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
-from tpc.coordinator.kernel.feeding.parts import slowest
 from tpc.coordinator.service.reading_ahead import ReadingAhead
 from tpc.coordinator.service.row_batches import RowBatches
 from tpc.coordinator.service.row_checks import RowChecks

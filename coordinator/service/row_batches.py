@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
+from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.service.conditions import Conditions
 from tpc.coordinator.service.routes import LoopWriting
 from tpc.coordinator.service.row_buffer import RowBuffer

@@ -5,22 +5,28 @@ are read as they were when the last decided epoch ended, and the sources are sou
 branches is lost, the epoch is run again from its recorded start to its recorded end, with the states before it; lost
 source offsets alone are written again as recorded. What no intent names is simply read again, up to another cut
 perhaps: nothing was decided of it.
+
+Between epochs, and not within one, Python looks for old garbage.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from tpc import failpoints
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.lost_offsets import OffsetsRepair, only_offsets_are_lost
+from tpc.coordinator.kernel.given_up import cost_of_giving_up
 from tpc.coordinator.kernel.resolve_commands import resolve_command
 from tpc.coordinator.kernel.stop_word import StopWord
 from tpc.coordinator.service.barriers import (
     Lives,
+    SourceCut,
     barrier_of,
     check_sources,
     cuts_of,
@@ -31,11 +37,9 @@ from tpc.coordinator.service.barriers import (
 )
 from tpc.coordinator.service.computing import Computation, Positions
 from tpc.coordinator.service.cutting import Cut, Cutter
-from tpc.coordinator.service.garbage import Garbage
 from tpc.coordinator.service.loop_pass import LoopPass
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.reading_ahead import ReadingAhead
-from tpc.coordinator.service.repairing import check_repairable, remedy_for_offsets
 from tpc.coordinator.service.row_batches import RowBatches
 from tpc.errors import ConfigurationError, TransientError
 from tpc.event_time import EpochTime, Life, life_of
@@ -239,3 +243,94 @@ class Running:
             if self._stop_word.is_left():
                 logger.info("the service is asked to stop after its current epoch")
                 self._stop_asked = True
+
+
+# Whether a decided epoch with lost branches can be run again: its sources must be read still. Runs nothing itself.
+
+
+def check_repairable(
+    manifest: Manifest,
+    lost: Collection[str],
+    cuts: Sequence[SourceCut],
+    read: Collection[str],
+    accept_loss: Callable[[str], str],
+) -> None:
+    """Raises `ConfigurationError` where the epoch has rows of a source that is not among those that are `read`.
+
+    `lost` are the handles of its lost branches, `cuts` how far it has read; `accept_loss` is the command by which an
+    operator gives up what a sink has lost.
+    """
+    gone = [cut.name for cut in cuts if cut.start != cut.end and cut.name not in read]
+    if not gone:
+        return
+    sinks = sorted({sink for sink, branch in manifest.branches() if str(branch.committable.handle) in lost})
+    costs = "".join(f" {cost}." for sink in sinks if (cost := cost_of_giving_up(manifest, sink)))
+    raise ConfigurationError(
+        f"{_named('sink', sinks)} has lost what it had prepared of epoch {manifest.epoch}, and the rows can be made "
+        f"again from {_named('source', gone)} only, which is not read any more",
+        pipeline=str(manifest.pipeline),
+        epoch=manifest.epoch,
+        sink=sinks[0] if sinks else None,
+        remedy="start once with `service.read` of it, without `service.retire`; retire it when the epoch is complete. "
+        f"If it is gone, give the lost rows up: {', '.join(f'`{accept_loss(sink)}`' for sink in sinks)}.{costs}",
+    )
+
+
+def remedy_for_offsets(accept_loss: str) -> str:
+    """What to do where lost source offsets cannot be written again. `accept_loss` is the command that gives them up."""
+    return (
+        "remove the cause and restart: the source offsets of the epoch are written then, and no event is read again. "
+        f"If a topic of it is gone for good, give the offsets up: `{accept_loss}`. No row is lost by that, and the "
+        "next epoch moves the consumer group."
+    )
+
+
+def _named(what: str, names: Sequence[str]) -> str:
+    return " and ".join(f"{what} {name!r}" for name in names)
+
+
+# When a loop's process looks for old garbage that refers to itself: between epochs, not in the middle of one.
+#
+# Every event of an epoch lives until its end. Python would take them for old objects, and look through them and through
+# all libraries every some ten thousand events: a fifth of the processor's time of a loop, and more with a state
+# (measured). Young objects, as functions leave them behind, are looked through at any time as ever.
+
+_NEVER = 1_000_000_000
+
+
+class Garbage:
+    """Of this process, from `begin` to `end`. A program that has switched Python's collector off is left alone."""
+
+    def __init__(self) -> None:
+        self._thresholds: tuple[int, int, int] | None = None
+        self._was_frozen = False
+        self._is_first = True
+
+    def begin(self) -> None:
+        """What is there, libraries above all, is set aside: looked through again at the end."""
+        if gc.isenabled():
+            self._thresholds, self._was_frozen = gc.get_threshold(), gc.get_freeze_count() > 0
+            gc.set_threshold(*self._thresholds[:2], _NEVER)
+            self._set_aside()
+
+    def between_epochs(self) -> None:
+        """Look for it, if so many new objects have grown old that Python would."""
+        if self._thresholds is None:
+            return
+        if self._is_first:  # which has loaded what was still to be loaded
+            self._is_first = False
+            self._set_aside()
+        elif gc.get_count()[2] > self._thresholds[2]:
+            gc.collect()
+
+    def end(self) -> None:
+        """As it was before; what the program itself has set aside stays so."""
+        if self._thresholds is not None:
+            gc.set_threshold(*self._thresholds)
+            self._thresholds = None
+            if not self._was_frozen:
+                gc.unfreeze()
+
+    def _set_aside(self) -> None:
+        gc.collect()
+        gc.freeze()

@@ -14,18 +14,16 @@ from typing import Any
 
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
-from tpc.coordinator.kernel.job import refuse_foreign
+from tpc.coordinator.kernel.job import Preparation, refuse_foreign
 from tpc.coordinator.kernel.log.contract import Log
-from tpc.coordinator.kernel.preparation import Preparation
 from tpc.coordinator.kernel.wanted_inputs import WantedInputs
-from tpc.coordinator.operations.monitoring.health_server import HealthPlace
+from tpc.coordinator.operations.monitoring.health import HealthPlace
 from tpc.coordinator.operations.monitoring.listeners import observing
 from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace
 from tpc.coordinator.operations.page.ui_server import PagePlace
 from tpc.coordinator.service.description import Description
 from tpc.coordinator.service.every import DEFAULT_EVERY, Every, Seconds
-from tpc.coordinator.service.leading import lead
-from tpc.coordinator.service.looking import look_at_sources
+from tpc.coordinator.service.leading import lead, look_at_sources
 from tpc.coordinator.service.no_query import NoQueryLog
 from tpc.coordinator.service.sink_rows import contexts_of
 from tpc.coordinator.service.standing_by import NextInLine

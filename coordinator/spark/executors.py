@@ -28,7 +28,7 @@ from tpc.coordinator.spark.executor_needs import (
     unseen,
     version_here,
 )
-from tpc.coordinator.spark.expected_executors import registered_executors, wait_for_executors
+from tpc.coordinator.spark.parallelism import registered_executors, wait_for_executors
 from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import PipelineId
 

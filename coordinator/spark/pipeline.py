@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
-from tpc.coordinator.kernel.job import refuse_foreign
+from tpc.coordinator.kernel.job import Preparation, refuse_foreign
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.local import LOG_FOLDER
 from tpc.coordinator.kernel.observing import Observing
-from tpc.coordinator.kernel.preparation import Preparation
 from tpc.coordinator.kernel.wanted_inputs import WantedInputs
-from tpc.coordinator.operations.monitoring.health_server import HealthPlace
+from tpc.coordinator.operations.monitoring.health import HealthPlace
 from tpc.coordinator.operations.monitoring.listeners import observing
 from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace
 from tpc.coordinator.operations.page.ui_server import PagePlace

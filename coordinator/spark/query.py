@@ -7,38 +7,107 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tpc import failpoints
 from tpc.coordinator.kernel.coordinator import Coordinator
+from tpc.coordinator.kernel.epochs import epoch_rows, spark_seconds
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.stop_word import StopWord
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
-from tpc.coordinator.spark.interruption import await_interruption
 from tpc.coordinator.spark.java_errors import in_our_words, in_words, raise_alone
 from tpc.coordinator.spark.orderly_stop import OrderlyStop, StopAskedError, tell_replay
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.passes.dead_letters import DeadLetters, LettersSoFar
 from tpc.coordinator.spark.passes.driver import SparkPass
 from tpc.coordinator.spark.passes.plan import PassPlan
-from tpc.coordinator.spark.query_facts import QueryFacts
-from tpc.coordinator.spark.query_start import start_query
+from tpc.coordinator.spark.plan_checks import reads_table
 from tpc.coordinator.spark.read_topics import ReadTopics
 from tpc.coordinator.spark.running_plan import running_plan
-from tpc.coordinator.spark.settings import explicit_settings
-from tpc.coordinator.spark.source_folders import source_folders
+from tpc.coordinator.spark.settings import available_now_for_tables, explicit_settings, settings_lock, stateful_settings
 from tpc.coordinator.spark.source_lag import SourceWatch
+from tpc.coordinator.spark.sources import source_folders
 from tpc.coordinator.spark.state_partitions import SETTING, state_partitions, tell_passed_over
 from tpc.errors import TpcError
 from tpc.manifest import Barrier
 from tpc.sink import Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 logger = logging.getLogger(__name__)
+
+
+# What a pipeline's query tells of itself under the names of PySpark's StreamingQuery. Asks Spark, changes nothing.
+
+
+class QueryFacts:
+    """The part of `PipelineQuery` that only reads."""
+
+    _coordinator: Coordinator
+    _query: StreamingQuery | None = None
+    _failed_epochs: list[dict[str, Any]]
+    _failure: BaseException | None
+    _ended: threading.Event
+
+    @property
+    def _running(self) -> StreamingQuery:
+        assert self._query is not None
+        return self._query
+
+    @property
+    def id(self) -> str:
+        """The query's id, the same after every restart."""
+        return str(self._running.id)
+
+    @property
+    def runId(self) -> str:  # noqa: N802  PySpark's name
+        """The id of this start."""
+        return str(self._running.runId)
+
+    @property
+    def name(self) -> str:
+        """The pipeline's name."""
+        return self._coordinator.pipeline.name
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  PySpark's name
+        """Whether the query runs."""
+        return bool(self._running.isActive)
+
+    def _is_running(self) -> bool:
+        """As `isActive`, False too where the JVM does not answer."""
+        try:
+            return self.isActive
+        except Exception as error:  # noqa: BLE001  the JVM is gone, and the query with it
+            logger.debug("the query cannot be asked whether it runs: %s", error)
+            return False
+
+    @property
+    def lastProgress(self) -> Any:  # noqa: N802  PySpark's name
+        """Spark's progress of the last batch."""
+        return self._running.lastProgress
+
+    @property
+    def recentProgress(self) -> Any:  # noqa: N802  PySpark's name
+        """Spark's progress of the last batches."""
+        return self._running.recentProgress
+
+    def history(self) -> list[dict[str, Any]]:
+        """One dict per epoch that the log still holds, oldest first (`coordinator.kernel.epochs`), and failed ones.
+
+        `spark_seconds` of an epoch are the durations that Spark tells of it (`commitOffsets`: its own commit).
+        """
+        return epoch_rows(self._coordinator.journal.history, spark_seconds(self._query)) + self._failed_epochs
+
+    def exception(self) -> BaseException | None:
+        """What ended the query; None while it runs or when it ended well."""
+        return self._failure if self._ended.is_set() else None
+
 
 _UPKEEP_INTERVAL_S = 1
 _BATCH_ENDS_WITHIN_S = 60.0
@@ -274,3 +343,45 @@ class PipelineQuery(QueryFacts):
             return
         self._end_in_order()
         self._ended.wait()
+
+
+# Starts the streaming query under a pipeline: with the settings that it needs, which it takes over at its start.
+
+
+def start_query(
+    frame: DataFrame,
+    batch: Callable[[DataFrame, int], None],
+    name: str,
+    options: Mapping[str, str],
+    trigger: Mapping[str, Any],
+    *,
+    stateful: bool,
+) -> StreamingQuery:
+    """The query over `frame` whose batches go to `batch`. Settings are changed for this moment alone."""
+    writer = frame.writeStream.foreachBatch(batch).queryName(name).options(**options)
+    writer = writer.trigger(**trigger) if trigger else writer
+    with settings_lock, stateful_settings(frame.sparkSession) if stateful else nullcontext():
+        if "availableNow" not in trigger or not reads_table(frame):
+            return writer.start()
+        with available_now_for_tables(frame.sparkSession) as await_initialized:
+            query = writer.start()
+            await_initialized(query)
+            return query
+
+
+# Waits in the JVM for the stop of the query that is in its batch function, so that Spark knows its end as a stop.
+#
+# Spark tells listeners, and `spark.streams.awaitAnyTermination`, that a query has failed when its batch function
+# raises. One case counts as stopped: `query.stop()` has interrupted a call of the batch function into the JVM.
+
+_SLICE_MS = 50
+_TIMEOUT_S = 5.0
+"""The stop comes at once. Nothing interrupts where PySpark's threads are not those of the JVM (PYSPARK_PIN_THREAD)."""
+
+
+def await_interruption(session: SparkSession) -> None:
+    """Called from a batch function. Raises what py4j makes of Java's InterruptedException; returns after a deadline."""
+    java: Any = session.sparkContext._jvm
+    until = time.monotonic() + _TIMEOUT_S
+    while time.monotonic() < until:
+        java.java.lang.Thread.sleep(_SLICE_MS)

@@ -12,7 +12,7 @@ from tpc.coordinator.spark.kafka_topics import SparkTopics
 from tpc.coordinator.spark.passes.inputs import in_recorded_order
 from tpc.coordinator.spark.passes.routes import Writing
 from tpc.coordinator.spark.source_descriptions import readers, relations
-from tpc.coordinator.spark.source_folders import by_folder
+from tpc.coordinator.spark.sources import by_folder
 from tpc.coordinator.spark.topic_check import TopicCheck
 from tpc.errors import TransientError
 from tpc.history import History
@@ -24,7 +24,7 @@ from tpc.source_topics import check_topics
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tpc.coordinator.kernel.preparation import Preparation
+    from tpc.coordinator.kernel.job import Preparation
 
 
 class ReadTopics:

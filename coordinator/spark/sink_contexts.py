@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tpc.coordinator.spark.expected_executors import is_dynamic, most_tasks, wait_for_executors
-from tpc.coordinator.spark.parallelism import task_slots, tasks_on_a_machine
+from tpc.coordinator.spark.parallelism import is_dynamic, most_tasks, task_slots, tasks_on_a_machine, wait_for_executors
 from tpc.coordinator.spark.passes.plan import PassPlan
 from tpc.coordinator.spark.passes.routes import Writing
 from tpc.errors import ConfigurationError

@@ -11,14 +11,18 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
 from tpc.coordinator.spark.query_log import SparkLog, is_whole_plan, source_offsets
-from tpc.coordinator.spark.source_folders import by_folder
+from tpc.coordinator.spark.source_descriptions import readers, relations
 from tpc.coordinator.spark.usable_commit import RESTORE
 from tpc.coordinator.spark.whole_files import is_whole
 from tpc.errors import StateLostError
 from tpc.history import History
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _NAME = re.compile(r"(\d+)(\.compact)?")
 
@@ -185,3 +189,24 @@ def _file_offset(offset: str) -> int | None:
     except ValueError:  # "-": a source that has no offset yet
         return None
     return int(value["logOffset"]) if isinstance(value, dict) and "logOffset" in value else None
+
+
+# Which folder of `sources/` belongs to which line of `offsets/N`: a source that a query reads twice has one folder.
+#
+# Spark makes one source of equal relations (a DataFrame in a union with itself), and numbers the folders by the
+# sources. The lines of `offsets/N` are by the relations, in format v1 (PySpark 4.0.5, tried with unions, joins and
+# CTEs). Format v2 has a line for each source.
+
+
+def source_folders(frame: DataFrame) -> tuple[int, ...]:
+    """For each relation of a streaming DataFrame, in Spark's order, the number of its source's folder."""
+    return readers(relations(frame))
+
+
+def by_folder(lines: Sequence[str], folders: Sequence[int]) -> dict[int, str]:
+    """Folder -> its line, of the lines of one `offsets/N`.
+
+    Where `folders` are not those of these lines, as in format v2, each line has its own.
+    """
+    numbers = folders if len(folders) == len(lines) else range(len(lines))
+    return dict(zip(numbers, lines, strict=True))

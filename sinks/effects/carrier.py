@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tpc.errors import FencedError, TransientError
 from tpc.sink import Owner
@@ -24,9 +24,8 @@ from tpc.sinks.effects.effect import (
     EffectUnavailableError,
     Fate,
     Guarantee,
+    made,
 )
-from tpc.sinks.effects.plain_call import made
-from tpc.sinks.effects.under_way import UnderWay
 from tpc.support.deadlines import Deadline, until
 
 if TYPE_CHECKING:
@@ -210,3 +209,39 @@ def _words(said: object) -> str:
         return "" if said is None else str(said).encode("utf-8", "replace").decode()
     except Exception:  # noqa: BLE001  it is the user's, and the call is made
         return ""
+
+
+# One call in a thread of its own: it can be given up, and goes on all the same until it ends.
+
+Answer = TypeVar("Answer")
+
+
+class UnderWay(Generic[Answer]):
+    """Begins with the object. Times are by the monotonic clock, which nobody sets."""
+
+    def __init__(self, call: Callable[[], Answer], *, name: str) -> None:
+        self._call = call
+        self._answers: list[Answer] = []
+        self._error: BaseException | None = None
+        self._over = threading.Event()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._answers.append(self._call())
+        except BaseException as error:  # noqa: BLE001  raised again where the answer is asked for
+            self._error = error
+        finally:
+            self._over.set()
+
+    def ends_within(self, timeout_s: float) -> bool:
+        """Whether it has ended, or does so in time."""
+        return self._over.wait(timeout_s)
+
+    def answer(self, timeout_s: float) -> Answer:
+        """What it returned. Raises what it raised, and `TimeoutError` when it has not ended in time."""
+        if not self.ends_within(timeout_s):
+            raise TimeoutError(f"no answer within {timeout_s:g} s")
+        if self._error is not None:
+            raise self._error
+        return self._answers[0]

@@ -12,8 +12,7 @@ from tpc.json import JSONObject
 from tpc.lengths import require_length, require_timeouts
 from tpc.sink import Committer, Validator, Writer
 from tpc.sinks.authoring.staged import StagedSink
-from tpc.sinks.effects.effect import Call, EffectRetry, Guarantee
-from tpc.sinks.effects.plain_call import require_plain_call
+from tpc.sinks.effects.effect import Call, EffectRetry, Guarantee, require_plain_call
 
 if TYPE_CHECKING:
     import pyarrow

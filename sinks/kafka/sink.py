@@ -101,7 +101,7 @@ class KafkaSink(TransactionalSink):
     def committer(self, pipeline: PipelineId) -> Committer:
         """The driver's half. Raises `ConfigurationError` for a kafka-python that cannot end transactions."""
         require_kafka_python(self.name)
-        from tpc.sinks.kafka.driver.topic_committer import KafkaCommitter
+        from tpc.sinks.kafka.driver.committer import KafkaCommitter
 
         return KafkaCommitter(self, pipeline)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError, TransientError
+from tpc.findings import Finding, Level, clocks
 from tpc.merge import MergeHow, MergePlan
 from tpc.settings import resolve
 from tpc.sink import CheckContext
@@ -28,7 +30,6 @@ logger = logging.getLogger(__name__)
 COMMUTATIVE = (MergeHow.ADD, MergeHow.MIN, MergeHow.MAX)
 PROBE = "tpc-check"
 UNAUTHORIZED, AUTHENTICATION_FAILED, NAMESPACE_EXISTS = 13, 18, 48
-
 
 _making_collections = ForkSafeLock(fork_waits=False)
 """The sinks of a pipeline are checked side by side; mongo-java-server breaks a collection that two make at once."""
@@ -199,3 +200,31 @@ def _try_to_write(sink: MongoSink, database: DocumentDatabase) -> None:
 def _unique_indexes(sink: MongoSink, database: DocumentDatabase) -> list[str]:
     indexes = database[sink.collection].list_indexes()
     return [str(index["name"]) for index in indexes if index.get("unique") and dict(index["key"]) != {"_id": 1}]
+
+
+# What `tpc doctor` tells of a MongoDB server: its version, whether it runs transactions, its clock. Only reads.
+
+
+def findings(sink: MongoSink, client: Client) -> list[Finding]:
+    """Ask the server. Raises what `check` raises."""
+    with explained(sink):
+        version = str(client.server_info()["version"])
+        asked_s = time.time()
+        answer = client.admin.command("isMaster")  # "hello" is unknown before 4.4; every version answers this
+        answered_s = time.time()
+        transactional = runs_transactions(client)
+    told = [Finding(Level.OK, "MongoDB", version), _transactions(sink, transactional)]
+    if "localTime" in answer:
+        told.append(clocks(answer["localTime"].timestamp(), asked_s, answered_s))
+    return told
+
+
+def _transactions(sink: MongoSink, transactional: bool) -> Finding:
+    about, needed = "transactions", f"a replica set or a sharded cluster for mode={sink.mode!r}"
+    if transactional:
+        return Finding(Level.OK, about, "the server runs them", needed)
+    if sink.mode == "guarded":
+        return Finding(Level.OK, about, "the server is standalone", "nothing for mode='guarded'")
+    level = Level.PROBLEM if sink.mode == "transaction" else Level.WARNING
+    remedy = "make it a replica set (one member will do): without, readers see an epoch only gradually."
+    return Finding(level, about, "the server is standalone", needed, remedy)

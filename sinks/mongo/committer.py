@@ -86,7 +86,7 @@ class MongoCommitter(Committer):
 
     def findings(self, context: CheckContext) -> list[Finding]:
         """For `tpc doctor`."""
-        from tpc.sinks.mongo.diagnosis import findings
+        from tpc.sinks.mongo.check import findings
 
         return findings(self.sink, self.client)
 

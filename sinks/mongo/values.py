@@ -1,7 +1,7 @@
 """Arrow values as BSON values: what has a BSON type is converted, what has none is refused.
 
 - decimals become Decimal128 (34 digits); dates become midnight UTC, since BSON knows instants only;
-- timestamps are instants in milliseconds: one with parts of a millisecond is refused (`exact`); a timestamp without
+- timestamps are instants in milliseconds: one with parts of a millisecond is refused; a timestamp without
   time zone is taken as UTC;
 - structs and maps (with string keys) become documents, lists arrays; intervals and times of day have no BSON type.
 

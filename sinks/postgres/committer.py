@@ -21,10 +21,9 @@ from tpc.merge import REQUIRED
 from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner, Verdict
 from tpc.sinks.postgres import markers, statements
 from tpc.sinks.postgres.catalog import read_required
-from tpc.sinks.postgres.check import check, identity
+from tpc.sinks.postgres.check import check, findings, identity
 from tpc.sinks.postgres.commit_prepared import abort_one, commit_one, give_up_one
 from tpc.sinks.postgres.connection import borrowed, close_idle
-from tpc.sinks.postgres.diagnosis import findings
 from tpc.sinks.postgres.errors import asked_in_vain, said
 from tpc.sinks.postgres.markers import PREVIOUS_EPOCH, read_hint, read_last_look, read_newest_marker
 from tpc.sinks.postgres.owners import read_all_owners, read_owner, replace_owner

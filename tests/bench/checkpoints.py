@@ -25,8 +25,7 @@ from tests.bench.running import run_script
 from tests.bench.systems import JOBS
 from tests.support.hdfs_server import NameNode, running_hdfs
 from tests.support.s3_server import BUCKET, S3Server
-from tpc.chaos.servers.s3a import ABORTABLE_MANAGER, s3a_settings
-from tpc.chaos.servers.spark_session import MANAGER_SETTING, checkpoint_manager
+from tpc.chaos.servers.spark_session import ABORTABLE_MANAGER, MANAGER_SETTING, checkpoint_manager, s3a_settings
 
 ROWS_PER_EPOCH = 100
 SKIPPED = 5

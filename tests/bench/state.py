@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import Literal
 
-from tpc.coordinator.service.garbage import Garbage
+from tpc.coordinator.service.running import Garbage
 from tpc.coordinator.service.state import State, StateSink
 from tpc.coordinator.service.state.changes import SCHEMA
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId

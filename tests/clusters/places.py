@@ -11,8 +11,7 @@ from tests.clusters.moving import Place
 from tests.conftest import CANNOT_BE_HAD
 from tests.support.hdfs_server import NameNode
 from tests.support.s3_server import BUCKET, S3Server
-from tpc.chaos.servers.s3a import s3a_settings
-from tpc.chaos.servers.spark_session import MANAGER_SETTING, checkpoint_manager
+from tpc.chaos.servers.spark_session import MANAGER_SETTING, checkpoint_manager, s3a_settings
 
 
 def s3_place(room: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch, *, manager: str | None = None) -> Place:

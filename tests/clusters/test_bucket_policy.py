@@ -17,7 +17,7 @@ from tests.conftest import CANNOT_BE_HAD
 from tests.support.guarded_s3_server import GuardedS3Server
 from tests.support.pages import blocks
 from tests.support.s3_server import BUCKET
-from tpc.chaos.servers.s3a import s3a_settings
+from tpc.chaos.servers.spark_session import s3a_settings
 
 SUITE = "Checkpoints on S3"
 PAGE = "how-to/keep-a-checkpoint-elsewhere.md"

@@ -18,7 +18,7 @@ from tests.clusters.moving import EPOCH, LAST, RUN_TIMEOUT_S, Place
 from tests.clusters.places import s3_place
 from tests.clusters.strike import Evidence
 from tests.support.s3_server import S3Server, refuse
-from tpc.chaos.servers.s3a import ABORTABLE_MANAGER
+from tpc.chaos.servers.spark_session import ABORTABLE_MANAGER
 
 SUITE = "Checkpoints on S3"
 CHANGELOG = f"state/0/0/{EPOCH + 1}_"

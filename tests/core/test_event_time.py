@@ -21,6 +21,7 @@ from tpc.event_time import (
     Life,
     PartTimes,
     SourceTime,
+    Watermark,
     checked_times,
     epoch_time,
     is_idle,
@@ -28,7 +29,6 @@ from tpc.event_time import (
     lowest,
     now_ms,
 )
-from tpc.watermark import Watermark
 
 
 class Odd:

@@ -76,7 +76,6 @@ TIERS: dict[str, tuple[set[str], ...]] = {
         {"offsets", "source"},
         {"driver"},
         {"check"},
-        {"capacity"},
         {"worker"},
         {"cluster"},
         {"transactional_sink", "connection_settings", "librdkafka", "kafka_python", "token_function"},
@@ -85,13 +84,11 @@ TIERS: dict[str, tuple[set[str], ...]] = {
     "tpc.coordinator.kernel": ({"*"}, {"feeding"}, {"log"}),
     "tpc.coordinator.spark": (
         {
-            "adopted_files",
             "adoption",
             "orderly_stop",
             "pipeline",
             "pipeline_description",
             "query",
-            "query_facts",
             "read_topics",
             "sink_contexts",
             "source_lag",
@@ -122,14 +119,14 @@ NOT_YET: dict[str, set[str]] = {
     "kernel.wanted_inputs": {"spark.query_log"},
     "service.no_query": {"spark.query_log"},
     "service.service": {
-        "operations.monitoring.health_server",
+        "operations.monitoring.health",
         "operations.monitoring.listeners",
         "operations.monitoring.metrics_server",
         "operations.page.ui_server",
     },
-    "spark.adopted_files": {"operations.savepoints.copying"},
+    "spark.adoption": {"operations.savepoints.copying"},
     "spark.pipeline": {
-        "operations.monitoring.health_server",
+        "operations.monitoring.health",
         "operations.monitoring.listeners",
         "operations.monitoring.metrics_server",
         "operations.page.ui_server",
@@ -165,7 +162,7 @@ DRIVERS: dict[str, set[str]] = {
     "pymongo": {"tpc.sinks.mongo", "tpc.chaos"},
     "bson": {"tpc.sinks.mongo", "tpc.chaos.proxy"},
     "sqlalchemy": {"tpc.coordinator.kernel.log"},
-    "obstore": {"tpc.coordinator.kernel.log", "tpc.coordinator.operations.savepoints.remote_objects"},
+    "obstore": {"tpc.coordinator.kernel.log", "tpc.coordinator.operations.savepoints.remote"},
     "psutil": {"tpc.support", "tpc.chaos"},
 }
 """What speaks to another system, or is Spark: the only places of the library that import it."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tpc.pickling import PROTOCOL, dumped, loaded
+from tpc.transactional import PROTOCOL, dumped, loaded
 
 LARGE = {f"key-{n}": {"number": n, "text": str(n), "list": [n, n / 2]} for n in range(120_000)}
 VALUES = [

@@ -23,7 +23,7 @@ from tests.support.postgres_database import PostgresDatabase
 from tpc import failpoints
 from tpc.chaos.checkers.kafka_content import read_topic
 from tpc.chaos.programs import classified_tickets
-from tpc.chaos.programs.classifier import BUSY, LOST, REFUSED, Classifier, ClassifierServer, is_honoured
+from tpc.chaos.programs.classified_tickets import BUSY, LOST, REFUSED, Classifier, ClassifierServer, is_honoured
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations.actions import log_of
 from tpc.records import RecordKind

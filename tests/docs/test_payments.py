@@ -13,7 +13,7 @@ from tests.docs.examples import load
 from tests.support.kafka_topics import KafkaTopics
 from tpc import failpoints
 from tpc.chaos.programs import payments
-from tpc.chaos.programs.bank import BUSY, REFUSED, Bank, BankServer
+from tpc.chaos.programs.payments import BUSY, REFUSED, Bank, BankServer
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations.actions import log_of
 from tpc.coordinator.spark.pipeline import Pipeline

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tpc.errors import ConfigurationError, TpcError, TransientError
-from tpc.testing.settling import Settling
+from tpc.testing.bench import Settling
 
 LONG_S = 60.0
 

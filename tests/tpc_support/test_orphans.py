@@ -8,7 +8,7 @@ from tests.support.processes import eventually, line, python, runs
 
 WORKER = """
 import os, subprocess, sys, time
-from tpc.support.orphans import end_group_with_parent
+from tpc.support.process_trees import end_group_with_parent
 end_group_with_parent(int(sys.argv[1]))
 mine = subprocess.Popen(["sleep", "60"])
 apart = subprocess.Popen(["sleep", "60"], start_new_session=True)
@@ -17,7 +17,7 @@ time.sleep(60)
 """
 ALONE = """
 import sys, time
-from tpc.support.orphans import end_group_with_parent
+from tpc.support.process_trees import end_group_with_parent
 end_group_with_parent(int(sys.argv[1]))
 time.sleep(60)
 """

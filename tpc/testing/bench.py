@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow
 import pytest
 
-from tpc.errors import TpcError
+from tpc.errors import TpcError, TransientError
 from tpc.handles import DRIVER_PARTITION, Handle, PipelineId
 from tpc.json import JSONObject
-from tpc.sink import CheckContext, Committable, Committer, InDoubt, Outcome, Sink, Writer
+from tpc.sink import CheckContext, Committable, Committer, InDoubt, Outcome, Sink, Verdict, Writer
 from tpc.testing.branch import Branch
-from tpc.testing.explained import ExplainedWriter
 from tpc.testing.hooks import SinkHooks, is_reason
-from tpc.testing.readers import Rows, counted, difference, expected_rows, settled, some, told
-from tpc.testing.requirements import Clause, no_error, refuse, require
-from tpc.testing.settling import Settling, one_unknown
+from tpc.testing.readers import PAUSE_S, Rows, counted, difference, expected_rows, settled, some, told
+from tpc.testing.requirements import Clause, no_error, raised, refuse, require
 
 PARTITIONS = 4
 """What `check` is told about the branches of an epoch."""
@@ -246,3 +245,86 @@ class Bench:
             f"write `{hook}`, or set the class attribute `{reason_in}` to a sentence that says why it cannot be.",
         )
         pytest.skip(f"{reason_in}: {reason}")
+
+
+# After an outage: what a system that comes back does not answer in time is asked again, as a coordinator does.
+
+Result = TypeVar("Result")
+
+
+class Settling:
+    """How long a system that was away may take to answer as it did before: `settle_s` of the kit, 0 for most."""
+
+    def __init__(self, settle_s: float) -> None:
+        self._settle_s = settle_s
+        self._ends_at = 0.0
+
+    def begin(self) -> None:
+        """The outage is over."""
+        self._ends_at = time.monotonic() + self._settle_s
+
+    def patiently(self, call: Callable[[], Result], unknown: Callable[[Result], bool] = lambda _: False) -> Result:
+        """The answer of a call; made again after a `TransientError`, or an `unknown` answer, while the system settles.
+
+        Outside of that time the first answer or error is the one that counts.
+        """
+        while True:
+            try:
+                answer = call()
+            except TransientError:
+                if time.monotonic() >= self._ends_at:
+                    raise
+            else:
+                if not unknown(answer) or time.monotonic() >= self._ends_at:
+                    return answer
+            time.sleep(PAUSE_S)
+
+
+def one_unknown(outcomes: Sequence[Outcome]) -> bool:
+    """Whether a commit must be asked for again."""
+    return any(outcome.verdict is Verdict.UNKNOWN for outcome in outcomes)
+
+
+# A writer whose errors are explained: what the kit did not ask for fails the test in the contract's words.
+
+GOOD_ROWS = "make `write` and `prepare` take rows of the kit's schema."
+IN_WORDS = (
+    "raise DataError for a row that can never be taken and TransientError for what may pass, with the system's words "
+    "as text; let no error of a driver or of Python through."
+)
+
+
+class ExplainedWriter(Writer):
+    """Hands every call on. Errors of the kinds in `expected` get through; any other fails the test."""
+
+    def __init__(self, writer: Writer, *expected: type[Exception]) -> None:
+        self.writer = writer
+        self.expected = expected
+
+    def write(self, batch: pyarrow.RecordBatch) -> None:
+        with self._explained("write"):
+            self.writer.write(batch)
+
+    def prepare(self) -> Committable | None:
+        with self._explained("prepare"):
+            return self.writer.prepare()
+
+    def abort(self) -> None:
+        with self._explained("abort"):
+            self.writer.abort()
+
+    @contextmanager
+    def _explained(self, call: str) -> Iterator[None]:
+        __tracebackhide__ = True
+        try:
+            yield
+        except self.expected:
+            raise
+        except TpcError as error:
+            refuse(
+                f"`{call}` of a writer raised {raised(error)}.",
+                Clause.PROMISE if call != "abort" else Clause.ABORT,
+                GOOD_ROWS if call != "abort" else "let `Writer.abort` succeed when there is nothing to undo.",
+            )
+        except Exception as error:  # noqa: BLE001  whatever it is, it is not the contract's
+            refuse(f"`{call}` of a writer raised {raised(error)}.", Clause.DEADLINE, IN_WORDS)

@@ -11,18 +11,16 @@ from tpc.testing.data import DataTests
 from tpc.testing.deaths import DeathTests
 from tpc.testing.disasters import DisasterTests
 from tpc.testing.faults import FaultTests
-from tpc.testing.giving_up import GiveUpTests
-from tpc.testing.in_doubt import InDoubtTests
+from tpc.testing.giving_up import GiveUpTests, OvertakenTests
+from tpc.testing.in_doubt import InDoubtTests, SweepTests
 from tpc.testing.markers import MarkerTests
 from tpc.testing.names import NamesTests
 from tpc.testing.others import OthersTests
-from tpc.testing.overtaken import OvertakenTests
 from tpc.testing.owner import OwnerTests
 from tpc.testing.portability import PortabilityTests
 from tpc.testing.prepare import PrepareTests
 from tpc.testing.secrecy import SecrecyTests
 from tpc.testing.steps import StepTests
-from tpc.testing.sweeps import SweepTests
 from tpc.testing.types import TypeTests
 from tpc.testing.validators import ValidatorTests
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tpc.chaos.faults.fault import KILL, ZOMBIE
+from tpc.chaos.faults import small_disk
+from tpc.chaos.faults.fault import HANG, KILL, ZOMBIE, StepFault
 from tpc.chaos.faults.injector import wait_until
-from tpc.chaos.matrix.case import CaseFailedError
-from tpc.chaos.matrix.cases import service_stores
-from tpc.chaos.matrix.cases.disk import fsync_cases, log_disk_cases
-from tpc.chaos.matrix.cases.special import HeldRun, SpecialCase, held_at
+from tpc.chaos.faults.small_disk import SmallDisk
+from tpc.chaos.matrix.case import EPOCH, CaseFailedError
+from tpc.chaos.matrix.cases.disk import ERROR_CODE, LOG_DISK_SIZE, fsync_cases, log_disk_cases
+from tpc.chaos.matrix.cases.service_cells import counts
+from tpc.chaos.matrix.cases.special import RESTARTS, HeldRun, SpecialCase, held_at
+from tpc.chaos.matrix.cases.tables import Cell
 from tpc.chaos.matrix.pipeline import SERVICE
+from tpc.chaos.matrix.service_pipeline import TOTALS, ServicePipeline
 from tpc.chaos.running.owned_processes import read_from
 
 if TYPE_CHECKING:
@@ -30,7 +35,7 @@ def disk_cases() -> list[SpecialCase]:
     """Those of a query that are about the log alone, and those of the states' disk."""
     of_log = (*log_disk_cases(), *fsync_cases())
     renamed = [replace(case, name=f"{SERVICE}/{case.name}", suite=DISKS, pipeline=SERVICE) for case in of_log]
-    return [*renamed, *service_stores.cases()]
+    return [*renamed, *cases()]
 
 
 @dataclass(frozen=True)
@@ -73,4 +78,89 @@ def standby_cases() -> list[SpecialCase]:
         )
         for kind, what, places in endings
         for step, sink in places
+    ]
+
+
+# The disk of a service's states is full at a step: its stores take nothing until somebody makes room.
+
+SUITE = "service-disks"
+FULL = "the states' disk is full"
+FULL_S = 3.0
+"""How long it stays full for a process that waits until there is room."""
+REFUSED = "database or disk is full"
+"""What SQLite says."""
+PLACES = (
+    ("pass.prepare", "totals"),
+    ("epoch.prepared", None),
+    ("epoch.decided", None),
+    ("sink.commit", "recent"),
+    ("state.applied", "totals"),
+)
+
+
+@dataclass(frozen=True)
+class StoreDiskCase(SpecialCase):
+    """The states lie on a small disk of their own."""
+
+    def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
+        """See `Case.run`."""
+        return StoreDiskRun(bench, self, seed).run()
+
+
+class StoreDiskRun(HeldRun):
+    """A process that ends of it is followed by one that finds no new room either; then there is room again."""
+
+    pipeline: ServicePipeline
+    restarts = RESTARTS
+
+    def why_not(self) -> str | None:
+        """See `SpecialRun.why_not`."""
+        reason = small_disk.why_not()
+        return f"a tmpfs cannot be mounted here: {reason}" if reason else None
+
+    def _prepare(self) -> None:
+        self.disk = SmallDisk(self.pipeline.store(TOTALS).parent, LOG_DISK_SIZE)
+        self.exits.callback(self.disk.unmount)
+        self.mending = threading.Timer(FULL_S, self._mend)
+        self.exits.callback(self.mending.cancel)
+        super()._prepare()
+
+    def _make(self, claim: dict[str, Any]) -> None:
+        self.disk.fill()
+        self.mending.start()
+
+    def _mend(self) -> None:
+        self.disk.empty()
+        self.record.note("there is room again")
+
+    def _recover(self) -> None:
+        if self._last.exit_code != 0 and not self.mending.finished.is_set():
+            self.mending.cancel()
+            self.disk.fill()  # also what the process has let go of
+            self.drivers.wait(self.drivers.begin({}))
+            codes = [life.exit_code for life in self.drivers.lives]
+            if codes not in ([ERROR_CODE, ERROR_CODE], [ERROR_CODE, 0]):
+                raise CaseFailedError(f"the processes ended with exit codes {codes} while there was no room")
+            if codes[-1] == 0:
+                self.record.note("the second process had room enough: it writes a store's log anew where it lies")
+            else:
+                self.hopeless_lives = 1
+            self._mend()
+        if REFUSED not in read_from(self.drivers.log, 0):
+            raise CaseFailedError("no store was refused anything")
+        super()._recover()
+
+
+def cases() -> list[StoreDiskCase]:
+    """Before the decision, where the epoch is taken back, and after it, where it must be applied."""
+    return [
+        StoreDiskCase(
+            "/".join([SERVICE, step, FULL, *([sink] if sink else [])]),
+            SUITE,
+            StepFault(step, HANG, EPOCH, sink, held=True),
+            counts=counts(Cell(step, KILL, sink)),
+            pipeline=SERVICE,
+            what=FULL,
+        )
+        for step, sink in PLACES
     ]

@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "feeding": (
         "coordinator/kernel/feeding/",
         "coordinator/spark/passes/reports.py",
-        "coordinator/spark/passes/order.py",
+        "coordinator/spark/passes/plan.py",
     ),
     "commits": (
         "sinks/files/committer.py",
@@ -45,7 +45,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator/kernel/participants.py",
         "coordinator/kernel/fates.py",
         "coordinator/kernel/given_up.py",
-        "sinks/files/in_doubt.py",
+        "sinks/files/committer.py",
     ),
     "reconcile": (
         "coordinator/spark/reconcile.py",
@@ -60,10 +60,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "coordinator/service/computing.py",
         "coordinator/service/barriers.py",
         "coordinator/service/event_clocks.py",
-        "coordinator/service/repairing.py",
         "coordinator/service/running.py",
         "tpc/event_time.py",
-        "tpc/watermark.py",
     ),
 }
 """Room -> modules, or folders, which end with a slash."""

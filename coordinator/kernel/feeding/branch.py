@@ -1,6 +1,6 @@
 """One sink in one partition of an epoch: takes the rows that are routed to it, counts and digests them, prepares.
 
-It is fed Arrow batches in which the rows of its routes are marked (`route_plan`), by whatever runs the pass.
+It is fed Arrow batches in which the rows of its routes are marked (`RoutePlan`), by whatever runs the pass.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from tpc import failpoints
+from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.gather import KeyedRows, refuse_too_many, serialize
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.coordinator.kernel.feeding.row_check import RowCheck
 from tpc.coordinator.kernel.feeding.unreadable import refuse_broken_text, write_or_refuse
 from tpc.errors import TpcError

@@ -12,23 +12,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from tpc.coordinator.kernel.feeding.branch import Mode, SinkTask
-from tpc.coordinator.kernel.feeding.context import PassContext
+from tpc.coordinator.kernel.feeding.branch import DIGEST_MODULUS, BranchReport, Mode, SinkTask, in_hexadecimal
+from tpc.coordinator.kernel.feeding.context import PassContext, RoutePlan
 from tpc.coordinator.kernel.feeding.driver_branches import DriverBranches
-from tpc.coordinator.kernel.feeding.lost_branches import (
-    lost_digests,
-    refuse_ambiguous,
-    refuse_other_kind,
-    replacements,
-)
+from tpc.coordinator.kernel.feeding.letter_bound import COUNT
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionReport
-from tpc.coordinator.kernel.feeding.parts import manifest_of, parts_of
 from tpc.coordinator.kernel.feeding.pass_report import PassReport
 from tpc.coordinator.kernel.feeding.refused_rows import TOLD, LetterWork
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
+from tpc.digests import comparable, not_comparable
 from tpc.effects import ReplayEpoch
+from tpc.errors import DeterminismError
 from tpc.events import Replayed
-from tpc.manifest import Manifest
+from tpc.manifest import Branch, Manifest, SinkPart
 from tpc.sink import Committable, Sink
 
 
@@ -193,3 +188,142 @@ class EpochPass(ABC):
             times["prepare"] = round(times.get("prepare", 0.0) + seconds, 6)
         self.context.phases.end("gather")
         return made
+
+
+# What a pass came to, put together from its partitions: each sink's part of the manifest, counts and times.
+#
+# Writes nothing.
+
+
+def manifest_of(
+    context: PassContext,
+    epoch: int,
+    generation: int,
+    reports: Sequence[PartitionReport],
+    of_driver: Mapping[str, Committable],
+    *,
+    runtime_counts: Mapping[str, int],
+    source_ids: Mapping[int, Mapping[str, str]],
+    parallelism: int,
+    digest_kind: str,
+) -> Manifest:
+    """The manifest of an epoch whose branches are all prepared; `of_driver` are those that the driver has written.
+
+    The other values are what the pass says of itself (`EpochPass.counts`, `new_source_ids`, `cut_by`, `digest_kind`):
+    the last two are for a replay that must find a branch.
+    """
+    counts = {
+        "rows": sum(report.rows for report in reports),
+        "unrouted": sum(report.unrouted for report in reports),
+        "partitions": len(reports),
+        "parallelism": parallelism,
+    }
+    if context.letters_sink is not None:
+        counts[COUNT] = sum(report.branches[context.letters_sink].rows for report in reports)
+    counts.update(runtime_counts)
+    parts = parts_of(context, reports, of_driver)
+    return Manifest(context.pipeline, generation, epoch, context.barrier, parts, counts, digest_kind, source_ids)
+
+
+def parts_of(
+    context: PassContext, reports: Sequence[PartitionReport], of_driver: Mapping[str, Committable]
+) -> dict[str, SinkPart]:
+    """Per sink its rows, its digest and its branches."""
+    parts = {}
+    for name, sink in context.sinks.items():
+        entries = [report.branches[name] for report in reports if name in report.branches]
+        digest = in_hexadecimal(sum(entry.digest for entry in entries) % DIGEST_MODULUS)
+        branches = _branches(entries)
+        if name in of_driver:
+            branches.append(Branch(of_driver[name], digest))
+        parts[name] = SinkPart(
+            kind=sink.kind,
+            identity=context.identities[name],
+            rows=sum(entry.rows for entry in entries),
+            digest=digest,
+            branches=tuple(branches),
+            previous_epoch=context.previous_epochs[name],
+            position_before=context.positions.get(name),
+        )
+    return parts
+
+
+def _branches(entries: Sequence[BranchReport]) -> list[Branch]:
+    return [
+        Branch(entry.committable, in_hexadecimal(entry.digest)) for entry in entries if entry.committable is not None
+    ]
+
+
+def slowest(sink: str, reports: Sequence[PartitionReport]) -> dict[str, float]:
+    """How long the slowest partition took for a sink, in seconds."""
+    entries = [report.branches[sink] for report in reports]
+    return {
+        "write": round(max((entry.write_seconds for entry in entries), default=0.0), 6),
+        "flush": round(max((entry.flush_seconds for entry in entries), default=0.0), 6),
+        "prepare": round(max((entry.prepare_seconds for entry in entries), default=0.0), 6),
+    }
+
+
+# Which rows of a replay are written again: those of the lost branches, found by their digests.
+#
+# Plain data in, plain data out; who runs the data again stands in `epoch_pass.py`.
+
+
+def lost_digests(effect: ReplayEpoch) -> dict[str, frozenset[str]]:
+    """Sink -> digests of the rows whose branches are lost."""
+    if effect.manifest is None:
+        return {}
+    lost: dict[str, frozenset[str]] = {}
+    for sink, branch in effect.manifest.branches():
+        if str(branch.committable.handle) in effect.lost:
+            lost[sink] = lost.get(sink, frozenset()) | {branch.digest}
+    return lost
+
+
+def refuse_other_kind(effect: ReplayEpoch, kind: str) -> None:
+    """Raise `DigestKindError` when digests of `kind` cannot find the rows of a lost branch."""
+    manifest = effect.manifest
+    if manifest is not None and effect.lost and not comparable(manifest, kind):
+        raise not_comparable(manifest, kind, lost=min(lost_digests(effect)))
+
+
+def refuse_ambiguous(effect: ReplayEpoch, inexact: Collection[str]) -> None:
+    """Raise `DeterminismError` when the rows of a lost branch cannot be told from those of one that is there.
+
+    `inexact` are the sinks for which equal digests do not mean equal rows.
+    """
+    if effect.manifest is None:
+        return
+    lost = lost_digests(effect)
+    for sink, branch in effect.manifest.branches():
+        there = str(branch.committable.handle) not in effect.lost
+        if there and sink in inexact and branch.digest in lost.get(sink, ()):
+            raise DeterminismError(
+                "a branch is lost, and its rows differ from those of another branch only in floats, which digests "
+                "leave out: a replay cannot tell which of them to write again",
+                pipeline=str(effect.manifest.pipeline),
+                epoch=effect.epoch,
+                sink=sink,
+                remedy="where floats come out the same bit by bit, to(..., exact_floats=True) prevents this; for "
+                "this epoch write the missing rows by hand, then "
+                f"`tpc resolve CHECKPOINT --epoch {effect.epoch} --sink {sink} --mark-committed --reason ...`.",
+            )
+
+
+def replacements(effect: ReplayEpoch, parts: Mapping[str, SinkPart]) -> dict[str, Branch]:
+    """The lost branches' handles with the branches of the same rows that were written anew, each for one of them."""
+    if effect.manifest is None:
+        return {}
+    made = {sink: list(part.branches) for sink, part in parts.items()}
+    replaced: dict[str, Branch] = {}
+    for sink, branch in effect.manifest.branches():
+        handle = branch.committable.handle
+        if str(handle) not in effect.lost:
+            continue
+        equal = [new for new in made[sink] if new.digest == branch.digest]
+        # Of several with equal digests the partition of the same number, as far as a number says anything.
+        equal.sort(key=lambda new: new.committable.handle.partition != handle.partition)
+        if equal:
+            made[sink].remove(equal[0])
+            replaced[str(handle)] = equal[0]
+    return replaced

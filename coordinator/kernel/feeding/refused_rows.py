@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.kernel.feeding.branch import SinkTask, routed
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
+from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.row_check import RowCheck
 from tpc.errors import DataError
 from tpc.handles import Handle

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
 from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
-from tpc.coordinator.kernel.job import Job
+from tpc.coordinator.kernel.job import Job, Preparation
 from tpc.coordinator.kernel.log.contract import Log
-from tpc.coordinator.kernel.preparation import Preparation
 from tpc.coordinator.operations.commands.log_report import log_report
 from tpc.coordinator.operations.commands.targets import load_job, log_named, names_job
 from tpc.errors import JavaNotFoundError, TpcError

@@ -23,8 +23,7 @@ from tpc.coordinator.operations.savepoints.making import copy_into_savepoint, mo
 from tpc.coordinator.operations.savepoints.manifest import SavepointManifest
 from tpc.coordinator.operations.savepoints.move_note import Noted
 from tpc.coordinator.operations.savepoints.remote import RemoteSavepoint, is_remote
-from tpc.coordinator.operations.savepoints.restore_target import refusals
-from tpc.coordinator.operations.savepoints.restoring import Restored, opened, restore_fork, restore_move
+from tpc.coordinator.operations.savepoints.restoring import Restored, opened, refusals, restore_fork, restore_move
 from tpc.coordinator.spark.query_log import NO_QUERY
 from tpc.coordinator.spark.state_partitions import refuse_other_partitions
 from tpc.errors import ConfigurationError, HistoryMismatchError

@@ -9,7 +9,7 @@ from pathlib import Path
 from tpc.coordinator.kernel.clock import SystemClock
 from tpc.coordinator.kernel.observing import Listener, Observing
 from tpc.coordinator.operations.monitoring.callbacks import Callbacks, OnComplete, OnDecisionNeeded
-from tpc.coordinator.operations.monitoring.health_server import HealthPlace, ServedHealth
+from tpc.coordinator.operations.monitoring.health import HealthPlace, ServedHealth
 from tpc.coordinator.operations.monitoring.log_lines import LogLines
 from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace, ServedMetrics
 from tpc.coordinator.operations.page.ui_server import PagePlace, ServedPage

@@ -17,7 +17,7 @@ from tpc.coordinator.kernel.clock import Clock
 from tpc.coordinator.kernel.epochs import epoch_row
 from tpc.coordinator.kernel.notices import Notice, Turn
 from tpc.coordinator.kernel.transition import Transition
-from tpc.coordinator.operations.monitoring.event_report import event_time_of
+from tpc.coordinator.operations.monitoring.epoch_report import event_time_of
 from tpc.coordinator.spark.source_lag import SourceLag
 from tpc.effects import Commit
 from tpc.events import Aborted, Answered, Opened, Prepared, Stored

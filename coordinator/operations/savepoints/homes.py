@@ -17,8 +17,7 @@ from tpc.coordinator.operations.savepoints.manifest import (
     read_manifest,
 )
 from tpc.coordinator.operations.savepoints.move_note import Move, NotedFolder, move_told
-from tpc.coordinator.operations.savepoints.remote import RemoteSavepoint, is_remote
-from tpc.coordinator.operations.savepoints.remote_objects import RemoteObjects
+from tpc.coordinator.operations.savepoints.remote import RemoteObjects, RemoteSavepoint, is_remote
 from tpc.errors import ConfigurationError
 from tpc.support import durable_files
 

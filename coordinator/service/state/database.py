@@ -1,19 +1,20 @@
 """One SQLite file: made once, opened when it is first used, every transaction durable when it has ended.
 
-Any number of processes may have it open. Knows no states: what the tables are for stands in `store.py`.
+Any number of processes may have it open; threads of one process take turns. Knows no states: what the tables are for
+stands in `store.py`.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tpc.coordinator.service.state.turns import turns_of
 from tpc.errors import START_ANEW, ConfigurationError, StateLostError, TpcError, TransientError
 from tpc.support.durable_files import in_words, remove, sync
 from tpc.support.sqlite_remedies import remedy_of_sqlite
@@ -22,7 +23,7 @@ PAGE_BYTES = 1024
 """Small, since an epoch changes keys that lie anywhere: each of them costs a page of the write-ahead log."""
 
 CHECKPOINT_PAGES = 64_000
-"""A commit writes the write-ahead log back only when it has become so long; before that `checkpoints.py` does."""
+"""A commit writes the write-ahead log back only when it has become so long; before that `upkeep.py` does."""
 
 LOG_BYTES = 2_000_000
 """What a write-ahead log that begins anew keeps of its file: its size tells how much is to be written back."""
@@ -46,7 +47,6 @@ CREATE INDEX expiring ON entries (content, expires_ms) WHERE expires_ms IS NOT N
 """`deltas` with their `changes` (`parts.py`): one for each branch; `applied` is 0 as long as it is prepared and no
 more, 1 when it is applied, 2 when it is compacted up to the key `upto`, so that it cannot be taken back any more.
 Those that are applied lie over the `entries` of their content, the newer over the older, until they are compacted."""
-
 
 _DAMAGED = ("malformed", "not a database")
 """What SQLite says of SQLITE_CORRUPT and SQLITE_NOTADB."""
@@ -209,3 +209,50 @@ class Database:
 
 def _is_damaged(error: sqlite3.Error) -> bool:
     return any(word in str(error) for word in _DAMAGED)
+
+
+# Who of one process writes to a store's file next: epochs at once, upkeep when none of them waits.
+#
+# SQLite lets one in at a time, and tells nobody when it is free again: who waits sleeps a while and asks, and an upkeep
+# that goes from one transaction to the next keeps an epoch out for tens of milliseconds.
+
+
+class Turns:
+    """Of the threads that write to one file."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._is_taken = False
+        self._epochs = 0
+        """How many of them wait."""
+
+    @contextmanager
+    def taken(self, timeout_s: float, *, is_upkeep: bool) -> Iterator[None]:
+        """It is the caller's turn. Raises `TimeoutError`."""
+        with self._changed:
+            self._epochs += not is_upkeep
+            try:
+                if not self._changed.wait_for(lambda: self._is_free(is_upkeep), timeout_s):
+                    raise TimeoutError(f"another thread of this process has it for more than {timeout_s:g} s")
+                self._is_taken = True
+            finally:
+                self._epochs -= not is_upkeep
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_taken = False
+                self._changed.notify_all()
+
+    def _is_free(self, is_upkeep: bool) -> bool:
+        return not self._is_taken and not (is_upkeep and self._epochs)
+
+
+_TURNS: dict[Path, Turns] = {}
+os.register_at_fork(after_in_child=_TURNS.clear)  # a child inherits nobody's turn
+
+
+def turns_of(path: Path) -> Turns:
+    """Those of the file at `path` in this process."""
+    place = path.absolute()
+    return _TURNS.get(place) or _TURNS.setdefault(place, Turns())

@@ -17,10 +17,8 @@ from tpc.coordinator.service.state.changelog_rows import changelog_rows
 from tpc.coordinator.service.state.changes import Change, to_batch
 from tpc.coordinator.service.state.codec import decode
 from tpc.coordinator.service.state.contents import Contents
-from tpc.coordinator.service.state.ends import NONE, Ends
-from tpc.coordinator.service.state.one_event import UndoesOneEvent
 from tpc.coordinator.service.state.rules import NO_EPOCH
-from tpc.coordinator.service.state.touched import GONE, Touched
+from tpc.coordinator.service.state.touched import GONE, NONE, Ends, Touched, UndoesOneEvent
 from tpc.errors import ConfigurationError, StateMachineError
 from tpc.event_time import Life, later
 from tpc.json import JSONObject

@@ -1,7 +1,7 @@
 """A state as a function sees it: a mapping of any Python values, one epoch at a time.
 
-What a function gets is decoded for the epoch and belongs to it: it may be changed in place, by the call that got it.
-At the cut every entry that was handed out or written is encoded and compared with what was there, so that a change in
+What a function gets is decoded for the epoch and belongs to it: it may be changed in place, by the call that got it. At
+the cut every entry that was handed out or written is encoded and compared with what was there, so that a change in
 place is noticed and what was only read costs no row. The next epoch decodes again: a function sees the same objects,
 and iterates over them in the same order, whether there was a restart in between or not.
 """
@@ -9,17 +9,19 @@ and iterates over them in the same order, whether there was a restart in between
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, MutableMapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from threading import get_ident
-from typing import Any
+from typing import Any, NoReturn
+from uuid import UUID
 
 from tpc.coordinator.service.state.changes import Change
 from tpc.coordinator.service.state.codec import decode, encode_key
 from tpc.coordinator.service.state.epoch_state import EpochState
-from tpc.coordinator.service.state.keys import EXACT, canonical
-from tpc.coordinator.service.state.one_event import OneEvent
-from tpc.coordinator.service.state.refusals import refuse_access
-from tpc.coordinator.service.state.touched import GONE, Touched, end_of
+from tpc.coordinator.service.state.touched import GONE, OneEvent, Touched, end_of
+from tpc.errors import StateMachineError
 
 _SURROGATE = rb"\ud"
 
@@ -181,3 +183,111 @@ class State(EpochState, MutableMapping[Any, Any]):
 
     def _now_ms(self) -> int | None:
         return self.watermark_ms if self.event_ms is None else self.event_ms
+
+
+# Which keys of a state are one: those of one type that Python holds for equal, whatever their spelling.
+#
+# `0.0` and `-0.0`, `Decimal("1.0")` and `Decimal("1.00")`, one instant in two zones, also within tuples and frozensets.
+# Keys of different types are different keys, also where Python holds them for equal: `1`, `1.0` and `True`.
+
+EXACT = frozenset((str, int, bool, type(None), bytes, UUID, date, timedelta))
+"""Types whose equal values have one spelling."""
+_EAST = timezone(timedelta(days=1) - timedelta(microseconds=1))
+"""Where it is latest: every instant that a datetime can be has a date there, if it has none in UTC."""
+
+
+def canonical(key: Any) -> Any:
+    """What stands for all keys that are equal to this one and of its type; the key itself where it is that already."""
+    of_kind = _CANONICAL.get(type(key))
+    return key if of_kind is None else of_kind(key)
+
+
+def _float(key: float) -> float:
+    return 0.0 if key == 0.0 and str(key) != "0.0" else key
+
+
+def _decimal(key: Decimal) -> Decimal:
+    """Without zeros at its end. Not `normalize`, which rounds to the context's precision."""
+    if not key.is_finite():
+        return key
+    sign, digits, exponent = key.as_tuple()
+    assert isinstance(exponent, int)
+    significant = len("".join(map(str, digits)).rstrip("0"))
+    if not significant:
+        made = Decimal(0)
+    else:
+        made = Decimal((sign, digits[:significant], exponent + len(digits) - significant))
+    return key if str(made) == str(key) else made
+
+
+def _datetime(key: datetime) -> datetime:
+    if key.utcoffset() is None:
+        return key
+    try:
+        made = key.astimezone(timezone.utc)
+    except OverflowError:  # before the year 1 in UTC, or after 9999
+        made = _at(key, _EAST if key.year == datetime.min.year else timezone(-_EAST.utcoffset(None)))
+    return key if made.isoformat() == key.isoformat() else made
+
+
+def _at(key: datetime, zone: timezone) -> datetime:
+    """The instant in a zone, without UTC in between."""
+    moved = zone.utcoffset(None) - (key.utcoffset() or timedelta(0))
+    return (key.replace(tzinfo=None) + moved).replace(tzinfo=zone)
+
+
+def _tuple(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    if EXACT.issuperset(map(type, key)):
+        return key
+    made = [canonical(each) for each in key]
+    return key if all(one is other for one, other in zip(made, key, strict=True)) else tuple(made)
+
+
+def _list(key: list[Any]) -> list[Any]:
+    made = [canonical(each) for each in key]
+    return key if all(one is other for one, other in zip(made, key, strict=True)) else made
+
+
+def _set(key: set[Any] | frozenset[Any]) -> set[Any] | frozenset[Any]:
+    pairs = [(each, canonical(each)) for each in key]
+    return key if all(one is other for one, other in pairs) else type(key)(made for _, made in pairs)
+
+
+def _dict(key: dict[Any, Any]) -> dict[Any, Any]:
+    return {canonical(name): canonical(value) for name, value in key.items()}
+
+
+_CANONICAL: Mapping[type, Callable[[Any], Any]] = {
+    float: _float,
+    Decimal: _decimal,
+    datetime: _datetime,
+    tuple: _tuple,
+    list: _list,
+    set: _set,
+    frozenset: _set,
+    dict: _dict,
+}
+
+
+# What a state refuses: an access, which is an epoch's and its thread's, and a value that it finds.
+
+_ELSEWHERE = (
+    "use the state in the functions of the service only, in the thread that calls them. What another thread is to see "
+    "let a function write: as a row to a sink, or at the end of an epoch (service.at_cut) as a copy into a variable."
+)
+_BEFORE = (
+    "write it in a function of the service, at the first event, say: `if not state: state.update(...)`. What is to be "
+    "seen from outside let a function write to a sink, or copy into a variable (service.at_cut)."
+)
+
+
+def refuse_access(name: str, epoch: int, *, is_cut: bool, is_running: bool) -> NoReturn:
+    """Raises `StateMachineError`, which says who has access to the state."""
+    if is_running:
+        thread = threading.current_thread().name
+        what = f"state {name}: the thread {thread!r} uses it, and epoch {epoch} runs in another"
+        raise StateMachineError(what, epoch=epoch, remedy=_ELSEWHERE)
+    if is_cut:
+        what = f"state {name}: epoch {epoch} is cut, and something uses it still"
+        raise StateMachineError(what, epoch=epoch, remedy=_BEFORE)
+    raise StateMachineError(f"state {name}: it is used outside of an epoch, where nothing is kept", remedy=_BEFORE)

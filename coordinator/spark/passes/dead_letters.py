@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.letter_bound import LetterBound
 from tpc.coordinator.kernel.feeding.refused_rows import COLUMNS, DIGEST, LetterWork
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.coordinator.spark.passes.routes import Writing
 from tpc.errors import ConfigurationError, DataError
 from tpc.history import History

@@ -1,13 +1,14 @@
 """One batch's pass as Spark runs it: one job, and its reports.
 
-What is done with the rows of a partition, and what follows from the reports, stands in `kernel.feeding`, which knows
-no Spark.
+What is done with the rows of a partition, and what follows from the reports, stands in `kernel.feeding`, which knows no
+Spark.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,17 +17,14 @@ from tpc.coordinator.kernel.checkpoint_files import FilesOfEpoch
 from tpc.coordinator.kernel.feeding.branch import Mode
 from tpc.coordinator.kernel.feeding.confirming import Confirming
 from tpc.coordinator.kernel.feeding.context import PassContext
-from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
+from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass, slowest
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionReport
-from tpc.coordinator.kernel.feeding.parts import slowest
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
 from tpc.coordinator.spark.java_errors import in_our_words
 from tpc.coordinator.spark.parallelism import parallelism_of
 from tpc.coordinator.spark.passes.dead_letters import LettersSoFar
 from tpc.coordinator.spark.passes.digests import KIND
-from tpc.coordinator.spark.passes.jobs import PassJobs
-from tpc.coordinator.spark.passes.order import in_order
-from tpc.coordinator.spark.passes.plan import PassPlan
+from tpc.coordinator.spark.passes.plan import PassPlan, in_order
 from tpc.coordinator.spark.passes.reports import REPORT_SCHEMA, completed, decode, left_losers
 from tpc.coordinator.spark.passes.task import PassTask
 from tpc.coordinator.spark.passes.worker_needs import DriverHas
@@ -35,8 +33,7 @@ from tpc.errors import DataError, TransientError
 from tpc.sink import Committable, Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
-
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 logger = logging.getLogger(__name__)
 
@@ -175,3 +172,52 @@ class SparkPass(EpochPass):
             return result.collect()
         finally:
             self._jobs.wait_for_cancelled_tasks()
+
+
+# The Spark jobs of one pass: how they are ended before their end, and when their tasks have really ended.
+#
+# All jobs of a streaming query have its run's id as their group. A cancelled job is over for Spark at once; its tasks
+# are told to end, and may still prepare a branch until they have.
+
+_GROUP = "spark.jobGroup.id"
+_TASKS_END_WITHIN_S = 10.0
+_LOOK_EVERY_S = 0.05
+
+
+class PassJobs:
+    """The jobs that are run in the thread in which this is made; `cancel` comes from another."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+        self._group = self._context.getLocalProperty(_GROUP)
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """End what runs."""
+        self._cancelled = True
+        if self._group:
+            self._context.cancelJobGroup(self._group)
+
+    def wait_for_cancelled_tasks(self) -> None:
+        """After a `cancel`, wait until no task runs, for at most 10 s; what a later one prepares is for a sweep."""
+        if not self._cancelled or not self._group:
+            return
+        deadline = time.monotonic() + _TASKS_END_WITHIN_S
+        while self._running_tasks() and time.monotonic() < deadline:
+            time.sleep(_LOOK_EVERY_S)
+
+    def tried_again(self, stages: Iterable[int]) -> bool:
+        """Whether one of these stages, or a task of it, was tried more than once, or may have had a speculative copy.
+
+        Of a stage that is tried again each task is a first attempt again, so that its reports may not tell.
+        """
+        if self._context.getConf().get("spark.speculation", "false") == "true":
+            return True
+        seen = [self._context.statusTracker().getStageInfo(stage) for stage in stages]
+        return any(stage is not None and (stage.currentAttemptId > 0 or stage.numFailedTasks > 0) for stage in seen)
+
+    def _running_tasks(self) -> int:
+        tracker = self._context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
+        stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+        return sum(stage.numActiveTasks for stage in stages if stage is not None)

@@ -1,9 +1,9 @@
 """Compiles routes into ONE DataFrame whose single pass feeds every sink.
 
-The wide frame holds every column that any sink takes (plain columns once, however many sinks share them) and one
-digest column per route: the 64-bit xxHash of the row as that sink gets it, NULL when the row is not routed there.
-Selection by `where` thus costs a null bitmap. Expressions are evaluated only for the rows of their own route, as
-`filter` before `select` would do. The hash is computed by Spark's generated code; executors only add it up.
+The wide frame holds every column that any sink takes (plain columns once, however many sinks share them) and one digest
+column per route: the 64-bit xxHash of the row as that sink gets it, NULL when the row is not routed there. Selection by
+`where` thus costs a null bitmap. Expressions are evaluated only for the rows of their own route, as `filter` before
+`select` would do. The hash is computed by Spark's generated code; executors only add it up.
 
 One row, one evaluation: a condition may come out otherwise each time it is computed (`rand()`, a Python function), so
 it is computed once, and guards, `otherwise`, digests and counts are made of its value. So is what is selected.
@@ -11,18 +11,16 @@ it is computed once, and guards, `otherwise`, digests and counts are made of its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.refused_rows import LetterWork
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.coordinator.spark.passes.arrow_schema import arrow_schema
-from tpc.coordinator.spark.passes.conditions import computed_once, conditions_of, unused_name
 from tpc.coordinator.spark.passes.dead_letters import DeadLetters
 from tpc.coordinator.spark.passes.digests import digest_column, has_floats
-from tpc.coordinator.spark.passes.order import check_order, spread
 from tpc.coordinator.spark.passes.routes import Route, Writing
 from tpc.errors import ConfigurationError
 from tpc.schemas import Columns
@@ -210,3 +208,101 @@ def _schemas(frame: DataFrame, routes: Sequence[RoutePlan]) -> dict[str, Any]:
                 remedy="select the same columns, in the same order and of the same types, in both.",
             )
     return schemas
+
+
+# The conditions of routes as columns: each computed once per row, wherever its value is used.
+
+
+def conditions_of(writing: Writing) -> tuple[dict[str, Column], list[Column]]:
+    """The conditions to be computed, each once, by the names of their columns; and per route its flag, made of those.
+
+    One `Column` object, or one text, that stands in several routes is one condition.
+    """
+    from pyspark.sql import functions as F
+
+    prefix = unused_name("tpc_condition", writing.frame)
+    names: dict[str | int | None, str] = {}
+    conditions: dict[str, Column] = {}
+    flags: list[Column] = []
+    for route in writing.routes:
+        if route.otherwise:
+            flags.append(~reduce(lambda a, b: a | b, flags, F.lit(False)))
+            continue
+        key = route.where if route.where is None or isinstance(route.where, str) else id(route.where)
+        if key not in names:
+            names[key] = f"{prefix}_{len(names)}"
+            conditions[names[key]] = _as_condition(route.where)
+        flags.append(F.col(names[key]))
+    return conditions, flags
+
+
+def unused_name(name: str, frame: DataFrame) -> str:
+    """`name`, made longer until no column's name begins with it; Spark's names know no upper and lower case."""
+    while any(column.lower().startswith(name) for column in frame.columns):
+        name += "_"
+    return name
+
+
+def _as_condition(where: str | Column | None) -> Column:
+    from pyspark.sql import functions as F
+
+    if where is None:
+        return F.lit(True)
+    return F.coalesce(F.expr(where) if isinstance(where, str) else where, F.lit(False))
+
+
+def computed_once(condition: Column) -> Column:
+    """The condition as something that Spark's optimizer computes where it stands, once, and never copies.
+
+    Expressions that it takes for deterministic it may move into later projections, and copy there (`CollapseProject`):
+    so it does with every Python function that is not declared otherwise. The number of the partition (never negative)
+    counts as non-deterministic, and so does all that contains it. Such a projection stays as it is.
+    """
+    from pyspark.sql import functions as F
+
+    return condition & (F.spark_partition_id() >= 0)
+
+
+# The order in which the rows of an epoch reach the sinks, where the user asks for one.
+#
+# Spark sorts no stream, so this stands in the pass, on the frame of one batch: there the rows of a key are in one
+# partition (`partition_by=`), each partition is sorted, and writers take its rows as they come. No second job, no
+# further shuffle.
+
+
+def check_order(order_by: Sequence[str], partition_by: Sequence[str], columns: Collection[str]) -> None:
+    """Raises `ConfigurationError` for an order that could not be kept."""
+    if not order_by:
+        return
+    if not partition_by:
+        raise ConfigurationError(
+            f"order_by={list(order_by)} without partition_by=",
+            remedy="name the columns whose equal rows must keep the order: pipeline.write(..., partition_by=...). "
+            "Rows of different partitions reach the sinks side by side.",
+        )
+    unknown = [name for name in order_by if name not in columns]
+    if unknown:
+        raise ConfigurationError(
+            f"order_by= names {unknown}, which are no columns of the DataFrame",
+            remedy=f"its columns are {sorted(columns)}; of an expression make a column first, with withColumn().",
+        )
+
+
+def spread(frame: DataFrame, partition_by: Sequence[str]) -> DataFrame:
+    """`frame` with rows that are equal in these columns in one partition; as it is without any."""
+    if not partition_by:
+        return frame
+    from pyspark.sql import functions as F
+
+    # What Python state functions return cannot be shuffled as it comes (PySpark 4.0: "ColumnarBatchRow cannot be cast
+    # to class UnsafeRow"). A column that is computed, and that the optimizer cannot fold, makes rows of it that can.
+    computed = unused_name("tpc_spread", frame)
+    rows = frame.withColumn(computed, F.spark_partition_id() >= 0)
+    return rows.repartition(*partition_by, computed).drop(computed)
+
+
+def in_order(frame: DataFrame, order: Sequence[str], taken: Collection[str]) -> DataFrame:
+    """A batch's frame with each partition sorted by the columns `order`, and of all columns those that are `taken`."""
+    if not order:
+        return frame
+    return frame.sortWithinPartitions(*order).select(*(name for name in frame.columns if name in taken))

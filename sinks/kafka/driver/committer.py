@@ -1,15 +1,15 @@
 """The driver's half of the Kafka sinks: one class that hands each call of the contract to the module it is about.
 
-Ending transactions: `ending`, with `verdicts`, `completeness`, `commit_evidence` and `shown_markers`. What is open:
-`in_doubt`. What goes after an epoch: `pruning`. What is checked before the first one: `tpc.sinks.kafka.check`. Which
-sinks there are: `topic_committer` and `tpc.sinks.kafka.offsets.committer`.
+Ending transactions: `ending`, with `verdicts`, `completeness`, `commit_evidence` and `shown_markers`. What is checked
+before the first epoch: `tpc.sinks.kafka.check`. The sink of source offsets: `tpc.sinks.kafka.offsets.committer`.
 """
 
 from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tpc.errors import TransientError
@@ -17,22 +17,20 @@ from tpc.findings import Finding
 from tpc.handles import Handle, PipelineId
 from tpc.json import JSONObject
 from tpc.sink import CheckContext, Committable, Committer, GivenUp, InDoubt, Marker, Outcome, Owner
-from tpc.sinks.kafka.check import check_connections, check_reachable
-from tpc.sinks.kafka.cluster.answers import NOT_FOUND, Reply, Transaction
-from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC
-from tpc.sinks.kafka.cluster.facts import Facts, find_facts
-from tpc.sinks.kafka.cluster.limits import limits
+from tpc.sinks.kafka.check import check_connections, check_reachable, check_topics
+from tpc.sinks.kafka.cluster.answers import NOT_FOUND, Listing, Reply, Transaction
+from tpc.sinks.kafka.cluster.complete_listing import GROUPS_TOPIC, require_all_transactions
+from tpc.sinks.kafka.cluster.facts import Facts, find_facts, limits
 from tpc.sinks.kafka.cluster.markers import Markers
 from tpc.sinks.kafka.cluster.questions import KafkaCluster
-from tpc.sinks.kafka.cluster.released_ids import ReleasedIds
 from tpc.sinks.kafka.cluster.rights import needed_rights, require_rights
+from tpc.sinks.kafka.cluster.transactional_ids import ReleasedIds, TransactionalId, whole_id_pattern
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.driver.completeness import Completeness
 from tpc.sinks.kafka.driver.ending import TransactionEnding
-from tpc.sinks.kafka.driver.in_doubt import OpenTransactions
 from tpc.sinks.kafka.driver.owners import Owners
-from tpc.sinks.kafka.driver.pruning import Pruning
 from tpc.sinks.kafka.driver.shown_markers import ShownMarkers
+from tpc.sinks.shared.owner_entry import ANY_PIPELINE
 from tpc.support.deadlines import patiently
 
 if TYPE_CHECKING:
@@ -225,3 +223,109 @@ class TransactionCommitter(Committer):
         return TransientError(
             what, pipeline=str(self._pipeline), epoch=handle.epoch, sink=self._sink.name, remedy=remedy
         )
+
+
+class KafkaCommitter(TransactionCommitter):
+    """Commits, aborts and lists the branches of one `KafkaSink` of one pipeline."""
+
+    def check_target(self, context: CheckContext) -> None:
+        """Columns have types Kafka takes, and the topics exist."""
+        check_topics(self._cluster, self._sink, context)
+
+
+# Which transactions of pipelines are open on a cluster: what is in doubt in Kafka.
+#
+# Only Ongoing ones: one that is being committed or aborted has its outcome already. Their epoch is not in the id, so it
+# is None.
+
+
+class OpenTransactions:
+    """Lists them, patiently for `timeout_s`. Calls raise `TransientError`."""
+
+    def __init__(self, cluster: KafkaCluster, client: TransactionClient, timeout_s: float) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._timeout_s = timeout_s
+
+    def of_sink(self, pipeline: PipelineId, sink: str) -> list[InDoubt]:
+        """Those of one sink, of any incarnation of the pipeline's name."""
+        producers = self._producers(pipeline.name_prefix)
+        return [_in_doubt(name, producers) for name in TransactionalId.for_sink(producers, pipeline.name, sink)]
+
+    def of_all(self) -> list[InDoubt]:
+        """Those of every sink of every pipeline; ids that are none of ours are left out."""
+        producers = self._producers(ANY_PIPELINE)
+        return [_in_doubt(name, producers) for name in TransactionalId.parsed(producers)]
+
+    def _producers(self, prefix: str) -> dict[str, int]:
+        """The transactional ids that begin so, brokers before 4.1 name others too, with their producer ids."""
+        listed = patiently(lambda: self._list(prefix), self._timeout_s)
+        return {row.transactional_id: row.producer_id for row in listed if row.state == "Ongoing"}
+
+    def _list(self, prefix: str) -> list[Listing]:
+        require_all_transactions(self._cluster, self._client)
+        return self._client.list_transactions(whole_id_pattern(prefix), ["Ongoing"])
+
+
+def _in_doubt(name: TransactionalId, producers: dict[str, int]) -> InDoubt:
+    data = {"producer_id": producers[str(name)]}
+    return InDoubt(str(name), name.pipeline, name.generation, name.sink, None, data)
+
+
+# After a complete epoch: its ids are released, and markers that nobody will ask for again are deleted.
+
+PRUNE_EVERY_EPOCHS = 100
+PRUNED_AT_MOST = 50
+"""Marker groups deleted per epoch, beside one for each of its winners.
+
+So many ids fall out of the hint at most: fewer would let the groups become more with every epoch.
+"""
+WAITING_AT_MOST = 10_000
+"""Marker groups that wait to be deleted, beside one epoch's winners. Others are found again by a later listing."""
+
+
+class Pruning:
+    """Of one sink of one pipeline; the work of one epoch stays bounded, and so do memory and groups."""
+
+    def __init__(self, markers: Markers, ids: ReleasedIds) -> None:
+        self._markers = markers
+        self._ids = ids
+        self._to_delete: dict[str, None] = {}
+        """In the order in which they came."""
+        self._epochs_until_listing = 0
+
+    def released(self, committables: Sequence[Committable], never_again: Collection[str] = ()) -> None:
+        """Remember the winners' ids for the hint, and delete some marker groups that nobody needs any more.
+
+        No hint names an id of `never_again` any more, though its branch is a winner like the others.
+
+        Nobody needs groups whose id has fallen out of the hint, and groups of older generations; but one of this epoch
+        stays: of many winners the first fall out of the hint at once, and their groups wait for the next epoch. No
+        transaction of a decided epoch is open while this runs, so none can lose its marker. Groups that could not be
+        deleted wait for a later epoch.
+        """
+        if not committables:
+            return
+        self._ids.withdraw(never_again)
+        again = [committable for committable in committables if committable.resource not in never_again]
+        fallen = self._ids.release([one.handle for one in again], [one.resource for one in again])
+        newest = {committable.resource for committable in committables}
+        for name in newest:  # a worker had taken it back before it fell out
+            self._to_delete.pop(name, None)
+        self._to_delete.update((str(name), None) for name in fallen if str(name) not in newest)
+        self._epochs_until_listing -= 1
+        if self._epochs_until_listing < 0:
+            self._epochs_until_listing = PRUNE_EVERY_EPOCHS
+            older = self._markers.of_older_generations(committables[0].handle.generation)
+            self._to_delete.update((name, None) for name in older if name not in newest)
+        while len(self._to_delete) > WAITING_AT_MOST + len(newest):
+            self._to_delete.popitem()
+        batch = list(islice(self._to_delete, PRUNED_AT_MOST + len(newest)))
+        for name in batch:
+            del self._to_delete[name]
+        self._to_delete.update((str(name), None) for name in fallen if str(name) in newest)
+        try:
+            self._markers.delete(batch)
+        except Exception:
+            self._to_delete.update(dict.fromkeys(batch))  # at the end, where they do not hold up the others
+            raise

@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.identities import Identities, require_same
 from tpc.sinks.kafka.kafka_python import require_kafka_python
-from tpc.sinks.kafka.source.messages import part_of
 from tpc.sinks.kafka.source.own_settings import OURS
 from tpc.sinks.kafka.source.partitions import (
     Cluster,
@@ -27,7 +26,7 @@ from tpc.sinks.kafka.source.partitions import (
     position_of,
     topics_of,
 )
-from tpc.source import Part, SourceReader
+from tpc.source import Origin, Part, SourceReader, decoded
 from tpc.support.deadlines import Deadline
 
 if TYPE_CHECKING:
@@ -245,3 +244,32 @@ class KafkaReader(SourceReader):
             group = f"tpc-{self._source.name}"  # asked for by the client, and not used
             self._made = made_consumer({**_AHEAD, **self._source.connection.librdkafka(), **OURS, "group.id": group})
         return self._made
+
+
+# Messages of one partition as the events of a cut, each with the offset at which it was.
+
+
+def part_of(
+    partition: Partition, came: Sequence[Message], decode: Callable[[Message], Any] | None, *, is_ended: bool
+) -> Part:
+    """The messages that have come of `partition`, or what `decode` makes of each."""
+    topic, number = partition
+
+    def origin(index: int) -> Origin:
+        message = came[index]
+        where = f"topic {topic}, partition {number}, offset {message.offset()}"
+        return Origin(where, _bytes(message.key()), _bytes(message.value()))
+
+    events, refused = (came, {}) if decode is None else decoded(came, decode)
+    return Part(
+        f"{topic}-{number}",
+        events,
+        is_ended,
+        refused,
+        origin,
+        lambda: part_of(partition, came, decode, is_ended=is_ended),
+    )
+
+
+def _bytes(raw: str | bytes | None) -> bytes | None:
+    return raw.encode() if isinstance(raw, str) else raw

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 from tpc.errors import ConfigurationError, TransientError
 from tpc.handles import Handle, PipelineId
-from tpc.sinks.kafka.cluster.released_ids import is_released
-from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
+from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId, is_released
 from tpc.sinks.kafka.librdkafka import logger
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.support.deadlines import Deadline

@@ -1,32 +1,32 @@
 """One branch as an open Kafka transaction: begun, filled, prepared or aborted by the process that writes it.
 
-Prepared means: every row acknowledged by the brokers, the marker inside, and the producer id and epoch known, so
-that any process can end the transaction. After that the producer is let go; the transaction stays open.
+Prepared means: every row acknowledged by the brokers, the marker inside, and the producer id and epoch known, so that
+any process can end the transaction. After that the producer is let go; the transaction stays open.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tpc import failpoints
-from tpc.errors import ConfigurationError, TpcError, TransientError
+from tpc.errors import ConfigurationError, DataError, TpcError, TransientError
 from tpc.handles import Handle
-from tpc.sink import Committable
+from tpc.sink import Committable, describe_row
 from tpc.sinks.kafka.cluster.answers import NONE, RETRIABLE, Reply, Transaction
 from tpc.sinks.kafka.cluster.markers import group_metadata
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.librdkafka import lacks_right, logger, reason_of
 from tpc.sinks.kafka.worker.producer import InitialisedProducer, ProducerSettings
 from tpc.sinks.kafka.worker.producer_pool import acquire
-from tpc.sinks.kafka.worker.refused_row import error_of_failed_row, error_of_row
-from tpc.sinks.kafka.worker.statistics import Report, waiting_for
 from tpc.support.deadlines import Deadline, until
 
 if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition
+    from confluent_kafka import KafkaError, TopicPartition
 
 T = TypeVar("T")
 
@@ -248,3 +248,96 @@ class OpenTransaction:
     def _transient(self, what: str) -> TransientError:
         handle = self.handle
         return TransientError(what, pipeline=str(handle.pipeline), epoch=handle.epoch, sink=handle.sink)
+
+
+# What librdkafka's statistics tell of an open transaction: its producer id and epoch, and which rows are safe.
+
+_ANY = "-1"
+"""The partition of rows whose own is not chosen yet."""
+_NAMED = 5
+"""How many partitions an error names."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What librdkafka's statistics tell of the transaction of a producer that is used for one only."""
+
+    producer_id: int
+    producer_epoch: int
+    is_open: bool
+    acknowledged: int
+    """Rows: librdkafka numbers those of each partition from 1, and tells the last that was acknowledged.
+
+    One that is answered as a duplicate of an earlier send is not told; brokers of today answer those as taken.
+    """
+
+    @classmethod
+    def of(cls, statistics: str) -> Report:
+        """From the JSON that librdkafka hands over."""
+        told = json.loads(statistics)
+        partitions = [partition for topic in told["topics"].values() for partition in topic["partitions"].values()]
+        return cls(
+            producer_id=told["eos"]["producer_id"],
+            producer_epoch=told["eos"]["producer_epoch"],
+            is_open=told["eos"]["txn_state"] == "InTransaction",
+            acknowledged=sum(partition["acked_msgid"] for partition in partitions),
+        )
+
+
+def waiting_for(statistics: str | None) -> str:
+    """Which partitions the rows are for that have no answer yet, to be added to an error; empty when none are told."""
+    topics = {} if statistics is None else json.loads(statistics)["topics"]
+    waiting = [
+        f"{name}/{number} ({f'broker {leader}' if (leader := partition['leader']) >= 0 else 'no leader is known'})"
+        for name, topic in topics.items()
+        for number, partition in topic["partitions"].items()
+        if number != _ANY and partition["msgq_cnt"] + partition["xmit_msgq_cnt"] + partition["msgs_inflight"] > 0
+    ]
+    more = f" and {len(waiting) - _NAMED} more" if len(waiting) > _NAMED else ""
+    return f" for {', '.join(waiting[:_NAMED])}{more}" if waiting else ""
+
+
+# What it means that librdkafka or a broker did not take a row: a row to be mended, a missing right, or a moment.
+
+
+def error_of_failed_row(handle: Handle, source: InitialisedProducer) -> TpcError:
+    """The error of the first row that the brokers have not taken.
+
+    One that was thrown away shares the fate of its transaction, which knows why.
+    """
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+    assert source.first_failure is not None
+    error, message = source.first_failure
+    if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+        try:  # a transaction that has failed refuses this with the reason; the branch is aborted in any case
+            source.producer.send_offsets_to_transaction(
+                [TopicPartition(message.topic() or "", 0, 0)], group_metadata(str(source.name)), 0.1
+            )
+        except KafkaException as reason:
+            if lacks_right(reason):
+                error = reason.args[0]
+    return error_of_row(handle, error, message.key(), message.topic())
+
+
+def error_of_row(handle: Handle, error: KafkaError, key: Any, topic: str | None) -> TpcError:
+    """The error for a row with `key` that was not taken. It names the column where the row itself is to blame."""
+    from confluent_kafka import KafkaError
+
+    columns = {
+        KafkaError.MSG_SIZE_TOO_LARGE: "value",
+        KafkaError.INVALID_RECORD: "key",
+        KafkaError.UNKNOWN_TOPIC_OR_PART: "topic",
+        KafkaError._UNKNOWN_TOPIC: "topic",
+        KafkaError._UNKNOWN_PARTITION: "partition",
+    }
+    where: dict[str, Any] = {"pipeline": str(handle.pipeline), "epoch": handle.epoch, "sink": handle.sink}
+    row = describe_row({"key": key, "topic": topic}, ("key",) if topic is None else ("key", "topic"))
+    if error.code() in columns:
+        what = f"Kafka does not take the row with {row}: {error.str()}"
+        return DataError(what, column=columns[error.code()], key=key, **where)
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return ConfigurationError(
+            f"this user may not write to topic {topic}", remedy="grant it Write on the topic.", **where
+        )
+    return TransientError(f"Kafka did not take the row with {row}: {error.str()}", **where)

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.examples import EXAMPLES
-from tpc.chaos.authoring.check import FAILED, PASSED, SKIPPED, Checked, Tried, run_kit
-from tpc.chaos.authoring.skeletons import write_skeleton
-from tpc.chaos.authoring.verdict import lines
+from tpc.chaos.authoring.check import FAILED, PASSED, SKIPPED, Checked, Tried, lines, run_kit
+from tpc.chaos.authoring.cli import write_skeleton
 from tpc.errors import ConfigurationError
 
 pytestmark = pytest.mark.slow  # processes of their own

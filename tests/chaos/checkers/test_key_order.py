@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpc.chaos.checkers.key_order import order_kept
+from tpc.chaos.checkers.compare import order_kept
 
 KEPT = [(0, "a", 1), (1, "b", 1), (0, "a", 2), (0, "c", 7), (0, "a", 2), (1, "b", 9)]
 

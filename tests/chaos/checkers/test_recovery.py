@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpc.chaos.checkers.recovery import recovery_bounded
+from tpc.chaos.checkers.compare import recovery_bounded
 
 
 def test_restarts_within_the_bound_pass_with_median_and_longest() -> None:

@@ -8,7 +8,7 @@ from tests.chaos.checkers.looking import POLL_S, polled
 from tests.support.mongo_database import MongoDatabase
 from tests.support.processes import eventually
 from tpc.chaos.checkers.seen import tallies_grow
-from tpc.chaos.checkers.watch_tallies import MongoTalliesReader
+from tpc.chaos.checkers.watch_rows import MongoTalliesReader
 from tpc.chaos.checkers.watching import watching
 from tpc.chaos.proxy import proxied_mongo
 

@@ -11,8 +11,7 @@ from tests.chaos.checkers.looking import POLL_S, polled
 from tests.support.postgres_database import PostgresDatabase
 from tests.support.processes import eventually
 from tpc.chaos.checkers.seen import branches_whole, tallies_grow
-from tpc.chaos.checkers.watch_rows import PostgresRowsReader
-from tpc.chaos.checkers.watch_tallies import PostgresTalliesReader
+from tpc.chaos.checkers.watch_rows import PostgresRowsReader, PostgresTalliesReader
 from tpc.chaos.checkers.watching import watching
 from tpc.chaos.proxy import Proxy, proxied_postgres
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpc.chaos.kills.life_progress import Answer, LifeProgress
+from tpc.chaos.kills.killer import Answer, LifeProgress
 from tpc.chaos.kills.plan import Kill, Step, StepKill, TimedKill
 
 GO_ON, HOLD, KILL = Answer.GO_ON, Answer.HOLD, Answer.KILL

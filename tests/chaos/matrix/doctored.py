@@ -158,7 +158,7 @@ def leave_an_effect_out() -> None:
 def make_all_but_one_key_again() -> None:
     """A store that is filled from a changelog leaves out the first row of the first epoch's."""
     from tpc.changelog import Row
-    from tpc.coordinator.service.state.filling import StoreFilling
+    from tpc.coordinator.service.state.lost_stores import StoreFilling
 
     honest = StoreFilling.put
 

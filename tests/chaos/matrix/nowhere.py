@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tpc.chaos.matrix.bench import ServerLogs
 from tpc.chaos.matrix.pipeline import Addresses, PipelineUnderTest
-from tpc.chaos.matrix.server_logs import ServerLogs
 from tpc.chaos.matrix.spark_pipeline import SparkPipeline
 
 NOWHERE = Addresses("localhost:1", "postgresql://localhost:1/none", "mongodb://localhost:1")

@@ -13,8 +13,7 @@ from tpc.chaos.faults.hits import StepHit
 from tpc.chaos.matrix.case import Case, CaseFailedError
 from tpc.chaos.matrix.cases.cell_cases import fault_at
 from tpc.chaos.matrix.evidence import Evidence
-from tpc.chaos.matrix.judging import Readers
-from tpc.chaos.matrix.load_judging import LoadReaders
+from tpc.chaos.matrix.judging import LoadReaders, Readers
 
 Json = dict[str, Any]
 DECIDING, CLAIMING = fault_at("epoch.prepared", KILL), fault_at("recovery.claim", KILL)

@@ -10,8 +10,8 @@ import pytest
 
 from tpc.chaos.faults import injector
 from tpc.chaos.faults.fault import REPLY_LOST
+from tpc.chaos.matrix.case_run import LostReplies
 from tpc.chaos.matrix.cases.cell_cases import fault_at
-from tpc.chaos.matrix.lost_replies import LostReplies
 from tpc.chaos.proxy import KAFKA, Action, Fired, Proxy, Request
 
 FAULT = fault_at("sink.commit", REPLY_LOST, "kafka")

@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tpc.chaos.matrix.server_logs import ServerLogs
+from tpc.chaos.matrix.bench import ServerLogs
 from tpc.chaos.servers.stack import Stack
 
 

@@ -36,7 +36,7 @@ from tpc.chaos.programs import (
     unpaid_orders,
 )
 from tpc.chaos.programs.catalogue import PROGRAMS, PROGRAMS_A_DAY, chosen, of_the_day
-from tpc.chaos.programs.classifier import LOST, REFUSED, Classifier
+from tpc.chaos.programs.classified_tickets import LOST, REFUSED, Classifier
 from tpc.chaos.programs.program import EXAMPLES, check_examples
 from tpc.chaos.servers.class_archive import make_class_archive
 from tpc.errors import ConfigurationError

@@ -12,9 +12,8 @@ import pytest
 from tpc.chaos.prove import controls as module
 from tpc.chaos.prove.checks import CHECKS, Check, check_named
 from tpc.chaos.prove.controls import Controls
-from tpc.chaos.prove.copies import CHECKOUT, probed
+from tpc.chaos.prove.copies import CHECKOUT, Probes, instrument, probed
 from tpc.chaos.prove.outcome import Found, found
-from tpc.chaos.prove.probes import Probes, instrument
 
 LOG_KIT = check_named("log kit")
 

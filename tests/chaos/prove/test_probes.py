@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tpc.chaos.prove.probes import Probes, instrument
+from tpc.chaos.prove.copies import Probes, instrument
 
 MODULE = '''\
 """A module."""

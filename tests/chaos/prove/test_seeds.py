@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpc.chaos.prove.seeds import is_crash, try_every_seed, try_seeds
+from tpc.chaos.prove.worker import is_crash, try_every_seed, try_seeds
 from tpc.chaos.simulator.world import InvariantViolation
 from tpc.coordinator.kernel.participants import Participants
 

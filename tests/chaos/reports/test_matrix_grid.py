@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpc.chaos.reports.matrix_grid import Grid, PairGrid, letters_of, subject
+from tpc.chaos.reports.matrix import Grid, PairGrid, letters_of, subject
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tpc.chaos.user.comparable_rows import columns_of, comparable
+from tpc.chaos.user.sink_rows import columns_of, comparable
 from tpc.errors import ConfigurationError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)

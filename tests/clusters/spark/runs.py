@@ -13,7 +13,7 @@ import psutil
 from tests.clusters.spark import events
 from tests.clusters.spark.bench import ClusterBench
 from tests.clusters.strike import Evidence
-from tpc.chaos.matrix.cases.formula_run import FormulaRun
+from tpc.chaos.matrix.cases.load import FormulaRun
 from tpc.chaos.matrix.cases.special import LIFE_TIMEOUT_S, RESTARTS, HeldRun, SpecialCase
 from tpc.chaos.matrix.pipeline import PipelineUnderTest
 from tpc.chaos.matrix.records import CaseRecord

@@ -15,16 +15,16 @@ from tests.clusters.spark.runs import Claim, ClusterCase, ClusterRun, put_on_rec
 from tests.clusters.strike import Evidence
 from tests.conftest import CANNOT_BE_HAD
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.matrix.cases.sizes import SizeCase, SizeRun
+from tpc.chaos.matrix.cases.load import SizeCase, SizeRun
 from tpc.chaos.matrix.cases.special import held_at
-from tpc.chaos.matrix.load_judging import history_of
+from tpc.chaos.matrix.judging import history_of
 from tpc.chaos.matrix.set_ups import AGAIN
 from tpc.chaos.reports.tally import PASSED
 from tpc.chaos.servers.kafka import KafkaServer
 from tpc.chaos.servers.stack import Stack
 from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.log.local import LOG_FOLDER
-from tpc.sinks.kafka.capacity import connections_of_task
+from tpc.sinks.kafka.check import connections_of_task
 
 SEED = 1
 SUITE = "Spark, 200 partitions"

@@ -12,7 +12,7 @@ import pytest
 from tests.core.builders import JOB, branch, complete, generation_body, intent, manifest
 from tests.support.memory import MemoryClock, MemoryLog
 from tests.support.memory_sink import MemoryCommitter, MemorySink
-from tpc.coordinator.kernel import waiting
+from tpc.coordinator.kernel import participants
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.local_files import LocalFiles
@@ -280,7 +280,7 @@ def test_a_removed_sink_that_joins_again_is_told_in_the_log(job: Job, caplog: py
 def test_a_sink_that_owes_an_answer_is_named_while_it_is_waited_for(
     job: Job, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(waiting, "TELL_AFTER_S", 0.01)
+    monkeypatch.setattr(participants, "TELL_AFTER_S", 0.01)
     identity, told = MemoryCommitter.identity, threading.Event()
 
     class Told(logging.Handler):
@@ -293,11 +293,11 @@ def test_a_sink_that_owes_an_answer_is_named_while_it_is_waited_for(
 
     monkeypatch.setattr(MemoryCommitter, "identity", silent)
     handler = Told()
-    waiting.logger.addHandler(handler)
+    participants.logger.addHandler(handler)
     try:
         job.with_epoch().coordinator().finish()
     finally:
-        waiting.logger.removeHandler(handler)
+        participants.logger.removeHandler(handler)
     assert "waiting for sink b (memory" in caplog.text
 
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import tpc
 from tests.coordinator.service.state.epochs import PIPELINE, Epochs, Kind
+from tpc.coordinator.service.computing import run_functions
 from tpc.coordinator.service.cutting import Cutter
 from tpc.coordinator.service.emitted import Emitted
 from tpc.coordinator.service.every import Every
-from tpc.coordinator.service.function_runs import run_functions
 from tpc.coordinator.service.functions import Function, Input
 from tpc.coordinator.service.state import State
 from tpc.sinks import FileSink

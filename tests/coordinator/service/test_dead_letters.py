@@ -17,7 +17,7 @@ from tests.coordinator.service.dead_letter_program import WAYS, Letters
 from tests.coordinator.service.program import Die, Numbers
 from tests.support.each_step import each_step
 from tpc.coordinator.kernel.log.journal import Journal
-from tpc.coordinator.service.function_runs import Guard
+from tpc.coordinator.service.computing import Guard
 from tpc.errors import ConfigurationError, DataError, TransientError
 from tpc.manifest import Manifest
 from tpc.sources import IterableSource

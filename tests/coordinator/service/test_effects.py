@@ -29,7 +29,7 @@ from tests.coordinator.service.effects_program import (
 from tests.coordinator.service.test_service import STEPS
 from tests.support.each_step import each_step
 from tests.support.processes import REPOSITORY
-from tpc.chaos.programs.bank import Bank, BankServer
+from tpc.chaos.programs.payments import Bank, BankServer
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.sinks.effects.calls import listed

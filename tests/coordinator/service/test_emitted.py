@@ -6,9 +6,9 @@ from weakref import ref
 import pyarrow as pa
 
 from tpc.coordinator.service import emitted
+from tpc.coordinator.service.computing import run_functions
 from tpc.coordinator.service.cut_events import CutEvents
 from tpc.coordinator.service.emitted import Emitted
-from tpc.coordinator.service.function_runs import run_functions
 from tpc.coordinator.service.functions import Function, Input
 from tpc.coordinator.service.routes import LoopWriting
 from tpc.source import Part

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tpc.coordinator.service.garbage import Garbage
+from tpc.coordinator.service.running import Garbage
 
 
 class Knot:

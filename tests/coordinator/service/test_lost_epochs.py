@@ -19,7 +19,7 @@ from tpc.__main__ import app
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.service.barriers import cuts_of
-from tpc.coordinator.service.repairing import check_repairable
+from tpc.coordinator.service.running import check_repairable
 from tpc.errors import ConfigurationError, StateLostError
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource

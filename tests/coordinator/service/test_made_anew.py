@@ -16,7 +16,7 @@ from tpc.coordinator.kernel.feeding.confirming import Confirming
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations.actions import undamaged
 from tpc.coordinator.service.barriers import cuts_of
-from tpc.coordinator.service.looking import look_at_sources
+from tpc.coordinator.service.leading import look_at_sources
 from tpc.errors import StateLostError, TransientError
 from tpc.identities import require_same
 from tpc.source import Source, SourceReader

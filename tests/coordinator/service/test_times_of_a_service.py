@@ -21,7 +21,7 @@ from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.operations import actions
 from tpc.coordinator.operations.commands.status_lines import status_lines
-from tpc.coordinator.operations.monitoring.event_report import event_time_of
+from tpc.coordinator.operations.monitoring.epoch_report import event_time_of
 from tpc.coordinator.operations.monitoring.metrics import Metrics
 from tpc.coordinator.service.barriers import lives_of, time_of
 from tpc.errors import ConfigurationError, DataError

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 import tpc
 from tests.support.folder_sink import FolderSink
 from tpc.chaos.servers.spark_session import spark_session
-from tpc.coordinator.spark import expected_executors
+from tpc.coordinator.spark import parallelism
 from tpc.coordinator.spark.query import PipelineQuery
 from tpc.handles import Handle
 from tpc.json import JSONObject
@@ -81,7 +81,7 @@ def ids_later(query: PipelineQuery, sink: FolderSink) -> list[Any]:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    expected_executors.COME_WITHIN_S = 1.0  # there are fewer executors than are asked for, at first
+    parallelism.COME_WITHIN_S = 1.0  # there are fewer executors than are asked for, at first
     spark = spark_session("late", directory=folder / "spark", extra=json.loads(sys.argv[2]))
     sinks = (NeedySink("needy", folder / "needy"), importlib.import_module(MODULE).EarlySink("early", folder / "early"))
 

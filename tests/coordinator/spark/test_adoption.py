@@ -22,7 +22,7 @@ from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.journal import MARK_SLOT, Journal
 from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.operations.savepoints.copying import copy_file
-from tpc.coordinator.spark import adopted_files, adoption
+from tpc.coordinator.spark import adoption
 from tpc.coordinator.spark.adoption import Adopted, adopt
 from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.coordinator.spark.query_log import SparkLog
@@ -175,7 +175,7 @@ def test_an_old_query_that_runs_is_noticed_and_no_start_opens_what_was_copied(
         copied(*call)
         old.plan(2)
 
-    copied = adopted_files.copy_whole
+    copied = adoption.copy_whole
     with monkeypatch.context() as running:
         running.setattr(adoption, "copy_whole", goes_on)
         with pytest.raises(ConfigurationError, match="its query runs"):
@@ -211,7 +211,7 @@ def test_an_adoption_that_dies_is_repeated_to_its_end(
     with monkeypatch.context() as dying:
         if step == "copied a part":
             first, *_ = SparkLog(LocalFiles(old.checkpoint)).batches("commits")
-            dying.setattr(adopted_files, "copy_file", copies_until(old.checkpoint / f"commits/{first}", dies))
+            dying.setattr(adoption, "copy_file", copies_until(old.checkpoint / f"commits/{first}", dies))
         elif step == "before the record":
             dying.setattr(adoption, "_first_body", dies)
         else:
@@ -250,7 +250,7 @@ def test_what_the_new_disk_gives_back_otherwise_is_refused(
         target.write_bytes(target.read_bytes().swapcase())
         return copied
 
-    monkeypatch.setattr(adopted_files, "copy_file", copies_wrong)
+    monkeypatch.setattr(adoption, "copy_file", copies_wrong)
     with pytest.raises(CorruptionError, match="does not hold what was written"):
         adopted(old.checkpoint, tmp_path / "new")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpc.coordinator.spark.expected_executors import most_tasks
+from tpc.coordinator.spark.parallelism import most_tasks
 
 DYNAMIC = {"spark.dynamicAllocation.enabled": "true"}
 BOUNDED = DYNAMIC | {"spark.dynamicAllocation.maxExecutors": "100"}

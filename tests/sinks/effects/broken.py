@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Committer, Outcome, Owner
-from tpc.sinks.effects.branches import Branches
 from tpc.sinks.effects.calls import Calls
-from tpc.sinks.effects.committer import EffectCommitter
+from tpc.sinks.effects.committer import Branches, EffectCommitter
 from tpc.sinks.effects.effect import Guarantee
 from tpc.sinks.effects.sink import EffectSink
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.sinks.effects import broken
 from tests.sinks.effects.outbox import DEADLINE_S, Outbox, becomes, payer
-from tpc.chaos.programs.bank import Bank, BankServer
+from tpc.chaos.programs.payments import Bank, BankServer
 from tpc.sink import Verdict
 from tpc.sinks.effects.effect import Fate
 from tpc.sinks.effects.sink import EffectSink

@@ -9,9 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from tests.sinks.effects.outbox import Outbox
-from tpc.sinks.effects.branches import Branches
 from tpc.sinks.effects.calls import counts
-from tpc.sinks.effects.committer import EffectCommitter
+from tpc.sinks.effects.committer import Branches, EffectCommitter
 from tpc.sinks.effects.database import Database
 from tpc.sinks.effects.effect import Fate
 

@@ -13,7 +13,7 @@ import pytest
 
 from tpc.errors import TransientError
 from tpc.handles import Handle, PipelineId
-from tpc.sinks.files import in_doubt
+from tpc.sinks.files import committer as in_doubt
 from tpc.sinks.files.committer import FileCommitter
 from tpc.sinks.files.layout import Layout, handle_of
 from tpc.sinks.files.manifest import void_bytes

@@ -25,7 +25,7 @@ from tpc.chaos.servers.kafka import KafkaServer
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.sink import CheckContext, Sink, Verdict
-from tpc.sinks.kafka.capacity import OF_THE_DRIVER, Lacking, connections_lacking, connections_of_task
+from tpc.sinks.kafka.check import OF_THE_DRIVER, Lacking, connections_lacking, connections_of_task
 from tpc.sinks.kafka.cluster.answers import Reply
 from tpc.sinks.kafka.cluster.transactions import TransactionClient
 from tpc.sinks.kafka.offsets.sink import KafkaOffsetsSink

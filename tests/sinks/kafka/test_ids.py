@@ -13,8 +13,7 @@ from tpc.errors import CorruptionError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable, Sink, Verdict
 from tpc.sinks.kafka.cluster.complete_listing import names_for_partitions, partition_of
-from tpc.sinks.kafka.cluster.released_ids import ReleasedIds, is_released
-from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId, whole_id_pattern
+from tpc.sinks.kafka.cluster.transactional_ids import ReleasedIds, TransactionalId, is_released, whole_id_pattern
 from tpc.sinks.kafka.sink import KafkaSink
 
 NAME = TransactionalId(PipelineId("job", 2), 3, "kafka-out", "abc", 4)

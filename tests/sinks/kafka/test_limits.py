@@ -7,7 +7,7 @@ import pytest
 from tests.support.kafka_branches import Branches
 from tests.support.kafka_topics import KafkaTopics
 from tpc.findings import Diagnosed, Finding, Level
-from tpc.sinks.kafka.cluster.limits import limits
+from tpc.sinks.kafka.cluster.facts import limits
 from tpc.sinks.kafka.sink import KafkaSink
 
 DEFAULTS = {

@@ -12,9 +12,8 @@ import pytest
 from tpc.errors import TransientError
 from tpc.handles import Handle, PipelineId
 from tpc.sink import Committable
-from tpc.sinks.kafka.cluster.released_ids import ReleasedIds, is_released
-from tpc.sinks.kafka.cluster.transactional_ids import TransactionalId
-from tpc.sinks.kafka.driver.pruning import PRUNED_AT_MOST, WAITING_AT_MOST, Pruning
+from tpc.sinks.kafka.cluster.transactional_ids import ReleasedIds, TransactionalId, is_released
+from tpc.sinks.kafka.driver.committer import PRUNED_AT_MOST, WAITING_AT_MOST, Pruning
 
 JOB = PipelineId("job")
 GENERATION = 2

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tpc.sinks.kafka.worker.statistics import waiting_for
+from tpc.sinks.kafka.worker.transaction import waiting_for
 
 
 def statistics(**counts: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from tpc.sinks.mongo.exact import in_utc, require_exact
+from tpc.sinks.mongo.row_documents import in_utc, require_exact
 
 AT = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
 FINER = AT + dt.timedelta(microseconds=1)

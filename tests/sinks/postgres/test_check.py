@@ -20,7 +20,7 @@ from tpc.errors import ConfigurationError
 from tpc.sink import Sink
 from tpc.sinks.postgres import check as postgres_check
 from tpc.sinks.postgres import markers, own_tables
-from tpc.sinks.postgres.capacity import Lacking, connections_lacking
+from tpc.sinks.postgres.check import Lacking, connections_lacking
 from tpc.sinks.postgres.connection import borrowed
 from tpc.sinks.postgres.sink import PostgresSink
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpc.coordinator.kernel.feeding.lost_branches import refuse_ambiguous, refuse_other_kind, replacements
+from tpc.coordinator.kernel.feeding.epoch_pass import refuse_ambiguous, refuse_other_kind, replacements
 from tpc.effects import ReplayEpoch
 from tpc.errors import DeterminismError, DigestKindError
 from tpc.handles import Handle, PipelineId

@@ -10,9 +10,9 @@ import pytest
 
 from tests.core.builders import JOB
 from tpc.coordinator.kernel.feeding.branch import Mode, SinkTask
+from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.gather import deserialize
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.errors import DataError
 from tpc.merge import MergePlan
 from tpc.sink import CheckContext, Committable

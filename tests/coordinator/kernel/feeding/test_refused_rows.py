@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.coordinator.service.refused_row_program import MOST, BoundedSink
 from tests.core.builders import JOB
 from tpc.coordinator.kernel.feeding.branch import Mode, SinkTask
+from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.refused_rows import COLUMNS, DIGEST, LetterWork, RefusedRows
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.handles import Handle
 
 SINKS = {"a": 0, "b": 0, "c": 1}

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from tests.core.builders import JOB
 from tpc.coordinator.kernel.feeding.branch import Mode
-from tpc.coordinator.kernel.feeding.context import PassContext
+from tpc.coordinator.kernel.feeding.context import PassContext, RoutePlan
 from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.effects import ReplayEpoch
 from tpc.events import Replayed
 from tpc.manifest import Barrier, Manifest

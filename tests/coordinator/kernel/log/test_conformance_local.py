@@ -14,8 +14,7 @@ import pytest
 
 from tpc import failpoints
 from tpc.coordinator.kernel.log.local import LocalLog
-from tpc.testing.log_conformance import LogConformance
-from tpc.testing.log_pruning import PruningInterrupted
+from tpc.testing.log_conformance import LogConformance, PruningInterrupted
 
 
 class TestLocalLog(LogConformance):

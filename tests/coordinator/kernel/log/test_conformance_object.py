@@ -13,8 +13,7 @@ import pytest
 
 from tests.support.s3_server import BUCKET, S3Server, lose_the_answer
 from tpc.coordinator.kernel.log.objects import ObjectLog
-from tpc.testing.log_conformance import LogConformance
-from tpc.testing.log_pruning import PruningInterrupted
+from tpc.testing.log_conformance import LogConformance, PruningInterrupted
 
 
 @pytest.fixture(scope="module")

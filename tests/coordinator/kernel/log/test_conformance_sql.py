@@ -16,8 +16,7 @@ from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.proxy import Action, Rule, proxied_postgres
 from tpc.coordinator.kernel.log import sql
 from tpc.coordinator.kernel.log.sql import SqlLog
-from tpc.testing.log_conformance import LogConformance
-from tpc.testing.log_pruning import PruningInterrupted
+from tpc.testing.log_conformance import LogConformance, PruningInterrupted
 
 PASSWORD = "not-to-be-seen"
 MEMORY_DISK = Path("/dev/shm")

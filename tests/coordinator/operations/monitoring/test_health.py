@@ -22,9 +22,15 @@ from tests.support.memory_pipeline import MemoryPipeline, acting
 from tests.support.memory_sink import MemorySink
 from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.observing import Observing
-from tpc.coordinator.operations.monitoring import health_server
-from tpc.coordinator.operations.monitoring.health import LIVENESS, READINESS
-from tpc.coordinator.operations.monitoring.health_server import HEAD_BYTES_MAX, REQUESTS_MAX, HealthPlace, ServedHealth
+from tpc.coordinator.operations.monitoring import health as health_server
+from tpc.coordinator.operations.monitoring.health import (
+    HEAD_BYTES_MAX,
+    LIVENESS,
+    READINESS,
+    REQUESTS_MAX,
+    HealthPlace,
+    ServedHealth,
+)
 from tpc.coordinator.operations.monitoring.listeners import observing
 from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace
 from tpc.coordinator.operations.page.ui_server import PagePlace

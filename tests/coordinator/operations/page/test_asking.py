@@ -18,7 +18,7 @@ from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.operations.commands import ui_cli
 from tpc.coordinator.operations.page import asking
 from tpc.coordinator.operations.page.asking import Said
-from tpc.coordinator.operations.page.systems import branch_in_words
+from tpc.coordinator.operations.page.pages import branch_in_words
 from tpc.errors import TransientError
 from tpc.sink import InDoubt, Owner
 

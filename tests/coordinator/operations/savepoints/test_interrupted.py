@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.coordinator.operations.savepoints.test_folder import Place
 from tpc.__main__ import app
-from tpc.coordinator.operations.savepoints import restore_target
+from tpc.coordinator.operations.savepoints import restoring
 from tpc.coordinator.operations.savepoints.homes import home_and_name, home_of
 from tpc.coordinator.operations.savepoints.keeping import drop, prune
 from tpc.coordinator.operations.savepoints.restoring import restore_move
@@ -34,7 +34,7 @@ def half_moved(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A savepoint whose restore was interrupted while it copied."""
     folder = place.move()
     with monkeypatch.context() as failing:
-        failing.setattr(restore_target, "copy_known", full)
+        failing.setattr(restoring, "copy_known", full)
         with pytest.raises(ConfigurationError, match="No space left"):
             restore_move(folder, *place.new())
     return folder

@@ -17,11 +17,11 @@ from tpc.__main__ import app
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.operations.commands.savepoint_targets import fetched, make, restore
-from tpc.coordinator.operations.savepoints import remote, remote_objects
+from tpc.coordinator.operations.savepoints import remote
 from tpc.coordinator.operations.savepoints.homes import home_and_name
 from tpc.coordinator.operations.savepoints.keeping import Kept, drop
 from tpc.coordinator.operations.savepoints.manifest import FILE_NAME
-from tpc.coordinator.operations.savepoints.remote_objects import RemoteObjects
+from tpc.coordinator.operations.savepoints.remote import RemoteObjects
 from tpc.coordinator.operations.savepoints.restoring import Restored, opened
 from tpc.coordinator.spark.pipeline import LOG_FOLDER
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
@@ -170,7 +170,7 @@ def test_a_store_that_cannot_be_reached_is_named_without_its_secrets_and_the_pip
     place: Place, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(remote_objects, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(remote, "PATIENCE_S", 0.0)
     with pytest.raises(TransientError, match=f"the store of the savepoint {url} did not put trial-") as caught:
         made(place, url)
     assert not [secret for secret in SECRETS if secret in str(caught.value)]

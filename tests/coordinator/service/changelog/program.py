@@ -21,7 +21,7 @@ from tpc import failpoints
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.service.state import StateSink
-from tpc.coordinator.service.state.filling import StoreFilling
+from tpc.coordinator.service.state.lost_stores import StoreFilling
 from tpc.handles import PipelineId
 from tpc.sinks import FileSink, KafkaChangelog
 from tpc.sources import IterableSource

@@ -11,7 +11,7 @@ import pytest
 from tests.coordinator.service.changelog.program import Counted
 from tests.support.kafka_topics import KafkaTopics
 from tpc.coordinator.operations import actions
-from tpc.coordinator.service.state.filling import StoreFilling
+from tpc.coordinator.service.state.lost_stores import StoreFilling
 from tpc.errors import StateLostError
 
 STEPS = (

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.coordinator.service.state.epochs import Epochs
-from tpc.coordinator.service.state import checkpoints
-from tpc.coordinator.service.state.checkpoints import WriteBack
-from tpc.coordinator.service.state.database import Database
-from tpc.coordinator.service.state.turns import turns_of
+from tpc.coordinator.service.state import upkeep
+from tpc.coordinator.service.state.database import Database, turns_of
+from tpc.coordinator.service.state.upkeep import WriteBack
 from tpc.errors import TransientError
 
 DEADLINE_S = 60.0
@@ -42,7 +41,7 @@ def test_a_store_that_is_away_while_it_is_written_back_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     epochs = Epochs(tmp_path)
-    monkeypatch.setattr(checkpoints, "WORTH_BYTES", 0)
+    monkeypatch.setattr(upkeep, "WORTH_BYTES", 0)
     away = epochs.sink.path.with_name("away")
     for epoch in range(20):
         epochs.run(epoch, lambda state: state.update({"epoch": state.epoch}))
@@ -69,7 +68,7 @@ def test_a_log_that_is_written_back_is_left_alone_until_somebody_has_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite may take the log after it for one that is written back already, and lose what it holds."""
-    monkeypatch.setattr(checkpoints, "WORTH_BYTES", 1)
+    monkeypatch.setattr(upkeep, "WORTH_BYTES", 1)
     epochs = Epochs(tmp_path)
     database = Database(epochs.sink.path, DEADLINE_S, "waiting", is_upkeep=True)
     write_back = WriteBack(database)
@@ -84,7 +83,7 @@ def test_a_log_that_is_written_back_is_left_alone_until_somebody_has_written(
 def test_nobody_of_the_process_writes_while_the_log_is_written_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "WORTH_BYTES", 1)
+    monkeypatch.setattr(upkeep, "WORTH_BYTES", 1)
     epochs = Epochs(tmp_path)
     epochs.run(0, lambda state: state.update({"epoch": 0}))
     database = Database(epochs.sink.path, 0.1, "waiting", is_upkeep=True)
@@ -96,8 +95,8 @@ def test_nobody_of_the_process_writes_while_the_log_is_written_back(
 def test_a_reader_that_stands_still_is_told_of_once_until_the_log_has_doubled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(checkpoints, "WORTH_BYTES", 1)
-    monkeypatch.setattr(checkpoints, "TELL_FROM_BYTES", 1_000_000)
+    monkeypatch.setattr(upkeep, "WORTH_BYTES", 1)
+    monkeypatch.setattr(upkeep, "TELL_FROM_BYTES", 1_000_000)
     epochs = Epochs(tmp_path)
     epochs.run(0, lambda state: state.update({"epoch": 0}))
     database, reader = (Database(epochs.sink.path, DEADLINE_S, "waiting", is_upkeep=True) for _ in range(2))
@@ -117,7 +116,7 @@ def test_a_reader_that_stands_still_is_told_of_once_until_the_log_has_doubled(
 def test_who_reads_is_not_waited_for_and_what_he_holds_up_is_written_back_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "WORTH_BYTES", 1)
+    monkeypatch.setattr(upkeep, "WORTH_BYTES", 1)
     epochs = Epochs(tmp_path)
     epochs.run(0, lambda state: state.update({"epoch": 0}))
     database, reader = (Database(epochs.sink.path, DEADLINE_S, "waiting", is_upkeep=True) for _ in range(2))

@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 
 from tpc.coordinator.service.state import codec
 from tpc.coordinator.service.state.codec import decode, encode, encode_key
-from tpc.coordinator.service.state.keys import canonical
+from tpc.coordinator.service.state.state import canonical
 from tpc.errors import ConfigurationError, CorruptionError, DataError
 
 OFFSETS = [

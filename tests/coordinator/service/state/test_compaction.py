@@ -22,8 +22,7 @@ from tpc import failpoints
 from tpc.coordinator.service.state import State, compaction, parts, upkeep
 from tpc.coordinator.service.state.changes import Change
 from tpc.coordinator.service.state.committer import StateCommitter
-from tpc.coordinator.service.state.database import Database
-from tpc.coordinator.service.state.turns import turns_of
+from tpc.coordinator.service.state.database import Database, turns_of
 from tpc.errors import ConfigurationError, StateLostError, TransientError
 from tpc.support.deadlines import until
 

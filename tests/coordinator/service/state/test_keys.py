@@ -15,7 +15,7 @@ from tests.coordinator.service.state.epochs import PIPELINE, Epochs, Kind
 from tpc.coordinator.service.state import State
 from tpc.coordinator.service.state.changes import Change
 from tpc.coordinator.service.state.codec import decode, encode_key
-from tpc.coordinator.service.state.keys import canonical
+from tpc.coordinator.service.state.state import canonical
 
 ZONES = st.builds(lambda minutes: timezone(timedelta(minutes=minutes)), st.integers(-1439, 1439))
 INSTANTS = st.one_of(

@@ -17,7 +17,7 @@ from tpc.chaos.checkers.loop_state import held_rows
 from tpc.coordinator.service.state import State, compaction, parts
 from tpc.coordinator.service.state.changes import Change, to_batch
 from tpc.coordinator.service.state.database import Database
-from tpc.coordinator.service.state.filling import StoreFilling
+from tpc.coordinator.service.state.lost_stores import StoreFilling
 from tpc.coordinator.service.state.parts import changes_of, in_order, newest_of
 from tpc.errors import DataError, StateLostError
 

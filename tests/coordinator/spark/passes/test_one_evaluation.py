@@ -23,8 +23,8 @@ from pyspark.sql import functions as F
 import tpc
 from tests.support.folder_sink import FolderSink
 from tpc.coordinator.kernel.feeding.branch import routed
+from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.kernel.feeding.partition import any_valid
-from tpc.coordinator.kernel.feeding.route_plan import RoutePlan
 from tpc.coordinator.spark.passes.plan import PassPlan, compile_plan
 from tpc.coordinator.spark.passes.routes import Writing
 from tpc.coordinator.spark.plan_checks import refuse_nondeterminism

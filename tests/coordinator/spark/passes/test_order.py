@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tpc.coordinator.spark.passes.order import check_order
+from tpc.coordinator.spark.passes.plan import check_order
 from tpc.errors import ConfigurationError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 _SCRIPT = """
 import importlib, os, sys, zipfile, zipimport
-from tpc.coordinator.spark.passes.worker_process import spare_repetitions
+from tpc.coordinator.spark.passes.task import spare_repetitions
 
 archive = sys.argv[1]
 reads = []
