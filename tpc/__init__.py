@@ -17,7 +17,7 @@ from tpc.transactional import Transactional, make_transactional
 if TYPE_CHECKING:
     from tpc.coordinator.operations.monitoring.log_lines import JsonFormatter, json_logging
     from tpc.coordinator.operations.monitoring.positions import Positions, positions
-    from tpc.coordinator.service.every import seconds
+    from tpc.coordinator.service.epoch_trigger import seconds
     from tpc.coordinator.service.service import Service, service
     from tpc.coordinator.spark.pipeline import Pipeline, pipeline
 
@@ -49,7 +49,7 @@ _LAZY = {
     "json_logging": "operations.monitoring.log_lines",
     "pipeline": "spark.pipeline",
     "positions": "operations.monitoring.positions",
-    "seconds": "service.every",
+    "seconds": "service.epoch_trigger",
     "service": "service.service",
 }
 """Name -> the module of `tpc.coordinator` in which it stands."""

@@ -137,7 +137,7 @@ class Stop:
     error: Exception
 
 
-Effect: TypeAlias = (
+MachineEffect: TypeAlias = (
     PutRecord
     | TakeOwnership
     | Commit

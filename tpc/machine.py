@@ -15,7 +15,7 @@ from tpc.digests import comparable, not_comparable
 from tpc.effects import (
     AbortEpoch,
     Commit,
-    Effect,
+    MachineEffect,
     PutRecord,
     Release,
     ReplayEpoch,
@@ -60,15 +60,15 @@ from tpc.history import Action, History, with_ends
 from tpc.manifest import Branch, Manifest
 from tpc.records import RecordKind
 from tpc.sink import GivenUp, Verdict
-from tpc.states import Phase, State
+from tpc.states import MachineState, Phase
 
 CONTRADICTION_ATTEMPTS = 6
 """How often a commit is sent before a contradiction, which time does not cure, is left to an operator."""
 
-Step: TypeAlias = "tuple[State, tuple[Effect, ...]]"
+Step: TypeAlias = "tuple[MachineState, tuple[MachineEffect, ...]]"
 
 
-def step(state: State, event: Event) -> Step:
+def step(state: MachineState, event: Event) -> Step:
     """The next state and what is to be done. Raises `StateMachineError` when `event` is illegal now."""
     transition = TRANSITIONS.get((state.phase, type(event)))
     if transition is None:
@@ -83,7 +83,7 @@ def step(state: State, event: Event) -> Step:
 # Taking over ---------------------------------------------------------------------------------------------------
 
 
-def _opened(state: State, event: Opened) -> Step:
+def _opened(state: MachineState, event: Opened) -> Step:
     history = event.history
     state = replace(
         state,
@@ -109,7 +109,7 @@ def _unsettled(history: History) -> frozenset[str]:
     )
 
 
-def _claim(state: State) -> dict[str, Any]:
+def _claim(state: MachineState) -> dict[str, Any]:
     """What the machine knows of a generation record; the shell adds names and identities."""
     return {
         "pipeline": state.pipeline.name,
@@ -121,11 +121,11 @@ def _claim(state: State) -> dict[str, Any]:
     }
 
 
-def _claimed(state: State, _: Stored) -> Step:
+def _claimed(state: MachineState, _: Stored) -> Step:
     return replace(state, phase=Phase.OWNING), (TakeOwnership(state.generation),)
 
 
-def _owned(state: State, _: Owned) -> Step:
+def _owned(state: MachineState, _: Owned) -> Step:
     if state.pending is None or not state.finishes:
         return _sweep(state)
     given_up = {r.sink for r in state.resolutions if r.epoch == state.pending.epoch}
@@ -133,15 +133,15 @@ def _owned(state: State, _: Owned) -> Step:
     return _finish(state, abandoned=frozenset(handles))
 
 
-def _sweep(state: State) -> Step:
+def _sweep(state: MachineState) -> Step:
     return replace(state, phase=Phase.SWEEPING), (Sweep(state.generation, state.pending),)
 
 
-def _swept(state: State, _: Swept) -> Step:
+def _swept(state: MachineState, _: Swept) -> Step:
     return replace(state, phase=Phase.READY), ()
 
 
-def _renewed(state: State, _: RenewalDue) -> Step:
+def _renewed(state: MachineState, _: RenewalDue) -> Step:
     if state.pending is not None:
         return state, ()  # it waits for a repair, which belongs to this term
     state = replace(state, phase=Phase.CLAIMING, generation=state.generation + 1)
@@ -151,7 +151,7 @@ def _renewed(state: State, _: RenewalDue) -> Step:
 # An undecided epoch --------------------------------------------------------------------------------------------
 
 
-def _batch_started(state: State, event: BatchStarted) -> Step:
+def _batch_started(state: MachineState, event: BatchStarted) -> Step:
     epoch, decided = event.epoch, state.last_decided
     expected = 0 if decided is None else decided + 1
     state = replace(state, epoch=epoch)
@@ -164,13 +164,13 @@ def _batch_started(state: State, event: BatchStarted) -> Step:
     return _stopped(state, _out_of_step(state, epoch, expected))
 
 
-def _replay(state: State, manifest: Manifest | None, lost: frozenset[str]) -> Step:
+def _replay(state: MachineState, manifest: Manifest | None, lost: frozenset[str]) -> Step:
     assert state.epoch is not None
     effect = ReplayEpoch(state.epoch, state.generation, manifest, lost)
     return replace(state, phase=Phase.REPLAYING, replaying=manifest), (effect,)
 
 
-def _out_of_step(state: State, epoch: int, expected: int) -> TpcError:
+def _out_of_step(state: MachineState, epoch: int, expected: int) -> TpcError:
     if state.pending is not None:
         what = f"Spark begins batch {epoch} while epoch {state.pending.epoch} waits for the repair of a lost branch"
     else:
@@ -184,23 +184,23 @@ def _out_of_step(state: State, epoch: int, expected: int) -> TpcError:
     )
 
 
-def _prepared(state: State, event: Prepared) -> Step:
+def _prepared(state: MachineState, event: Prepared) -> Step:
     return replace(state, phase=Phase.VERIFYING, proposed=event.manifest), (Verify(event.manifest),)
 
 
-def _verified(state: State, _: Verified) -> Step:
+def _verified(state: MachineState, _: Verified) -> Step:
     assert state.proposed is not None
     return replace(state, phase=Phase.DECIDING), (PutRecord(RecordKind.INTENT, state.proposed.to_json()),)
 
 
-def _undo(state: State, event: Failed) -> Step:
+def _undo(state: MachineState, event: Failed) -> Step:
     epoch = state.epoch
     assert epoch is not None
     state = replace(state, phase=Phase.ABORTING, proposed=None, failure=event.error)
     return state, (AbortEpoch(epoch, state.generation, state.pending),)
 
 
-def _undo_fenced(state: State, event: Superseded) -> Step:
+def _undo_fenced(state: MachineState, event: Superseded) -> Step:
     """No put of the epoch's intent was attempted: nobody can decide it, and its locks hold up the one that leads."""
     epoch = state.epoch
     assert epoch is not None
@@ -208,12 +208,12 @@ def _undo_fenced(state: State, event: Superseded) -> Step:
     return state, (AbortEpoch(epoch, state.generation, state.pending, fenced=True),)
 
 
-def _not_decided(state: State, event: Superseded) -> Step:
+def _not_decided(state: MachineState, event: Superseded) -> Step:
     """Only another's record in the slot of the intent shows that it is in no log; else it may be decided already."""
     return _undo_fenced(state, event) if event.taken else _fenced(state, event)
 
 
-def _undone(state: State, _: Aborted) -> Step:
+def _undone(state: MachineState, _: Aborted) -> Step:
     assert state.failure is not None
     return _stopped(state, state.failure)
 
@@ -221,14 +221,14 @@ def _undone(state: State, _: Aborted) -> Step:
 # A decided epoch -----------------------------------------------------------------------------------------------
 
 
-def _decided(state: State, _: Stored) -> Step:
+def _decided(state: MachineState, _: Stored) -> Step:
     manifest = state.proposed
     assert manifest is not None
     handles = frozenset(str(branch.committable.handle) for _, branch in manifest.branches())
     return _finish(replace(state, pending=manifest, proposed=None, unsettled=handles, attempt=0))
 
 
-def _finish(state: State, abandoned: frozenset[str] = frozenset()) -> Step:
+def _finish(state: MachineState, abandoned: frozenset[str] = frozenset()) -> Step:
     assert state.pending is not None
     if not state.unsettled and not abandoned:
         return _complete(state)
@@ -236,7 +236,7 @@ def _finish(state: State, abandoned: frozenset[str] = frozenset()) -> Step:
     return replace(state, phase=Phase.FINISHING, attempt=state.attempt + 1), (effect,)
 
 
-def _answered(state: State, event: Answered) -> Step:
+def _answered(state: MachineState, event: Answered) -> Step:
     found = {handle: outcome for handle, outcome in event.outcomes.items() if handle in state.unsettled}
     lost = {handle for handle, outcome in found.items() if outcome.verdict is Verdict.LOST}
     refused = {h: o.evidence for h, o in found.items() if o.verdict is Verdict.REFUSED}
@@ -261,7 +261,7 @@ def _answered(state: State, event: Answered) -> Step:
     return _complete(state)
 
 
-def _contradicted(state: State, doubts: Mapping[str, str]) -> TpcError:
+def _contradicted(state: MachineState, doubts: Mapping[str, str]) -> TpcError:
     assert state.pending is not None
     handle, evidence = min(doubts.items())
     return UnknownOutcomeError(
@@ -274,7 +274,7 @@ def _contradicted(state: State, doubts: Mapping[str, str]) -> TpcError:
     )
 
 
-def _parked(state: State) -> TpcError:
+def _parked(state: MachineState) -> TpcError:
     assert state.pending is not None
     handle, evidence = next(iter(sorted(state.refused.items())))
     sink = _sink_of(state.pending, handle)
@@ -286,7 +286,7 @@ def _parked(state: State) -> TpcError:
     )
 
 
-def _repair_needed(state: State) -> TpcError:
+def _repair_needed(state: MachineState) -> TpcError:
     assert state.pending is not None
     sink = _sink_of(state.pending, min(state.lost))
     return RepairNeededError(
@@ -301,7 +301,7 @@ def _sink_of(manifest: Manifest, handle: str) -> str | None:
     return next((sink for sink, b in manifest.branches() if str(b.committable.handle) == handle), None)
 
 
-def _complete(state: State) -> Step:
+def _complete(state: MachineState) -> Step:
     assert state.pending is not None
     body: dict[str, Any] = {"epoch": state.pending.epoch, "generation": state.generation}
     if state.given_up:
@@ -309,7 +309,7 @@ def _complete(state: State) -> Step:
     return replace(state, phase=Phase.COMPLETING), (PutRecord(RecordKind.COMPLETE, body),)
 
 
-def _completed(state: State, _: Stored) -> Step:
+def _completed(state: MachineState, _: Stored) -> Step:
     manifest, epoch = state.pending, state.epoch
     assert manifest is not None
     release = Release(manifest, frozenset(h for h, end in state.given_up.items() if end is not GivenUp.COMMITTED))
@@ -325,10 +325,10 @@ def _completed(state: State, _: Stored) -> Step:
 # A replay ------------------------------------------------------------------------------------------------------
 
 
-def _replayed(state: State, event: Replayed) -> Step:
+def _replayed(state: MachineState, event: Replayed) -> Step:
     assert state.epoch is not None
     epoch, manifest = state.epoch, state.replaying
-    notes: tuple[Effect, ...] = ()
+    notes: tuple[MachineEffect, ...] = ()
     if manifest is not None:
         difference = _difference(state, manifest, event)
         if isinstance(difference, TpcError):
@@ -346,7 +346,7 @@ def _replayed(state: State, event: Replayed) -> Step:
     return state, (*notes, PutRecord(RecordKind.REPAIR, body))
 
 
-def _difference(state: State, manifest: Manifest, event: Replayed) -> TpcError | Warn | None:
+def _difference(state: MachineState, manifest: Manifest, event: Replayed) -> TpcError | Warn | None:
     """What it means that a replay's rows differ from the decided ones: an error, a warning, or nothing."""
     if not comparable(manifest, event.digest_kind):
         return _other_digests(state, manifest, event)
@@ -366,7 +366,7 @@ def _difference(state: State, manifest: Manifest, event: Replayed) -> TpcError |
     )
 
 
-def _other_digests(state: State, manifest: Manifest, event: Replayed) -> TpcError | Warn | None:
+def _other_digests(state: MachineState, manifest: Manifest, event: Replayed) -> TpcError | Warn | None:
     """A replay whose rows cannot be compared; a lost branch cannot be told from others then."""
     lost = next((sink for sink, b in manifest.branches() if str(b.committable.handle) in state.lost), None)
     if lost is None and _is_accepted(state, manifest):
@@ -377,7 +377,7 @@ def _other_digests(state: State, manifest: Manifest, event: Replayed) -> TpcErro
     return Warn(f"epoch {manifest.epoch}: {error.what}. What was decided stands.")
 
 
-def _is_accepted(state: State, manifest: Manifest) -> bool:
+def _is_accepted(state: MachineState, manifest: Manifest) -> bool:
     return any(r.epoch == manifest.epoch and r.action is Action.ACCEPT_STATE for r in state.resolutions)
 
 
@@ -385,7 +385,7 @@ def _digest(branch: Branch | None) -> str | None:
     return None if branch is None else branch.digest
 
 
-def _other_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
+def _other_rows(state: MachineState, manifest: Manifest, sink: str) -> TpcError:
     return DeterminismError(
         "the replay of a decided epoch made other rows than the ones decided",
         pipeline=str(state.pipeline),
@@ -397,7 +397,7 @@ def _other_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
     )
 
 
-def _other_lost_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
+def _other_lost_rows(state: MachineState, manifest: Manifest, sink: str) -> TpcError:
     """What was decided of a lost branch is nowhere any more but in what the query once made: no state is to accept."""
     return DeterminismError(
         "the replay of a decided epoch made other rows for a lost branch than the ones decided: they were not written",
@@ -411,7 +411,7 @@ def _other_lost_rows(state: State, manifest: Manifest, sink: str) -> TpcError:
     )
 
 
-def _other_partitions(state: State, manifest: Manifest, sink: str) -> TpcError:
+def _other_partitions(state: MachineState, manifest: Manifest, sink: str) -> TpcError:
     cut_by, count = manifest.counts.get("parallelism"), manifest.counts.get("partitions")
     return DeterminismError(
         "the replay of a decided epoch made the same rows in other partitions: those of a lost branch cannot be told "
@@ -425,7 +425,7 @@ def _other_partitions(state: State, manifest: Manifest, sink: str) -> TpcError:
     )
 
 
-def _repair_stored(state: State, _: Stored) -> Step:
+def _repair_stored(state: MachineState, _: Stored) -> Step:
     before, after = state.pending, state.proposed
     assert before is not None
     assert after is not None
@@ -437,26 +437,26 @@ def _repair_stored(state: State, _: Stored) -> Step:
 # Ends ----------------------------------------------------------------------------------------------------------
 
 
-def _stopped(state: State, error: Exception) -> Step:
+def _stopped(state: MachineState, error: Exception) -> Step:
     return replace(state, phase=Phase.STOPPED, failure=error), (Stop(error),)
 
 
-def _failed(state: State, event: Failed) -> Step:
+def _failed(state: MachineState, event: Failed) -> Step:
     return _stopped(state, event.error)
 
 
-def _fenced(state: State, event: Superseded) -> Step:
+def _fenced(state: MachineState, event: Superseded) -> Step:
     return _stopped(state, _overtaken(state, event))
 
 
-def _overtaken(state: State, event: Superseded) -> TpcError:
+def _overtaken(state: MachineState, event: Superseded) -> TpcError:
     kind, who = FencedError, "another coordinator has taken over"
     if event.by_operator:
         kind, who = OperatorActedError, "an operator has put a decision into the log of this running pipeline"
     return kind(f"{who}: {event.evidence}", pipeline=str(state.pipeline), epoch=state.epoch)
 
 
-TRANSITIONS: Mapping[tuple[Phase, type[Any]], Callable[[State, Any], Step]] = {
+TRANSITIONS: Mapping[tuple[Phase, type[Any]], Callable[[MachineState, Any], Step]] = {
     (Phase.NEW, Opened): _opened,
     (Phase.CLAIMING, Stored): _claimed,
     (Phase.CLAIMING, Superseded): _fenced,

@@ -26,11 +26,11 @@ from tpc.errors import (
 )
 from tpc.history import Resolution
 from tpc.sink import GivenUp
-from tpc.states import Phase, State
+from tpc.states import MachineState, Phase
 
 
 @contextmanager
-def stated(say: Callable[[Exception], str]) -> Iterator[None]:
+def annotate_errors(say: Callable[[Exception], str]) -> Iterator[None]:
     """Every error of the library that leaves from here says what `say` knows of it: the one place that sets `safe`."""
     try:
         yield
@@ -39,7 +39,7 @@ def stated(say: Callable[[Exception], str]) -> Iterator[None]:
         raise
 
 
-def holds(state: State, error: Exception) -> str:
+def data_status(state: MachineState, error: Exception) -> str:
     """What is true for the user's rows when `error` ends what a coordinator was doing in `state`."""
     said = _SAID[state.phase](state, error)
     if isinstance(error, HistoryMismatchError) and error.details.get("lost_epochs"):
@@ -47,12 +47,12 @@ def holds(state: State, error: Exception) -> str:
     return said
 
 
-def holds_for_reader(_: Exception) -> str:
+def data_status_for_reader(_: Exception) -> str:
     """What holds when a command that only asks has failed."""
     return "nothing was changed."
 
 
-def holds_for_record(error: Exception) -> str:
+def data_status_for_record(error: Exception) -> str:
     """What holds when an operator's decision was to be put on the record, and nothing else."""
     if isinstance(error, OvertakenError):
         done = "no row was written, committed or aborted by this command; the decision IS on the record"
@@ -63,12 +63,12 @@ def holds_for_record(error: Exception) -> str:
     return "nothing was recorded, committed or aborted."
 
 
-def holds_for_import(_: Exception) -> str:
+def data_status_for_import(_: Exception) -> str:
     """What holds when a log was to be brought to another place."""
     return "no record of the old log is changed; no pipeline starts on the new place until an import has ended well."
 
 
-def holds_for_savepoint(error: Exception) -> str:
+def data_status_for_savepoint(error: Exception) -> str:
     """What holds when a savepoint was to be made."""
     details = error.details if isinstance(error, TpcError) else {}
     said = "log, checkpoint and sinks are as they were; no savepoint was made."
@@ -80,12 +80,12 @@ def holds_for_savepoint(error: Exception) -> str:
     return said + (stopped if details.get("stopped") else "")
 
 
-def holds_for_upload(_: Exception) -> str:
+def data_status_for_upload(_: Exception) -> str:
     """What holds when a savepoint that is made was to be put elsewhere."""
     return "the savepoint is whole in the checkpoint, and every row is where it was; the command may be repeated."
 
 
-def holds_for_restore(_: Exception) -> str:
+def data_status_for_restore(_: Exception) -> str:
     """What holds when a savepoint was to be restored."""
     return "no sink was changed; no pipeline starts on what is restored until a restore has ended well."
 
@@ -95,7 +95,7 @@ def holds_for_adoption(_: Exception) -> str:
     return "the old checkpoint is as it was; no pipeline starts on the new one until an adoption has ended well."
 
 
-def holds_for_abort(_: Exception) -> str:
+def data_status_for_abort(_: Exception) -> str:
     """What holds when branches of dead pipelines were to be aborted."""
     return "nothing of this pipeline was changed; some of the listed branches may be aborted, which can be repeated."
 
@@ -104,7 +104,7 @@ def _is_led_by_another(error: Exception) -> bool:
     return isinstance(error, FencedError) and not isinstance(error, OperatorActedError)
 
 
-def _earlier(state: State, error: Exception) -> str:
+def _earlier(state: MachineState, error: Exception) -> str:
     """What is decided already, before anything of the running epoch."""
     if isinstance(error, CorruptionError):  # it may contradict what this log says of earlier epochs
         return "what the log and the systems hold was left as it was found"
@@ -116,7 +116,7 @@ def _earlier(state: State, error: Exception) -> str:
     return "what was decided before stays decided"
 
 
-def _given_up(state: State, is_meant: Callable[[Resolution], bool]) -> str:
+def _given_up(state: MachineState, is_meant: Callable[[Resolution], bool]) -> str:
     """Where operators have given branches up, by epoch and sink; empty if nowhere."""
     found = {(r.epoch, r.sink) for r in state.resolutions if r.sink and is_meant(r)}
     return ", ".join(f"epoch {epoch} in sink {sink}" for epoch, sink in sorted(found))
@@ -126,27 +126,27 @@ def _but_for(given_up: str) -> str:
     return f", but for what an operator has given up ({given_up})" if given_up else ""
 
 
-def _not_begun(state: State, error: Exception) -> str:
+def _not_begun(state: MachineState, error: Exception) -> str:
     return f"{_earlier(state, error)}; this start has written, committed and aborted no row."
 
 
-def _claiming(state: State, error: Exception) -> str:
+def _claiming(state: MachineState, error: Exception) -> str:
     return f"{_earlier(state, error)}; nothing was committed or aborted, whether the new term is in the log or not."
 
 
-def _owning(state: State, error: Exception) -> str:
+def _owning(state: MachineState, error: Exception) -> str:
     return f"{_earlier(state, error)}; nothing was committed or aborted. The log has one generation record more."
 
 
-def _sweeping(state: State, error: Exception) -> str:
+def _sweeping(state: MachineState, error: Exception) -> str:
     return f"{_earlier(state, error)}; only branches that nobody has decided are aborted, now or by the next start."
 
 
-def _between(state: State, error: Exception) -> str:
+def _between(state: MachineState, error: Exception) -> str:
     return f"{_earlier(state, error)}; nothing was done for the next one."
 
 
-def _undecided(state: State, error: Exception) -> str:
+def _undecided(state: MachineState, error: Exception) -> str:
     if _is_led_by_another(error):
         return f"epoch {state.epoch} was not decided by this coordinator; the one that leads runs it."
     if isinstance(error, HistoryMismatchError) and error.details.get("lost_epochs"):
@@ -165,13 +165,13 @@ def _undecided(state: State, error: Exception) -> str:
     )
 
 
-def _aborting(state: State, error: Exception) -> str:
+def _aborting(state: MachineState, error: Exception) -> str:
     decided = state.last_decided
     is_replay = decided is not None and state.epoch is not None and state.epoch <= decided
     return _replaying(state, error) if is_replay else _undecided(state, error)
 
 
-def _deciding(state: State, error: Exception) -> str:
+def _deciding(state: MachineState, error: Exception) -> str:
     if isinstance(error, TransientError):  # the log's word that nothing was put, ever (`Log.put`)
         return _undecided(state, error)
     if _is_led_by_another(error):
@@ -182,11 +182,11 @@ def _deciding(state: State, error: Exception) -> str:
     )
 
 
-def _decided(state: State) -> str:
+def _decided(state: MachineState) -> str:
     return f"epoch {state.epoch if state.pending is None else state.pending.epoch} is decided and stays so"
 
 
-def _finishing(state: State, error: Exception) -> str:
+def _finishing(state: MachineState, error: Exception) -> str:
     if _is_led_by_another(error):
         return f"{_decided(state)}; the coordinator that leads finishes it."
     if isinstance(error, OperatorActedError):
@@ -209,28 +209,28 @@ def _finishing(state: State, error: Exception) -> str:
     return f"{_decided(state)}; what is committed of it stands, the rest stays to be committed by the next start."
 
 
-def _completing(state: State, _: Exception) -> str:
+def _completing(state: MachineState, _: Exception) -> str:
     return f"{_decided(state)}, and finished in every sink; if that is not on the record, the next start puts it there."
 
 
-def _replaying(state: State, _: Exception) -> str:
+def _replaying(state: MachineState, _: Exception) -> str:
     if state.pending is None:
         given_up = _given_up(state, lambda r: r.epoch == state.epoch and bool(r.ends.keys() - {GivenUp.COMMITTED}))
         return f"epoch {state.epoch} is complete in every sink{_but_for(given_up)}; a replay of it writes nothing."
     return f"{_decided(state)}; what is committed of it stands, and nothing of this replay shows."
 
 
-def _repairing(state: State, error: Exception) -> str:
+def _repairing(state: MachineState, error: Exception) -> str:
     if _is_led_by_another(error):
         return f"{_decided(state)}; the coordinator that leads finishes it."
     return f"{_decided(state)}; what is committed of it stands, what is lost is written again by the next start."
 
 
-def _ended(state: State, error: Exception) -> str:
+def _ended(state: MachineState, error: Exception) -> str:
     return f"{_earlier(state, error)}; this coordinator had ended before, and has done nothing since."
 
 
-_SAID: Mapping[Phase, Callable[[State, Exception], str]] = {
+_SAID: Mapping[Phase, Callable[[MachineState, Exception], str]] = {
     Phase.NEW: _not_begun,
     Phase.CLAIMING: _claiming,
     Phase.OWNING: _owning,

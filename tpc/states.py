@@ -55,7 +55,7 @@ class Phase(str, Enum):
 
 
 @dataclass(frozen=True)
-class State:
+class MachineState:
     """One coordinator. Branches are named by their handles.
 
     `pending` is the decided epoch that is not complete. Its branches are in exactly one of: settled, `unsettled`

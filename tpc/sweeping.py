@@ -44,7 +44,7 @@ class Sweeper:
     failed_epoch: int | None = None
     reach: Reach = Reach.ALL
 
-    def doomed(self, listed: Iterable[InDoubt]) -> list[InDoubt]:
+    def to_abort(self, listed: Iterable[InDoubt]) -> list[InDoubt]:
         """The branches of a sink's list that are to be aborted. Raises `FencedError` for one of a later term.
 
         Branches of other incarnations of the pipeline are left alone; see `strangers`.
@@ -56,7 +56,7 @@ class Sweeper:
             if doubt.pipeline == self.pipeline and doubt.resource not in spared and self._may_abort(doubt)
         ]
 
-    def strangers(self, listed: Iterable[InDoubt]) -> list[InDoubt]:
+    def foreign_branches(self, listed: Iterable[InDoubt]) -> list[InDoubt]:
         """The branches of a sink's list that belong to another incarnation of the pipeline."""
         return [doubt for doubt in listed if doubt.pipeline != self.pipeline]
 

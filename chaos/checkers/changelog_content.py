@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from tpc.chaos.checkers.kafka_content import read_topic
-from tpc.chaos.checkers.loop_state import Row
+from tpc.chaos.checkers.service_state import Row
 
 _FOR_EVER, _EXPIRES = b"\x01", b"\x02"
 _TIME = struct.Struct(">q")

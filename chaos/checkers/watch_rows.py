@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpc.chaos.checkers.files_content import files_of, manifests
-from tpc.chaos.checkers.loop_state import read_store
 from tpc.chaos.checkers.seen import SeenRows, SeenTallies
+from tpc.chaos.checkers.service_state import read_store
 from tpc.chaos.checkers.watching import ANSWER_TIMEOUT_S, POLL_S, Reader
 
 if TYPE_CHECKING:

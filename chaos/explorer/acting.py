@@ -12,7 +12,7 @@ from typing import Any
 from tpc.chaos.explorer.branches import SINKS
 from tpc.chaos.explorer.invariants import Violation
 from tpc.chaos.explorer.world import Actor, ExploredWorld, Stray
-from tpc.effects import Effect
+from tpc.effects import MachineEffect
 from tpc.errors import StateMachineError
 from tpc.events import Event
 from tpc.machine import step
@@ -62,7 +62,7 @@ class Acting:
             state, effects = step(actor.state, event)
         except (StateMachineError, AssertionError) as error:
             raise Violation("legal", f"{self.name}: {error!r}") from error
-        todo: tuple[Effect, ...] = (*actor.todo[1:], *effects)
+        todo: tuple[MachineEffect, ...] = (*actor.todo[1:], *effects)
         after = replace(actor, state=state, todo=todo, progress=(), **more)
         return self._happened(label, world.with_actor(self.index, after), fault)
 

@@ -34,7 +34,7 @@ from tpc.errors import ParkedError
 from tpc.events import BatchStarted, RenewalDue, SweepDue
 from tpc.history import Action, Resolution
 from tpc.records import Record, RecordKind
-from tpc.states import Phase, State
+from tpc.states import MachineState, Phase
 
 
 class Move(NamedTuple):
@@ -217,7 +217,7 @@ def started(world: ExploredWorld) -> ExploredWorld:
     if world.started > 8:
         raise Violation("live", "coordinators are started for ever")
     number = world.started + 1
-    actor = Actor(number, State(pipeline=PIPELINE), taking_over.read(world), world.next_batch)
+    actor = Actor(number, MachineState(pipeline=PIPELINE), taking_over.read(world), world.next_batch)
     return replace(world, actors=(*world.actors, actor), started=number)
 
 

@@ -18,7 +18,7 @@ from tpc.chaos.explorer.acting import Coverage
 from tpc.chaos.explorer.invariants import Violation, check_end, check_state, is_goal
 from tpc.chaos.explorer.moves import moves, started
 from tpc.chaos.explorer.world import ExploredWorld
-from tpc.effects import Effect
+from tpc.effects import MachineEffect
 from tpc.machine import TRANSITIONS
 
 
@@ -164,7 +164,7 @@ def rows() -> list[str]:
 def crashes() -> list[str]:
     """A death before and after every effect; after those that touch nothing outside it is the one before the next."""
     local = {"Release", "Warn", "Stop"}
-    names = [effect.__name__ for effect in get_args(Effect)]
+    names = [effect.__name__ for effect in get_args(MachineEffect)]
     return sorted(
         f"{name}/{when}" for name in names for when in ("before", "after") if when == "before" or name not in local
     )

@@ -21,7 +21,7 @@ def is_due(acting: Acting) -> bool:
     """Whether a sweep would find something. The shell asks every 30 s, and after a pass with repeated tasks."""
     sweeper = Sweeper(PIPELINE, acting.actor.state.generation, acting.actor.state.last_complete)
     try:
-        return any(sweeper.doomed(sink.in_doubt(i)) for i, sink in enumerate(acting.world.sinks))
+        return any(sweeper.to_abort(sink.in_doubt(i)) for i, sink in enumerate(acting.world.sinks))
     except FencedError:
         return True
 
@@ -59,13 +59,13 @@ def sweep(acting: Acting) -> Iterator[Happened]:
 
 def _list(acting: Acting) -> Happened:
     try:
-        doomed = [_sweeper(acting).doomed(sink.in_doubt(i)) for i, sink in enumerate(acting.world.sinks)]
+        to_abort = [_sweeper(acting).to_abort(sink.in_doubt(i)) for i, sink in enumerate(acting.world.sinks)]
     except FencedError as error:
         event = Superseded("explored") if isinstance(acting.effect, AbortEpoch) else Failed(error)
         return acting.says("finds a branch of a later term", event, sweeps_later=False)
-    if not any(doomed):
+    if not any(to_abort):
         return _end(acting, "finds nothing to abort")
-    branches = tuple(tuple(branch_of(doubt.resource)[1] for doubt in of_sink) for of_sink in doomed)
+    branches = tuple(tuple(branch_of(doubt.resource)[1] for doubt in of_sink) for of_sink in to_abort)
     knows_more = isinstance(acting.effect, AbortEpoch) and acting.effect.fenced
     return acting.goes_on("lists what is in doubt", acting.world, ("leading" if knows_more else "listed", *branches))
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tpc.chaos.explorer.changelog_search import ChangelogScope
-from tpc.chaos.explorer.loop_search import LoopScope
 from tpc.chaos.explorer.moving_search import MovingScope
 from tpc.chaos.explorer.search import Exploration, Search
+from tpc.chaos.explorer.service_search import ServiceScope
 from tpc.chaos.explorer.stateful_search import StateScope
 
 
@@ -39,9 +39,9 @@ LOG_LOSSES = Scope(faults=2, rivals=0, log_losses=1)
 STATES = StateScope(state_faults=2, epochs=3)
 """The store of a state, which is a participant of its own kind: it can be taken back while an epoch is not complete."""
 
-LOOP = LoopScope(loop_faults=2)
+SERVICE = ServiceScope(service_faults=2)
 """The loop of a service: several sources, one cut, what is read again, an epoch that is run again."""
-LOOP_ON_DISK = LoopScope(loop_faults=1, on_disk=True)
+SERVICE_ON_DISK = ServiceScope(service_faults=1, on_disk=True)
 """The same with a state of which only a part is in memory."""
 
 CHANGELOG = ChangelogScope(changelog_faults=2)
@@ -50,7 +50,7 @@ CHANGELOG = ChangelogScope(changelog_faults=2)
 MOVING = MovingScope(moving_faults=3)
 """The checkpoint of a driver that moves: a forgotten one writes Spark's files late."""
 
-AnyScope = Scope | StateScope | LoopScope | ChangelogScope | MovingScope
+AnyScope = Scope | StateScope | ServiceScope | ChangelogScope | MovingScope
 
 WHOLE: tuple[AnyScope, ...] = (
     Scope(faults=2, rivals=1),
@@ -58,8 +58,8 @@ WHOLE: tuple[AnyScope, ...] = (
     GIVE_UPS,
     LOG_LOSSES,
     STATES,
-    LOOP,
-    LOOP_ON_DISK,
+    SERVICE,
+    SERVICE_ON_DISK,
     CHANGELOG,
     MOVING,
 )
@@ -71,8 +71,8 @@ QUICK = (
     GIVE_UPS,
     replace(LOG_LOSSES, faults=1),
     STATES,
-    replace(LOOP, loop_faults=1),
-    LOOP_ON_DISK,
+    replace(SERVICE, service_faults=1),
+    SERVICE_ON_DISK,
     CHANGELOG,
     MOVING,
 )

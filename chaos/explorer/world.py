@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from tpc.chaos.explorer.branches import PIPELINE, SINKS, BranchKey, branch_named, branch_of, handle_of
-from tpc.effects import Effect, PutRecord
+from tpc.effects import MachineEffect, PutRecord
 from tpc.history import DamagedSlot, History
 from tpc.records import Record
 from tpc.sink import InDoubt, Marker, Owner
-from tpc.states import State
+from tpc.states import MachineState
 
 _codes: dict[Any, int] = {}
 
@@ -71,10 +71,10 @@ class Actor:
     """
 
     number: int
-    state: State
+    state: MachineState
     history: History
     next_batch: int
-    todo: tuple[Effect, ...] = ()
+    todo: tuple[MachineEffect, ...] = ()
     progress: tuple[Any, ...] = ()
     sweeps_later: bool = False
     repeated_tasks: bool = False

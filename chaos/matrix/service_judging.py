@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from tpc.chaos.checkers.changelog_content import read_changelog
 from tpc.chaos.checkers.compare import Check, multisets_equal, tallies_equal
 from tpc.chaos.checkers.effects_content import calls_right, read_calls, staged_effects, waiting_effects
-from tpc.chaos.checkers.loop_state import StoreContent, held_rows, read_store
 from tpc.chaos.checkers.seen import tallies_grow
+from tpc.chaos.checkers.service_state import StoreContent, held_rows, read_store
 from tpc.chaos.checkers.watch_rows import StateTalliesReader
 from tpc.chaos.matrix.judging import Judge, Readers
 from tpc.chaos.matrix.pipeline import PARTITIONS, PipelineUnderTest, Row

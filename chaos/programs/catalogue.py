@@ -65,6 +65,6 @@ PROGRAMS_A_DAY = 2
 def of_the_day(day: date) -> list[Program]:
     """Each day others of Spark's, in turn, `PROGRAMS_A_DAY` different ones; those that take long with less input."""
     first = PROGRAMS_A_DAY * day.toordinal()
-    names = [name for name, program in PROGRAMS.items() if not program.is_loop]
+    names = [name for name, program in PROGRAMS.items() if not program.is_service]
     drawn = [names[number % len(names)] for number in range(first, first + PROGRAMS_A_DAY)]
     return [SHORTER.get(name, PROGRAMS[name]) for name in drawn]

@@ -19,7 +19,7 @@ from tpc.chaos.servers.class_archive import make_class_archive
 from tpc.chaos.servers.stack import Stack
 from tpc.chaos.user.directory import UserRunDirectory
 from tpc.chaos.user.record import fault_json
-from tpc.chaos.user.run import Outcome
+from tpc.chaos.user.run import RunResult
 from tpc.chaos.user.screen import Screen
 from tpc.errors import ConfigurationError, LocalStackError
 
@@ -66,7 +66,7 @@ def _run(program: Program, paths: UserRunDirectory, seed: int, screen: Screen) -
     return passed
 
 
-def _show(outcome: Outcome, seed: int, screen: Screen) -> None:
+def _show(outcome: RunResult, seed: int, screen: Screen) -> None:
     cases = [fault_json(attempt, seed, outcome.hits, outcome.words) for attempt in outcome.attempts]
     screen.faults(cases)
     screen.verdict(cases, outcome.checks, outcome.not_compared, outcome.unplaced)

@@ -19,7 +19,7 @@ import pandas as pd
 
 from tpc.chaos.checkers.compare import Check, tallies_equal
 from tpc.chaos.checkers.kafka_content import read_topic
-from tpc.chaos.checkers.loop_state import plain, read_store
+from tpc.chaos.checkers.service_state import plain, read_store
 from tpc.chaos.programs.feeding import COMPACTED, make_tables, make_topics, rows_of, write_messages
 from tpc.chaos.programs.kill_plan import KILLS
 from tpc.chaos.programs.program import EXAMPLES, Program

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.checkers.loop_state import count_keys
+from tpc.chaos.checkers.service_state import count_keys
 from tpc.chaos.programs.consumer_groups import group_at_end
 from tpc.chaos.programs.feeding import make_tables, make_topics, write_messages
 from tpc.chaos.programs.program import Program
@@ -114,7 +114,7 @@ def _expected_by_spark() -> dict[str, Any]:
     return _expected("pairing", "pairs", alone(outcomes()[0]))
 
 
-def _expected_by_loop() -> dict[str, Any]:
+def _expected_by_service() -> dict[str, Any]:
     """A late event has no partner any more, and is rejected like all that have none."""
     both, late = outcomes()
     expected = _expected("pairing-loop", "loop_pairs", alone(both) + alone(late))
@@ -129,7 +129,7 @@ def _checks_of_spark(place: Path) -> list[Check]:
     return [late, group_at_end("pairing", "pairing.events")]
 
 
-def _checks_of_loop(place: Path) -> list[Check]:
+def _checks_of_service(place: Path) -> list[Check]:
     """The state is given back; the group has gone with the epochs."""
     left = count_keys(place / "service" / "state" / "waiting.db", "pairing-loop")
     waits = Check("nothing waits in the end", left == 0, f"{left} events wait")
@@ -150,8 +150,8 @@ LOOP = Program(
     servers=("kafka", "postgres"),
     epochs=10,
     feed=lambda _place: _feed("pairing-loop", "loop_pairs"),
-    expected=_expected_by_loop,
-    checks=_checks_of_loop,
+    expected=_expected_by_service,
+    checks=_checks_of_service,
     checked=("waiting",),
     events_per_epoch=EVENTS_PER_EPOCH,
 )

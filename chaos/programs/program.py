@@ -43,7 +43,7 @@ class Program:
     readers: Mapping[str, Callable[[], Rows]] = field(default_factory=dict)
 
     @property
-    def is_loop(self) -> bool:
+    def is_service(self) -> bool:
         """Whether it runs without Spark."""
         return self.events_per_epoch is not None
 

@@ -20,7 +20,7 @@ from tpc.chaos.user.account import Account, read_account
 from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
 from tpc.chaos.user.life_processes import LifeProcesses
 from tpc.chaos.user.rounds import Rounds
-from tpc.chaos.user.run import Outcome
+from tpc.chaos.user.run import RunResult
 from tpc.chaos.user.target import Target
 from tpc.chaos.user.verdict import (
     check_account,
@@ -38,7 +38,7 @@ RUN_LIMIT_S = 1800.0
 WORKER_DAEMON = "tpc.chaos.servers.worker_daemon"
 
 
-def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Callable[[str], None]) -> Outcome:
+def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Callable[[str], None]) -> RunResult:
     """Feed, kill and compare, on the servers that the environment names; `paths` is claimed. `tell` gets the news.
 
     Nothing that was started is left running. Raises `ConfigurationError` for what the servers hold already.
@@ -65,7 +65,7 @@ def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Call
     attempts = [attempt for attempt in rounds.attempts if attempt.lives]
     checks = [check_kills(attempts, hits), *check_run(rounds.codes, processes.lives, attempts)]
     account = read_account(account_file)
-    outcome = Outcome(attempts, processes.lives, hits, checks, words=lambda _begin, _end: tail(paths.pipeline_log))
+    outcome = RunResult(attempts, processes.lives, hits, checks, words=lambda _begin, _end: tail(paths.pipeline_log))
     if account is None:
         checks.append(Check("it came to the end of its input", False, tail(paths.pipeline_log)))
     else:
@@ -74,7 +74,7 @@ def run_program(program: Program, paths: UserRunDirectory, seed: int, tell: Call
     return outcome
 
 
-def _judge(program: Program, account: Account, paths: UserRunDirectory, outcome: Outcome) -> None:
+def _judge(program: Program, account: Account, paths: UserRunDirectory, outcome: RunResult) -> None:
     target = Target(program.name, program.expected, readers=program.readers)
     expected = target.expected_rows()
     check_expectation(target, account, expected)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tpc.chaos.explorer.whole import CHANGELOG, GIVE_UPS, LOG_LOSSES, LOOP, MOVING, STATES, Scope
+from tpc.chaos.explorer.whole import CHANGELOG, GIVE_UPS, LOG_LOSSES, MOVING, SERVICE, STATES, Scope
 
 SMALL = (
     STATES,
     CHANGELOG,
     MOVING,
-    replace(LOOP, loop_faults=1),
+    replace(SERVICE, service_faults=1),
     Scope(faults=1, rivals=0, renewals=1),
     Scope(faults=2, rivals=0),
     GIVE_UPS,
@@ -78,7 +78,7 @@ CHECKS = (
     # Forgotten processes of the simulator have no states that others go on with.
     Check("waking kit", 120.0, "tests/coordinator/service/test_waking_up.py"),
     # Processes of the simulator hold no files, and are supervised by itself.
-    Check("takeover kit", 120.0, "tests/tpc_support/test_deposed.py"),
+    Check("takeover kit", 120.0, "tests/tpc_support/test_fenced_process.py"),
     Check("checkpoint lock kit", 120.0, "tests/coordinator/kernel/test_checkpoint_lock.py"),
     Check("supervisor kit", 240.0, "tests/coordinator/operations/supervision/test_supervisor.py"),
     # Sinks of the explorer and of the simulator are always there.
@@ -89,7 +89,7 @@ CHECKS = (
     Check("passes kit", 420.0, "tests/coordinator/spark/passes"),
     # The sources of the explorer's service stay, stay what they are, and are not read ahead.
     Check("sources kit", 120.0, "tests/coordinator/service/test_retired_sources.py"),
-    Check("made anew kit", 120.0, "tests/coordinator/service/test_made_anew.py"),
+    Check("made anew kit", 120.0, "tests/coordinator/service/test_recreated.py"),
     Check("reading ahead kit", 120.0, "tests/coordinator/service/test_reading_ahead.py"),
     # In the explorer's service events come in the order of their times, no clock goes on, no event is refused, values
     # are small whole numbers, and functions plain ones.

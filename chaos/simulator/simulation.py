@@ -25,7 +25,7 @@ from tpc.coordinator.kernel.engine import EngineSettings
 from tpc.coordinator.kernel.engine import engine as production
 from tpc.events import Event
 from tpc.machine import step
-from tpc.states import State
+from tpc.states import MachineState
 
 MOST_FAULTS = 6
 MOVES = 0.1
@@ -120,7 +120,7 @@ class Simulation:
         world, silent, points = self.world, logging.root.manager.disable, failpoints.installed()
         names = vars(production)  # the engine is counted at the name by which it calls the machine
 
-        def counted(state: State, event: Event) -> Any:
+        def counted(state: MachineState, event: Event) -> Any:
             world.transitions[state.phase.value, type(event).__name__] += 1
             return step(state, event)
 

@@ -31,7 +31,7 @@ class UserLife:
     given_up: str = ""
     """Why it was given up; empty if it came to an end of its own."""
     deposed: bool = False
-    """Whether its successor has killed it: it stood still and had a file locked (`tpc.support.deposed`)."""
+    """Whether its successor has killed it: it stood still and had a file locked (`tpc.support.fenced_process`)."""
     left_early: bool = False
     """Whether it ended with exit code 0 and its query had not come to the end of its input."""
 

@@ -21,7 +21,7 @@ from tpc.chaos.servers.stack import Stack
 from tpc.chaos.user.directory import VARIABLE, UserRunDirectory
 from tpc.chaos.user.plan import parse_kinds
 from tpc.chaos.user.record import end_json, fault_json, left_json, run_json
-from tpc.chaos.user.run import LIFE_LIMIT_S, Outcome, UserRun
+from tpc.chaos.user.run import LIFE_LIMIT_S, RunResult, UserRun
 from tpc.chaos.user.screen import Screen
 from tpc.chaos.user.secrets import hiding
 from tpc.chaos.user.target import check_name, load_target
@@ -93,7 +93,7 @@ class _Results:
         self.settings = settings
         self.began_at = time.time()
         self.user_run: UserRun | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: RunResult | None = None
 
     @property
     def passed(self) -> bool:
@@ -114,7 +114,7 @@ class _Results:
         finally:
             self.paths.tidy(keep_work=not self.passed)
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _tell(self, outcome: RunResult) -> None:
         cases = self._cases(outcome)
         self._write(outcome, [*cases, end_json(outcome.checks, self.settings["seed"], outcome.words(0, None))])
         self.screen.faults(cases)
@@ -131,11 +131,11 @@ class _Results:
         self._write(seen, [*self._cases(seen), left_json(why, self.settings["seed"], seen.words(0, None))])
         self._tell_where()
 
-    def _cases(self, outcome: Outcome) -> list[dict[str, Any]]:
+    def _cases(self, outcome: RunResult) -> list[dict[str, Any]]:
         seed = self.settings["seed"]
         return [fault_json(attempt, seed, outcome.hits, outcome.words) for attempt in outcome.attempts]
 
-    def _write(self, outcome: Outcome, cases: Sequence[Mapping[str, Any]]) -> None:
+    def _write(self, outcome: RunResult, cases: Sequence[Mapping[str, Any]]) -> None:
         record = run_json(self.settings, self.began_at, cases, outcome.not_compared, outcome.unplaced)
         self.paths.result.write_text(json.dumps(record, indent=1))
         write_matrix_report(self.paths.report, record)

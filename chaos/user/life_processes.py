@@ -17,7 +17,7 @@ from typing import Any
 from tpc.chaos.faults.injector import fired_file
 from tpc.chaos.user.attempts import Attempt, UserLife
 from tpc.chaos.user.life_program import Orders, end_file
-from tpc.support.deposed import told_of
+from tpc.support.fenced_process import told_of
 from tpc.support.process_trees import kill_tree
 
 

@@ -50,7 +50,7 @@ LOG_LINES = 40
 
 
 @dataclass
-class Outcome:
+class RunResult:
     """What a run has shown."""
 
     attempts: Sequence[Attempt]
@@ -96,18 +96,18 @@ class UserRun:
         self.sinks: tuple[Sink, ...] = ()
         """The pipeline's, as soon as they are known."""
 
-    def run(self, minutes: float) -> Outcome:
+    def run(self, minutes: float) -> RunResult:
         """Raises `ConfigurationError` and `LocalStackError` when it could not be run; everything has ended then."""
         with self.processes:
             account = self._without_feed(minutes) if self.target.feed is None else self._with_feed(minutes)
         return self._judged(account)
 
-    def seen(self) -> Outcome:
+    def seen(self) -> RunResult:
         """What there is of a run that was left before its end: the faults so far, nothing checked."""
         for attempt in self._attempts():
             attempt.fired = attempt.fired or self.processes.made(attempt)
         words = self._words(hiding(self.sinks))
-        return Outcome(self._attempts(), self.processes.lives, self._hits(), [], words=words)
+        return RunResult(self._attempts(), self.processes.lives, self._hits(), [], words=words)
 
     def _environment(self) -> dict[str, str]:
         path = os.pathsep.join(filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH"))))
@@ -213,7 +213,7 @@ class UserRun:
         """The faults of the kinds wanted: a kill that only shows the steps is none."""
         return [attempt for attempt in self.rounds.attempts if attempt.lives and attempt.planned.kind in self.kinds]
 
-    def _judged(self, account: Account | None) -> Outcome:
+    def _judged(self, account: Account | None) -> RunResult:
         attempts, lives, hits = self._attempts(), self.processes.lives, self._hits()
         if not any(attempt.fired for attempt in attempts) and account is not None:
             self._require_places()
@@ -235,7 +235,7 @@ class UserRun:
             not_compared = not_compared_sinks(self.target, account, expected)
         reached = places(hits)
         unplaced = tuple(kind for kind in self.kinds if not places_for(kind, reached))
-        return Outcome(attempts, lives, hits, checks, not_compared, unplaced, self._words(hide))
+        return RunResult(attempts, lives, hits, checks, not_compared, unplaced, self._words(hide))
 
     def _words(self, hide: Callable[[str], str]) -> Callable[[int, int | None], str]:
         def words(begin: int, end: int | None) -> str:

@@ -18,13 +18,13 @@ from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.clock import Clock, SystemClock
 from tpc.coordinator.kernel.engine import Engine, EngineSettings
+from tpc.coordinator.kernel.heartbeat import this_process
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.observing import Observing
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.kernel.participants import Participants
 from tpc.coordinator.kernel.preflight import Preflight
-from tpc.coordinator.kernel.sign_of_life import this_process
 from tpc.coordinator.kernel.wanted_inputs import WantedInputs, rows_claimed
 from tpc.coordinator.spark.late_plans import check_batch
 from tpc.coordinator.spark.query_log import SparkLog
@@ -37,7 +37,7 @@ from tpc.json import JSONObject
 from tpc.manifest import Barrier
 from tpc.schemas import Columns
 from tpc.sink import CheckContext, Sink
-from tpc.support.deposed import end_deposed
+from tpc.support.fenced_process import end_fenced_process
 
 logger = logging.getLogger(__name__)
 
@@ -85,17 +85,17 @@ class Coordinator:
 
     def lock(self, *, takeover: bool = False) -> None:
         """Take the checkpoint's advisory lock, with `takeover` past another process, which may be ended for it."""
-        with self.engine.stating():
+        with self.engine.annotate_errors():
             self._lock.acquire(takeover=takeover)
             if takeover:
                 sinks = self.participants.sinks.values()
                 of_sinks = [path for sink in sinks for path in sink.locked_files()]
-                end_deposed(self._lock.path, self._lock.before, [*self.journal.log.locked_files(), *of_sinks])
+                end_fenced_process(self._lock.path, self._lock.before, [*self.journal.log.locked_files(), *of_sinks])
                 self._lock.retake()  # before a supervisor starts anew whom that has ended
 
     def hold(self) -> None:
         """Between epochs, when no record is put: raises `FencedError` when somebody has taken over."""
-        with self.engine.stating():
+        with self.engine.annotate_errors():
             self._lock.hold(self.journal.require_leading)
 
     def upkeep(self) -> None:
@@ -112,13 +112,13 @@ class Coordinator:
 
         `schemas` are the columns of the rows for each sink; they go on record with the generation.
         """
-        with self.engine.stating():
+        with self.engine.annotate_errors():
             self._check(contexts, schemas)
             self._claim(self.engine.recover)
 
     def check(self, contexts: Mapping[str, CheckContext], schemas: Mapping[str, Columns]) -> None:
         """Raise what `take_over` refuses before it claims a generation. The sinks' checks may make their own tables."""
-        with self.engine.stating():
+        with self.engine.annotate_errors():
             self._check(contexts, schemas)
             self._prepare_claim()
             self.preflight.check_owners()
@@ -133,7 +133,7 @@ class Coordinator:
         With `void_damage` (reason and operator) the damaged end of the log is voided, which the sinks cannot prove to
         have decided nothing; what they do report still stops it. Returns how many branches were aborted.
         """
-        with self.engine.stating():
+        with self.engine.annotate_errors():
             history = self.preflight.read_with_targets()
             if void_damage is not None and not history.damaged:
                 raise ConfigurationError(
@@ -146,7 +146,7 @@ class Coordinator:
 
     def sweep_only(self) -> int:
         """Abort what no intent names, under a new generation; the decided epoch stays as it is."""
-        with self.engine.stating():
+        with self.engine.annotate_errors():
             self.preflight.read_with_targets()
             return self._claim(self.engine.claim_and_sweep)
 
@@ -223,7 +223,7 @@ class Coordinator:
     def _fenced_first(self, *also: type[TransientError]) -> Iterator[None]:
         """What looks like a contradiction to a fenced coordinator is the work of the one that leads."""
         contradictions: tuple[type[TpcError], ...] = (HistoryMismatchError, *also)
-        with self.engine.stating():
+        with self.engine.annotate_errors():
             try:
                 yield
             except contradictions:

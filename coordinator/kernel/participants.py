@@ -227,8 +227,8 @@ class Participants:
     def undo_own_epoch(self, sweeper: Sweeper) -> None:
         """Abort what a fenced coordinator has prepared for its undecided epoch, in every sink that answers."""
         listed = self.in_doubt()
-        doomed = {name: own for name, doubts in listed.items() if (own := sweeper.doomed(doubts))}
-        self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))
+        to_abort = {name: own for name, doubts in listed.items() if (own := sweeper.to_abort(doubts))}
+        self._each(to_abort, lambda name: self.committers[name].abort(to_abort[name]))
 
     def _swept(
         self,
@@ -238,18 +238,18 @@ class Participants:
         still_leading: Callable[[], None],
     ) -> int:
         for doubts in listed.values():
-            for stranger in sweeper.strangers(doubts):
-                logger.warning("%s holds a branch of %s; it is left alone", stranger.sink, stranger.pipeline)
-        doomed = {name: own for name, doubts in listed.items() if (own := sweeper.doomed(doubts))}
-        if not doomed:
+            for foreign in sweeper.foreign_branches(doubts):
+                logger.warning("%s holds a branch of %s; it is left alone", foreign.sink, foreign.pipeline)
+        to_abort = {name: own for name, doubts in listed.items() if (own := sweeper.to_abort(doubts))}
+        if not to_abort:
             return 0
-        markers = self.newest_markers(history, doomed)
+        markers = self.newest_markers(history, to_abort)
         still_leading()
-        self.check_before_sweep(history, doomed, markers)
-        for name, doubts in doomed.items():
+        self.check_before_sweep(history, to_abort, markers)
+        for name, doubts in to_abort.items():
             logger.info("sink %s: aborting %d branches that no intent names", name, len(doubts))
-        self._each(doomed, lambda name: self.committers[name].abort(doomed[name]))
-        return sum(map(len, doomed.values()))
+        self._each(to_abort, lambda name: self.committers[name].abort(to_abort[name]))
+        return sum(map(len, to_abort.values()))
 
     def _each(self, names: Iterable[str], ask: Callable[[str], Result], *, at_work: bool = False) -> dict[str, Result]:
         """`ask` every sink in a thread of its own; raises the first error in order, after all have answered.

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tpc.effects import Effect
+from tpc.effects import MachineEffect
 from tpc.events import Event
 from tpc.history import History
-from tpc.states import State
+from tpc.states import MachineState
 
 
 @dataclass(frozen=True)
 class Transition:
     """`event` came in the state `before`; `after` and `effects` follow. No effect is carried out yet."""
 
-    before: State
+    before: MachineState
     event: Event
-    after: State
-    effects: tuple[Effect, ...]
+    after: MachineState
+    effects: tuple[MachineEffect, ...]
     history: History
     """What the log held when `event` came."""
     seconds: Mapping[str, float]

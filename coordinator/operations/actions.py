@@ -20,20 +20,20 @@ from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.checkpoint_places import files_at, log_beside
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.epochs import epoch_rows
-from tpc.coordinator.kernel.fates import in_doubt_row
+from tpc.coordinator.kernel.heartbeat import current_leader
 from tpc.coordinator.kernel.job import Job
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.places import open_log
 from tpc.coordinator.kernel.parked import ParkedNote
-from tpc.coordinator.kernel.sign_of_life import leader
+from tpc.coordinator.kernel.planned_actions import in_doubt_row
 from tpc.coordinator.operations.monitoring.epoch_report import event_time_of
 from tpc.errors import ConfigurationError, CorruptionError, RepairNeededError
 from tpc.history import Action, History, Removal, Resolution
 from tpc.json import JSONObject
 from tpc.records import RecordKind
-from tpc.safety import holds, holds_for_reader, holds_for_record, stated
-from tpc.states import State
+from tpc.safety import annotate_errors, data_status, data_status_for_reader, data_status_for_record
+from tpc.states import MachineState
 from tpc.support.durable_files import make_directories
 
 
@@ -55,10 +55,10 @@ def status(log: Log, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
 
     Without the `checkpoint` nobody knows who refuses, nor which process of a service leads: these notes lie there.
     """
-    with stated(holds_for_reader):
+    with annotate_errors(data_status_for_reader):
         history = Journal(log).open()
     state = state_of(history, None if checkpoint is None else ParkedNote(checkpoint.notes).of(history))
-    return {**state, "leader": None if checkpoint is None else leader(checkpoint.notes)}
+    return {**state, "leader": None if checkpoint is None else current_leader(checkpoint.notes)}
 
 
 def state_of(history: History, parked: dict[str, Any] | None) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _held(pipeline: Job) -> Iterator[Coordinator]:
     coordinator = pipeline.coordinator(keep_epochs=sys.maxsize)  # how far back Spark looks is known to a start alone
     coordinator.lock()
     try:
-        with coordinator.engine.stating():
+        with coordinator.engine.annotate_errors():
             pipeline.require_states(coordinator.read())
         yield coordinator
     finally:
@@ -95,7 +95,7 @@ def _held(pipeline: Job) -> Iterator[Coordinator]:
 def in_doubt(pipeline: Job) -> list[dict[str, Any]]:
     """Every branch that a sink holds prepared for the pipeline, and what becomes of it. Changes nothing."""
     coordinator = pipeline.coordinator()
-    with stated(holds_for_reader), closing(coordinator):
+    with annotate_errors(data_status_for_reader), closing(coordinator):
         history, participants = coordinator.read(), coordinator.participants
         listed = {name: doubts for name, doubts in participants.in_doubt().items() if doubts}
         refusal = coordinator.preflight.lost_epochs(history, listed)
@@ -107,15 +107,15 @@ def check(pipeline: Job) -> None:
 
     The sinks' own checks run as at a start: they make a sink's own tables or collections where these are missing.
     """
-    with stated(partial(holds, State(pipeline.id))):
+    with annotate_errors(partial(data_status, MachineState(pipeline.id))):
         ready = pipeline.prepared()
     try:
-        with stated(partial(holds, State(pipeline.id))):
+        with annotate_errors(partial(data_status, MachineState(pipeline.id))):
             ready.ask_others(True)
             if not pipeline.needs_spark:
                 make_directories(ready.coordinator.checkpoint.notes)  # as a start does: states lie beside it
         ready.coordinator.check(ready.contexts, ready.columns)
-        with ready.coordinator.engine.stating():
+        with ready.coordinator.engine.annotate_errors():
             ready.ask_sources()
     finally:
         ready.coordinator.close()
@@ -155,7 +155,7 @@ def resolve(log: Log, checkpoint: CheckpointFiles, resolution: Resolution) -> Hi
 
     Raises `ConfigurationError` when there is nothing to decide: the epoch is not pending, the sink has no branches.
     """
-    with stated(holds_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
+    with annotate_errors(data_status_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
         journal = Journal(log)
         _check_resolution(undamaged(journal), resolution)
         journal.append(RecordKind.RESOLUTION, resolution.to_json())
@@ -170,7 +170,7 @@ def remove_sink(pipeline: Job, sink: str, reason: str) -> int:
     """
     if sink not in {part.name for part in pipeline.sinks}:
         raise ConfigurationError(f"the pipeline has no sink {sink!r}", remedy="name the sink with the old settings.")
-    with _held(pipeline) as coordinator, coordinator.engine.stating():
+    with _held(pipeline) as coordinator, coordinator.engine.annotate_errors():
         swept = coordinator.finish()
         history = coordinator.journal.history
         if history.pending is not None:
@@ -185,7 +185,7 @@ def remove_sink(pipeline: Job, sink: str, reason: str) -> int:
 
 def remove_lost_sink(log: Log, checkpoint: CheckpointFiles, sink: str, reason: str) -> None:
     """Put on the record that `sink` leaves the pipeline, although nobody could sweep it: its system is gone."""
-    with stated(holds_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
+    with annotate_errors(data_status_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
         journal = Journal(log)
         history = undamaged(journal)
         if sink not in history.sinks:

@@ -5,9 +5,9 @@ each event so that it alone can be undone (`Guard`): with events that are decode
 function may have changed them. A source that cannot decode again is run like that from the start, if there are dead
 letters.
 
-A row that a sink refuses shows only when it is written (`loop_pass`). Then the epoch is run event by event once more,
-and the sinks are asked of each event whether they take its rows: a refusal undoes the event, so that what it did to
-states is not there for the next one. Each event is judged by itself, so that it is the same wherever epochs are cut.
+A row that a sink refuses shows only when it is written (`service_pass`). Then the epoch is run event by event once
+more, and the sinks are asked of each event whether they take its rows: a refusal undoes the event, so that what it did
+to states is not there for the next one. Each event is judged by itself, so that it is the same wherever epochs are cut.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tpc.coordinator.kernel.feeding.letter_bound import COUNT
 from tpc.coordinator.service.barriers import Lives, SourceCut
 from tpc.coordinator.service.cut_events import CutEvents, Refusal
 from tpc.coordinator.service.cutting import Cut
-from tpc.coordinator.service.emitted import Emitted
 from tpc.coordinator.service.functions import Function, Input, KeyedState, Undoable
+from tpc.coordinator.service.output import Output
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.row_checks import RowChecks, RowRefusedError
 from tpc.errors import ConfigurationError, DataError
@@ -147,7 +147,7 @@ class Computation:
         program, letters = self._program, self._program.dead_letters
         for state in program.states:
             state.begin(self._epoch, time.watermark_ms, time.reached_ms, self._lives.get(state.name))
-        out = Emitted(program.made_by_functions, self._epoch, time.watermark_ms, self._misused)
+        out = Output(program.made_by_functions, self._epoch, time.watermark_ms, self._misused)
         refused = None if letters is None else _refused(events)
         guard = None if guarded is None else Guard(program.states, out, refused, guarded.checks)
         try:
@@ -201,7 +201,7 @@ class Guard:
     def __init__(
         self,
         states: Sequence[KeyedState],
-        out: Emitted,
+        out: Output,
         refused: list[Refusal] | None,
         checks: RowChecks | None = None,
     ) -> None:
@@ -270,7 +270,7 @@ def run_functions(
     inputs: Sequence[Input],
     events: Mapping[str, CutEvents],
     states: Sequence[KeyedState],
-    out: Emitted,
+    out: Output,
     guard: Guard | None = None,
     *,
     time: EpochTime = NO_EPOCH_TIME,
@@ -331,7 +331,7 @@ def _tell(states: Sequence[KeyedState], event_ms: int | None, watermark_ms: int 
 
 
 def _run_many(
-    function: Function, events: Sequence[CutEvents], guard: Guard | None, out: Emitted, *arguments: Any
+    function: Function, events: Sequence[CutEvents], guard: Guard | None, out: Output, *arguments: Any
 ) -> None:
     if guard is not None:
         guard.run_many(function, events, *arguments)
@@ -344,7 +344,7 @@ def _run_many(
         raise error_of_many(function.name, events, error) from error
 
 
-def _run_each(function: Function, events: CutEvents, told: _Told | None, guard: Guard | None, out: Emitted) -> None:
+def _run_each(function: Function, events: CutEvents, told: _Told | None, guard: Guard | None, out: Output) -> None:
     """One by one, the states being told the time of each, and the watermark."""
     for first in range(0, len(events), AT_ONCE):
         some = slice(first, first + AT_ONCE)
@@ -365,7 +365,7 @@ def _run_each(function: Function, events: CutEvents, told: _Told | None, guard: 
         out.settle()
 
 
-def _run_some(function: Function, events: Iterator[Any], told: _Told | None, some: slice, out: Emitted) -> None:
+def _run_some(function: Function, events: Iterator[Any], told: _Told | None, some: slice, out: Output) -> None:
     call = function.call
     if told is None:
         for event in events:
@@ -379,7 +379,7 @@ def _run_some(function: Function, events: Iterator[Any], told: _Told | None, som
             require_done(answer, function.name)
 
 
-def _is_of_before(error: Exception, out: Emitted) -> bool:
+def _is_of_before(error: Exception, out: Output) -> bool:
     """Whether it is of a row or a value that an event before the one at hand may have left."""
     return error is out.unfit or isinstance(error, UnkeptValueError)
 

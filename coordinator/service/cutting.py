@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tpc.coordinator.service.barriers import SourceCut
 from tpc.coordinator.service.cut_events import CutEvents
+from tpc.coordinator.service.epoch_trigger import EpochTrigger
 from tpc.coordinator.service.event_clocks import EventClocks
-from tpc.coordinator.service.every import Every
 from tpc.coordinator.service.functions import Input
-from tpc.coordinator.service.layout import Layout, SourceTopic
+from tpc.coordinator.service.topic_partitions import SourceTopic, TopicPartitions
 from tpc.describing import described, printable
 from tpc.errors import ConfigurationError, StateMachineError
 from tpc.event_time import NO_EPOCH_TIME, EpochTime
@@ -65,14 +65,14 @@ class Cutter:
     def __init__(
         self,
         inputs: Sequence[Input],
-        every: Every,
-        layout: Layout | None = None,
+        every: EpochTrigger,
+        topic_partitions: TopicPartitions | None = None,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._inputs = inputs
         self._readers: list[SourceReader] = [each.source.reader() for each in inputs]
         self._every = every
-        self._layout = layout
+        self._topic_partitions = topic_partitions
         self._clocks = EventClocks(inputs, wall_s)
         self._identities: list[Identities] = [{} for _ in inputs]
         """Which topics, say, the positions count in, as epochs note it."""
@@ -107,8 +107,8 @@ class Cutter:
             self._noted[number] = None if known is None else known.end
             is_new = known is None or reader.position() != known.end  # the same source with another topic, say
             self._is_to_record |= is_new and each.source.begins_anew
-        if self._layout is not None:
-            self._layout.look(self.partitions())
+        if self._topic_partitions is not None:
+            self._topic_partitions.look(self.partitions())
 
     def again(self, cuts: Sequence[SourceCut], time: EpochTime) -> Cut:
         """The events of a decided epoch, read again from its start to its end; no clock is read."""
@@ -215,8 +215,8 @@ class Cutter:
         return {(each.name, topic): n for each, reader in read for topic, n in reader.partitions().items()}
 
     def _cut(self) -> Cut:
-        if self._layout is not None:
-            self._layout.check(self.partitions())
+        if self._topic_partitions is not None:
+            self._topic_partitions.check(self.partitions())
         starts = [_position(reader) for reader in self._readers]
         parts = [_parts(reader) for reader in self._readers]
         ends = [_position(reader) for reader in self._readers]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.kernel.feeding.letter_bound import LetterBound
 from tpc.coordinator.service.cut_events import Refusal
-from tpc.coordinator.service.emitted import AT_ONCE
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.output import AT_ONCE
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.row_batches import batch_of
 from tpc.errors import DataError
 from tpc.history import History
@@ -42,7 +42,7 @@ class DeadLetters:
 
     def __init__(self, sink: Sink, select: Select | None, *, max_share: float, at_least: int) -> None:
         self._bound = LetterBound(sink.name, max_share, at_least)
-        self.writing = LoopWriting(KIND, SCHEMA, UNDIGESTED).to(sink, select=select)
+        self.writing = ServiceWriting(KIND, SCHEMA, UNDIGESTED).to(sink, select=select)
 
     def batches(self, refused: Sequence[Refusal]) -> list[pyarrow.RecordBatch]:
         """The rows of one epoch."""

@@ -15,15 +15,15 @@ from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.wanted_inputs import named_inputs
 from tpc.coordinator.service.cut_events import EventTime
 from tpc.coordinator.service.dead_letters import KIND, DeadLetters
-from tpc.coordinator.service.every import Seconds
+from tpc.coordinator.service.epoch_trigger import Seconds
 from tpc.coordinator.service.functions import Function, Input, KeyedState, input_of
-from tpc.coordinator.service.layout import Layout
-from tpc.coordinator.service.neighbours import STATES_FOLDER, Neighbours
+from tpc.coordinator.service.peer_shards import STATES_FOLDER, PeerShards
 from tpc.coordinator.service.program import Program
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.sink_rows import changes_of, columns_of
 from tpc.coordinator.service.state.lost_stores import LoggedState, require_kept, require_there
 from tpc.coordinator.service.state.sink import StateSink
+from tpc.coordinator.service.topic_partitions import TopicPartitions
 from tpc.errors import ConfigurationError
 from tpc.event_time import AHEAD_MAX_S
 from tpc.handles import PipelineId
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tpc.transactional import Transactional
 
 AHEAD_MAX = Seconds(AHEAD_MAX_S)
-Kept = TypeVar("Kept")
+KeptT = TypeVar("KeptT")
 Call = TypeVar("Call", bound=Callable[..., Any])
 
 
@@ -70,8 +70,8 @@ class Description(Job):
         self._inputs: list[Input] = []
         self._retired: set[str] = set()
         self._functions: list[Function] = []
-        self._states = KeptStates()
-        self._writings: list[LoopWriting] = []
+        self._states = DeclaredStates()
+        self._writings: list[ServiceWriting] = []
         self._dead_letters: DeadLetters | None = None
 
     def read(
@@ -130,7 +130,7 @@ class Description(Job):
 
         return taken
 
-    def write(self, name: str, schema: Schema) -> LoopWriting:
+    def write(self, name: str, schema: Schema) -> ServiceWriting:
         """Begin the routes of the rows that functions make with `out.row(name, {...})`.
 
         `schema` says their columns: a mapping from names to Python's int, float, str, bytes, bool, datetime (an
@@ -139,7 +139,7 @@ class Description(Job):
         """
         if any(writing.name == name for writing in self._writings) or name == KIND:
             raise ConfigurationError(f"rows {name!r} are written twice", remedy="add to() to the first write().")
-        self._writings.append(LoopWriting(name, schema))
+        self._writings.append(ServiceWriting(name, schema))
         return self._writings[-1]
 
     def dead_letters_to(
@@ -177,7 +177,9 @@ class Description(Job):
         self._states.add(sink, state, self._own(changelog))
         return state
 
-    def keep(self, name: str, made: Transactional[Kept], *, changelog: Changelog | None = None) -> Transactional[Kept]:
+    def keep(
+        self, name: str, made: Transactional[KeptT], *, changelog: Changelog | None = None
+    ) -> Transactional[KeptT]:
         """An object of any class that functions change (`made.value`), whole: decided with each epoch like any sink.
 
         `made` is what `tpc.make_transactional(obj)` has returned. An epoch that changes it stores all of it, and sends
@@ -223,7 +225,7 @@ class Description(Job):
         """See `Job.inputs`."""
         return named_inputs(each.source for each in self._inputs)
 
-    def _all_writings(self) -> list[LoopWriting]:
+    def _all_writings(self) -> list[ServiceWriting]:
         letters = [] if self._dead_letters is None else [self._dead_letters.writing]
         return [*self._writings, *letters, *self._states.writings()]
 
@@ -235,24 +237,26 @@ class Description(Job):
             self._all_writings(),
             None if self._offsets_sink is None else self._offsets_sink.name,
             self.unrouted_is_error,
-            self._neighbours(),
-            Layout(self._directory / STATES_FOLDER) if self._shard is not None and self._states.states else None,
+            self._peer_shards(),
+            TopicPartitions(self._directory / STATES_FOLDER)
+            if self._shard is not None and self._states.states
+            else None,
             self._states.logged,
             self._states.unlogged,
             frozenset(self._retired),
             self._dead_letters,
         )
 
-    def _neighbours(self) -> Neighbours:
+    def _peer_shards(self) -> PeerShards:
         own = self._states.names
         shared = {} if self._shard is None else {sink.name: sink for sink in self.sinks if sink.name not in own}
-        return Neighbours(PipelineId(self._name, self.id.incarnation), self._shard, self._place, shared)
+        return PeerShards(PipelineId(self._name, self.id.incarnation), self._shard, self._place, shared)
 
 
 # The states: each with its store, some with a changelog besides. Opens nothing.
 
 
-class KeptStates:
+class DeclaredStates:
     """In the order in which they were said. `logged`: those with a changelog; `unlogged`: the stores of others."""
 
     def __init__(self) -> None:
@@ -283,6 +287,6 @@ class KeptStates:
         """Of the sinks."""
         return {sink.name for sink in (*self._stores, *self._changelogs)}
 
-    def writings(self) -> list[LoopWriting]:
+    def writings(self) -> list[ServiceWriting]:
         """One for each store, then one for each changelog."""
         return [changes_of(sink) for sink in (*self._stores, *self._changelogs)]

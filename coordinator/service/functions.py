@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tpc.coordinator.service.cut_events import EventTime
-from tpc.coordinator.service.emitted import Emitted
+from tpc.coordinator.service.output import Output
 from tpc.errors import ConfigurationError
 from tpc.event_time import AHEAD_MAX_S, Life
 from tpc.json import JSONObject
@@ -105,7 +105,7 @@ class Function:
         """What errors call it."""
         return f"function {name_of(self.call)}"
 
-    def run(self, out: Emitted, *arguments: Any) -> None:
+    def run(self, out: Output, *arguments: Any) -> None:
         """Call it. Raises `ConfigurationError` where its answer stands for work that is not done."""
         if (answer := self.call(*arguments, out)) is not None:
             require_done(answer, self.name)

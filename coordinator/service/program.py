@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tpc.coordinator.service.dead_letters import DeadLetters
 from tpc.coordinator.service.functions import Function, Input, KeyedState
-from tpc.coordinator.service.layout import Layout
-from tpc.coordinator.service.neighbours import Neighbours
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.peer_shards import PeerShards
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.state.lost_stores import LoggedState
 from tpc.coordinator.service.state.sink import StateSink
+from tpc.coordinator.service.topic_partitions import TopicPartitions
 from tpc.errors import ConfigurationError
 
 
@@ -26,12 +26,12 @@ class Program:
     inputs: Sequence[Input]
     functions: Sequence[Function]
     states: Sequence[KeyedState]
-    writings: Sequence[LoopWriting]
+    writings: Sequence[ServiceWriting]
     offsets_sink: str | None
     unrouted_is_error: bool
-    neighbours: Neighbours | None = None
+    peer_shards: PeerShards | None = None
     """The other shards, or the shards that one without must not meet."""
-    layout: Layout | None = None
+    topic_partitions: TopicPartitions | None = None
     """Of a shard that keeps states: how many partitions its topics have."""
     logged: Sequence[tuple[KeyedState, LoggedState]] = ()
     unlogged: Sequence[StateSink] = ()
@@ -42,7 +42,7 @@ class Program:
     """The writing after those that functions make rows for is theirs."""
 
     @property
-    def made_by_functions(self) -> Sequence[LoopWriting]:
+    def made_by_functions(self) -> Sequence[ServiceWriting]:
         """The writings that functions make rows for."""
         others = len(self.states) + len(self.logged) + (self.dead_letters is not None)
         return self.writings[: len(self.writings) - others]

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from types import TracebackType
 
-from tpc.coordinator.kernel.feeding.beside import Beside
+from tpc.coordinator.kernel.feeding.background_call import BackgroundCall
 from tpc.errors import TransientError
 
 logger = logging.getLogger(__name__)
@@ -30,12 +30,12 @@ class ReadingAhead:
     def __init__(self, read: Read, is_stopped: Callable[[], bool]) -> None:
         self._is_stopped = is_stopped
         self._is_over = False
-        self._beside = Beside("tpc-reading-ahead", lambda: read(lambda: self._is_over))
+        self._background = BackgroundCall("tpc-reading-ahead", lambda: read(lambda: self._is_over))
 
     def begin(self) -> None:
         """The rows of the epoch are all with their sinks."""
         try:
-            self._beside.begin()
+            self._background.begin()
         except RuntimeError as error:  # no more threads: the events are read when the epoch has ended
             logger.warning("the next epoch is not read ahead: %s", error)
 
@@ -46,8 +46,8 @@ class ReadingAhead:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._is_over = True
-        self._beside.wait()
-        met = self._beside.error
+        self._background.wait()
+        met = self._background.error
         if met is None:
             return
         if kind is None and not (self._is_stopped() and isinstance(met, TransientError)):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LoopRoute:
+class ServiceRoute:
     """Rows for which `where` is true (None: all) go to `sink`; `columns` are (the row's name, the sink's name)."""
 
     sink: Sink
@@ -37,7 +37,7 @@ class LoopRoute:
     otherwise: bool = False
 
 
-class LoopWriting:
+class ServiceWriting:
     """Rows of one kind, and the routes that they take. `schema` says their columns.
 
     The columns `undigested` may differ when an epoch is run again.
@@ -49,11 +49,11 @@ class LoopWriting:
         self.rules: tuple[Rule, ...] = column_rules(name, self.schema)
         """Which values each column takes."""
         self.undigested = undigested
-        self.routes: list[LoopRoute] = []
+        self.routes: list[ServiceRoute] = []
 
     def to(
         self, sink: Sink, *, where: Condition | None = None, select: Select | None = None, exact_floats: bool = False
-    ) -> LoopWriting:
+    ) -> ServiceWriting:
         """Send rows to `sink`.
 
         `where` is a function of one row that answers True, False or None, or such an expression of `pyarrow.compute`;
@@ -64,11 +64,11 @@ class LoopWriting:
         """
         if where is not None:
             checked_condition(where, self.schema, sink.name)
-        return self._add(LoopRoute(sink, where, self._selected(sink, select), exact_floats))
+        return self._add(ServiceRoute(sink, where, self._selected(sink, select), exact_floats))
 
-    def otherwise(self, sink: Sink, *, select: Select | None = None) -> LoopWriting:
+    def otherwise(self, sink: Sink, *, select: Select | None = None) -> ServiceWriting:
         """Send every row to `sink` that no other route took."""
-        return self._add(LoopRoute(sink, None, self._selected(sink, select), exact_floats=False, otherwise=True))
+        return self._add(ServiceRoute(sink, None, self._selected(sink, select), exact_floats=False, otherwise=True))
 
     def _selected(self, sink: Sink, select: Select | None) -> tuple[tuple[str, str], ...]:
         names = self.schema.names if select is None else select
@@ -82,7 +82,7 @@ class LoopWriting:
             )
         return columns
 
-    def _add(self, route: LoopRoute) -> LoopWriting:
+    def _add(self, route: ServiceRoute) -> ServiceWriting:
         if any(known.sink.name == route.sink.name for known in self.routes):
             raise ConfigurationError(
                 f"sink {route.sink.name!r} stands twice in one write",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.coordinator.kernel.feeding.context import RoutePlan
 from tpc.coordinator.service.conditions import Conditions
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.row_buffer import RowBuffer
 from tpc.coordinator.service.row_digests import has_floats, row_digests
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class RowBatches:
     """All kinds of rows of one service. `routes` and `digests_by_writing` are what a pass is given."""
 
-    def __init__(self, writings: Sequence[LoopWriting]) -> None:
+    def __init__(self, writings: Sequence[ServiceWriting]) -> None:
         self.writings = writings
         self._plans = [_plans(index, writing) for index, writing in enumerate(writings)]
         self.routes = tuple(plan for plans in self._plans for plan in plans)
@@ -47,7 +47,7 @@ class RowBatches:
         return pa.RecordBatch.from_pydict(columns | others, metadata=batch.schema.metadata)
 
 
-def routed_rows(writing: LoopWriting, batch: pyarrow.RecordBatch) -> list[tuple[str, pyarrow.RecordBatch]]:
+def routed_rows(writing: ServiceWriting, batch: pyarrow.RecordBatch) -> list[tuple[str, pyarrow.RecordBatch]]:
     """Rows of one writing as each sink gets them that gets any. Raises `DataError` for a condition that refuses one."""
     import pyarrow as pa
 
@@ -61,7 +61,7 @@ def routed_rows(writing: LoopWriting, batch: pyarrow.RecordBatch) -> list[tuple[
     return routed
 
 
-def _plans(index: int, writing: LoopWriting) -> list[RoutePlan]:
+def _plans(index: int, writing: ServiceWriting) -> list[RoutePlan]:
     place = {name: f"column_{number}" for number, name in enumerate(writing.schema.names)}
     return [
         RoutePlan(
@@ -75,7 +75,7 @@ def _plans(index: int, writing: LoopWriting) -> list[RoutePlan]:
     ]
 
 
-def _flags(writing: LoopWriting, batch: pyarrow.RecordBatch) -> list[Flags | None]:
+def _flags(writing: ServiceWriting, batch: pyarrow.RecordBatch) -> list[Flags | None]:
     """Per route, which rows go that way; None: all."""
     import numpy as np
 
@@ -92,7 +92,7 @@ def _flags(writing: LoopWriting, batch: pyarrow.RecordBatch) -> list[Flags | Non
     return flags
 
 
-def batch_of(writing: LoopWriting, rows: Iterable[Mapping[str, Any]]) -> pyarrow.RecordBatch:
+def batch_of(writing: ServiceWriting, rows: Iterable[Mapping[str, Any]]) -> pyarrow.RecordBatch:
     """Rows as one batch; what a row leaves out is NULL. Raises `DataError` for the first value that does not fit."""
     buffer = RowBuffer(writing)
     for row in rows:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.describing import described
 from tpc.errors import DataError
 
@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 class RowBuffer:
     """Rows of one kind."""
 
-    def __init__(self, writing: LoopWriting) -> None:
+    def __init__(self, writing: ServiceWriting) -> None:
         self._writing = writing
         self._names = writing.schema.names
         self._known = frozenset(self._names)
@@ -119,7 +119,7 @@ def refused_row(what: str, index: int, *, column: str | None = None) -> DataErro
     return error
 
 
-def declared_batch(writing: LoopWriting, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+def declared_batch(writing: ServiceWriting, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
     """The batch with the declared types, its columns in the declared order. Raises `DataError`."""
     import pyarrow as pa
 
@@ -140,7 +140,7 @@ def declared_batch(writing: LoopWriting, batch: pyarrow.RecordBatch) -> pyarrow.
     return pa.RecordBatch.from_arrays(columns, schema=writing.schema)
 
 
-def _require_columns(writing: LoopWriting, names: list[str]) -> None:
+def _require_columns(writing: ServiceWriting, names: list[str]) -> None:
     declared = writing.schema.names
     wrong = [("has no column", name) for name in declared if name not in names]
     wrong += [("has a column that the rows have not,", name) for name in names if name not in declared]

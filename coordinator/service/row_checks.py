@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tpc.coordinator.kernel.feeding.partition import EpochWork
 from tpc.coordinator.kernel.feeding.row_check import RowCheck
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.row_batches import routed_rows
 from tpc.errors import DataError
 from tpc.handles import Handle
@@ -30,12 +30,12 @@ class RowRefusedError(Exception):
 class RowChecks:
     """Of all sinks in one epoch."""
 
-    def __init__(self, writings: Sequence[LoopWriting], checks: Mapping[str, RowCheck]) -> None:
+    def __init__(self, writings: Sequence[ServiceWriting], checks: Mapping[str, RowCheck]) -> None:
         self._writings = writings
         self._checks = checks
 
     @classmethod
-    def of(cls, writings: Sequence[LoopWriting], work: EpochWork) -> RowChecks:
+    def of(cls, writings: Sequence[ServiceWriting], work: EpochWork) -> RowChecks:
         """For an epoch that one partition writes."""
         checks = {}
         for task in work.sinks:

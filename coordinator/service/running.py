@@ -18,12 +18,12 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from tpc import failpoints
+from tpc.coordinator.kernel.abandoned import cost_of_abandoning
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.lost_offsets import OffsetsRepair, only_offsets_are_lost
-from tpc.coordinator.kernel.given_up import cost_of_giving_up
 from tpc.coordinator.kernel.resolve_commands import resolve_command
-from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.service.barriers import (
     Lives,
     SourceCut,
@@ -37,10 +37,10 @@ from tpc.coordinator.service.barriers import (
 )
 from tpc.coordinator.service.computing import Computation, Positions
 from tpc.coordinator.service.cutting import Cut, Cutter
-from tpc.coordinator.service.loop_pass import LoopPass
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.reading_ahead import ReadingAhead
 from tpc.coordinator.service.row_batches import RowBatches
+from tpc.coordinator.service.service_pass import ServicePass
 from tpc.errors import ConfigurationError, TransientError
 from tpc.event_time import EpochTime, Life, life_of
 from tpc.history import Action
@@ -55,12 +55,12 @@ _UPKEEP_INTERVAL_S = 1.0
 class Running:
     """One process of a service whose coordinator has taken over."""
 
-    def __init__(self, coordinator: Coordinator, program: Program, cutter: Cutter, stop_word: StopWord) -> None:
+    def __init__(self, coordinator: Coordinator, program: Program, cutter: Cutter, stop_request: StopRequest) -> None:
         self._coordinator = coordinator
         self._program = program
         self._cutter = cutter
         self._batches = RowBatches(program.writings)
-        self._stop_word = stop_word
+        self._stop_request = stop_request
         self._stop_asked = False
         self._misused: list[ConfigurationError] = []
         """What was raised where an `out` was used after its epoch, or by another thread."""
@@ -80,15 +80,15 @@ class Running:
         """Repair what is lost of the decided epoch, and stand where it ended."""
         engine = self._coordinator.engine
         failpoints.hit("recovery.reconcile", generation=engine.state.generation)
-        with engine.stating():
-            self._stop_word.remove()
+        with engine.annotate_errors():
+            self._stop_request.remove()
             last, cuts = last_cuts(self._coordinator.journal.history)
             check_sources(cuts, [each.name for each in self._program.inputs], self._program.retired)
         if last is not None and only_offsets_are_lost(last, engine.state.lost, self._offsets_sink()):
             self._write_offsets_again(last)
         elif last is not None and engine.state.lost:
             self._repair(last)
-        with engine.stating():
+        with engine.annotate_errors():
             for state in self._program.states:
                 state.restore()
             self._cutter.seek(cuts, last_time(last))
@@ -98,7 +98,7 @@ class Running:
     def _repair(self, manifest: Manifest) -> None:
         """Run the decided epoch again, with the states before it; only what is lost of it is written."""
         engine = self._coordinator.engine
-        with engine.stating():
+        with engine.annotate_errors():
             cuts, read = cuts_of(manifest), {each.name for each in self._program.inputs}
             check_repairable(manifest, engine.state.lost, cuts, read, partial(self._accept_loss, manifest.epoch))
             logger.warning("epoch %d has lost branches: it is run again to write them", manifest.epoch)
@@ -175,7 +175,7 @@ class Running:
         compute = self._computation(epoch, cut, positions, lives, decided)
         confirm = self._cutter.confirmation()
         context = self._context(barrier, positions)
-        service_pass = LoopPass(context, self._batches, compute, confirm=confirm, ahead=ahead)
+        service_pass = ServicePass(context, self._batches, compute, confirm=confirm, ahead=ahead)
         try:
             self.run_epoch(epoch, service_pass)
         except BaseException:
@@ -183,7 +183,7 @@ class Running:
                 state.abandon()
             raise
 
-    def run_epoch(self, number: int, service_pass: LoopPass) -> None:
+    def run_epoch(self, number: int, service_pass: ServicePass) -> None:
         """Compute, write, decide and commit one epoch; a decided one is compared, and what is lost of it written."""
         with self._coordinator.engine.epoch(number, service_pass) as epoch:
             if epoch.replay is None:
@@ -237,10 +237,10 @@ class Running:
             self._kept_at = now
             self._coordinator.hold()
             self._coordinator.engine.upkeep()
-            if self._program.neighbours is not None:
-                with self._coordinator.engine.stating():
-                    self._program.neighbours.renew()
-            if self._stop_word.is_left():
+            if self._program.peer_shards is not None:
+                with self._coordinator.engine.annotate_errors():
+                    self._program.peer_shards.renew()
+            if self._stop_request.is_made():
                 logger.info("the service is asked to stop after its current epoch")
                 self._stop_asked = True
 
@@ -264,7 +264,7 @@ def check_repairable(
     if not gone:
         return
     sinks = sorted({sink for sink, branch in manifest.branches() if str(branch.committable.handle) in lost})
-    costs = "".join(f" {cost}." for sink in sinks if (cost := cost_of_giving_up(manifest, sink)))
+    costs = "".join(f" {cost}." for sink in sinks if (cost := cost_of_abandoning(manifest, sink)))
     raise ConfigurationError(
         f"{_named('sink', sinks)} has lost what it had prepared of epoch {manifest.epoch}, and the rows can be made "
         f"again from {_named('source', gone)} only, which is not read any more",

@@ -22,16 +22,16 @@ from tpc.coordinator.operations.monitoring.listeners import observing
 from tpc.coordinator.operations.monitoring.metrics_server import MetricsPlace
 from tpc.coordinator.operations.page.ui_server import PagePlace
 from tpc.coordinator.service.description import Description
-from tpc.coordinator.service.every import DEFAULT_EVERY, Every, Seconds
-from tpc.coordinator.service.leading import lead, look_at_sources
+from tpc.coordinator.service.epoch_trigger import DEFAULT_TRIGGER, EpochTrigger, Seconds
+from tpc.coordinator.service.leader import probe_sources, run_as_leader
 from tpc.coordinator.service.no_query import NoQueryLog
 from tpc.coordinator.service.sink_rows import contexts_of
-from tpc.coordinator.service.standing_by import NextInLine
+from tpc.coordinator.service.standby import Standby
 from tpc.coordinator.service.state.lost_stores import look_for_lost, require_kept
 from tpc.errors import ConfigurationError
-from tpc.safety import holds, stated
+from tpc.safety import annotate_errors, data_status
 from tpc.shards import Shard
-from tpc.states import State as Coordinating
+from tpc.states import MachineState
 
 
 class Service(Description):
@@ -58,14 +58,14 @@ class Service(Description):
         contexts = contexts_of(self.id, program.writings, list(coordinator.participants.sinks.values()))
 
         def ask_others(_: bool) -> None:
-            if program.neighbours is not None:
-                program.neighbours.check()
+            if program.peer_shards is not None:
+                program.peer_shards.check()
             for _state, logged in program.logged:
                 look_for_lost(coordinator.read(), logged)
             for sink in program.unlogged:
                 require_kept(coordinator.read(), sink)
 
-        return Preparation(coordinator, contexts, columns, ask_others, partial(look_at_sources, coordinator, program))
+        return Preparation(coordinator, contexts, columns, ask_others, partial(probe_sources, coordinator, program))
 
     def run_to_end(self, options: Mapping[str, Any]) -> None:
         """See `Job.run_to_end`."""
@@ -82,7 +82,7 @@ class Service(Description):
     def run(
         self,
         *,
-        every: Seconds | int = DEFAULT_EVERY,
+        every: Seconds | int = DEFAULT_TRIGGER,
         until_end: bool = False,
         takeover: bool = False,
         standby: Seconds | None = None,
@@ -101,14 +101,14 @@ class Service(Description):
         With `standby` it waits as long as another process of the service leads, and takes over when that is gone, or
         silent for so long. SIGTERM ends it after the current epoch. Raises what ended it otherwise.
         """
-        cut = Every.of(every)
+        cut = EpochTrigger.of(every)
         metrics = MetricsPlace(metrics_port, metrics_host, None)
         health = HealthPlace(health_port, health_host, silent_after_s)
         page = PagePlace(ui_port, ui_host, self.log, self.checkpoint, self.id, self.sinks)
         names, directory = [sink.name for sink in self.sinks], self.checkpoint.notes
-        stating = stated(lambda error: holds(Coordinating(self.id), error))
-        with NextInLine(directory, self.log, standby) as line:
-            with stating:
+        annotating = annotate_errors(lambda error: data_status(MachineState(self.id), error))
+        with Standby(directory, self.log, standby) as line:
+            with annotating:
                 self.log.require_lasting()
                 program, columns = self._program(), self.columns()
                 if standby is not None and not takeover and not line.wait():
@@ -117,8 +117,8 @@ class Service(Description):
                 callbacks = self._on_complete, self._on_decision_needed
                 coordinator.observed_by(observing(self.id.name, names, directory, *callbacks, metrics, health, page))
             takeover = takeover or standby is not None
-            is_leading = line.leave
-            lead(coordinator, program, columns, cut, takeover, until_end, is_leading)
+            on_leading = line.leave
+            run_as_leader(coordinator, program, columns, cut, takeover, until_end, on_leading)
 
 
 def service(

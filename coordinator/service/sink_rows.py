@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.errors import ConfigurationError
 from tpc.handles import PipelineId
 from tpc.schemas import Columns
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def schemas_of(writings: Iterable[LoopWriting]) -> dict[str, pyarrow.Schema]:
+def schemas_of(writings: Iterable[ServiceWriting]) -> dict[str, pyarrow.Schema]:
     """By the sink's name. Raises `ConfigurationError` for a sink that would get rows of two kinds."""
     import pyarrow as pa
 
@@ -32,7 +32,7 @@ def schemas_of(writings: Iterable[LoopWriting]) -> dict[str, pyarrow.Schema]:
     return schemas
 
 
-def columns_of(writings: Iterable[LoopWriting]) -> dict[str, Columns]:
+def columns_of(writings: Iterable[ServiceWriting]) -> dict[str, Columns]:
     """The same as it goes on record."""
     return {
         name: tuple((field.name, str(field.type)) for field in schema) for name, schema in schemas_of(writings).items()
@@ -40,7 +40,7 @@ def columns_of(writings: Iterable[LoopWriting]) -> dict[str, Columns]:
 
 
 def contexts_of(
-    pipeline: PipelineId, writings: Iterable[LoopWriting], sinks: Sequence[Sink]
+    pipeline: PipelineId, writings: Iterable[ServiceWriting], sinks: Sequence[Sink]
 ) -> dict[str, CheckContext]:
     """What `Committer.check` of each sink is given, by the sink's name: one process has one branch of each."""
     schemas = schemas_of(writings)
@@ -57,9 +57,9 @@ def contexts_of(
     }
 
 
-def changes_of(state: Sink) -> LoopWriting:
+def changes_of(state: Sink) -> ServiceWriting:
     """The rows of a state are its changes, and all go to its store."""
     import pyarrow as pa
 
     schema = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("expires_ms", pa.int64())])
-    return LoopWriting(f"state {state.name}", schema).to(state)
+    return ServiceWriting(f"state {state.name}", schema).to(state)

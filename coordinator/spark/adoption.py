@@ -28,7 +28,7 @@ from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.json import JSONObject
 from tpc.records import Record, RecordKind, decode
-from tpc.safety import holds_for_adoption, stated
+from tpc.safety import annotate_errors, holds_for_adoption
 from tpc.support import durable_files
 
 
@@ -60,7 +60,7 @@ class Adopted:
         }
 
 
-@stated(holds_for_adoption)
+@annotate_errors(holds_for_adoption)
 def adopt(old: Path, pipeline: PipelineId, checkpoint: Path, log: Log) -> Adopted:
     """Copy the checkpoint `old` to `checkpoint` and begin `log` so that `pipeline` goes on after its last batch.
 

@@ -41,7 +41,7 @@ _OTHER_SCHEMA = re.compile(
 
 
 @contextmanager
-def in_our_words() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
     """An error of the JVM leaves as one of the library, and alone: without Java's as its cause.
 
     For calls of Spark alone: a connection that is lost in them is the one to the JVM.

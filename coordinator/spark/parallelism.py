@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tpc.coordinator.spark.settings import explicit_settings, settings_lock
-from tpc.states import State
+from tpc.states import MachineState
 from tpc.support.deadlines import until
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def tasks_on_a_machine(context: SparkContext, tasks: int) -> int:
 
 
 @contextmanager
-def parallelism_to_repair(state: State, session: SparkSession) -> Iterator[bool]:
+def parallelism_to_repair(state: MachineState, session: SparkSession) -> Iterator[bool]:
     """Queries that are started in the block cut as was cut when the epoch with lost branches was decided.
 
     Gives whether that is otherwise than this session would.

@@ -38,9 +38,9 @@ from tpc.coordinator.spark.settings import (
 )
 from tpc.coordinator.spark.sink_contexts import check_contexts, check_partitioning, written_by_tasks
 from tpc.errors import ConfigurationError
-from tpc.safety import holds, stated
+from tpc.safety import annotate_errors, data_status
 from tpc.source_records import Inputs
-from tpc.states import State
+from tpc.states import MachineState
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -95,7 +95,7 @@ class Pipeline(PipelineDescription):
         when a decided epoch cannot be finished.
         """
         trigger = trigger or {}
-        with stated(partial(holds, State(self.id))):
+        with annotate_errors(partial(data_status, MachineState(self.id))):
             ready = self.prepared(trigger)
             metrics = MetricsPlace(metrics_port, metrics_host, metrics_registry)
             health = HealthPlace(health_port, health_host, silent_after_s)
@@ -105,7 +105,7 @@ class Pipeline(PipelineDescription):
             ready.coordinator.lock(takeover=takeover)
             with sources_asked(ready):
                 ready.coordinator.take_over(ready.contexts, ready.columns)
-            with ready.coordinator.engine.stating():
+            with ready.coordinator.engine.annotate_errors():
                 ready.ask_others(False)
             ready.query.start(trigger)
         except BaseException:

@@ -16,9 +16,9 @@ from tpc import failpoints
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.epochs import epoch_rows, spark_seconds
 from tpc.coordinator.kernel.feeding.context import PassContext
-from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
-from tpc.coordinator.spark.java_errors import in_our_words, in_words, raise_alone
+from tpc.coordinator.spark.java_errors import in_words, raise_alone, translated_errors
 from tpc.coordinator.spark.orderly_stop import OrderlyStop, StopAskedError, tell_replay
 from tpc.coordinator.spark.parallelism import parallelism_to_repair
 from tpc.coordinator.spark.passes.dead_letters import DeadLetters, LettersSoFar
@@ -140,7 +140,7 @@ class PipelineQuery(QueryFacts):
         self._session = plan.frame.sparkSession
         self._failure: BaseException | None = None
         self._failed_epochs: list[dict[str, Any]] = []
-        self._stop_word = StopWord(coordinator.checkpoint.notes)
+        self._stop_request = StopRequest(coordinator.checkpoint.notes)
         timeout_s = coordinator.engine.settings.stop_timeout_s
         self._stop = OrderlyStop(coordinator.spark_log, lambda: coordinator.journal.history, timeout_s)
         self._ended, self._ending = threading.Event(), threading.Lock()
@@ -152,7 +152,7 @@ class PipelineQuery(QueryFacts):
     def start(self, trigger: Mapping[str, Any]) -> None:
         """Bring Spark's log up to the intent log and start the query."""
         coordinator = self._coordinator
-        self._stop_word.remove()
+        self._stop_request.remove()
         query_id = coordinator.engine.claim["query_id"]
         self._batch_metrics = BatchMetrics(self._session, query_id, stateful=self._stateful)
         with parallelism_to_repair(coordinator.engine.state, self._session) as is_another:
@@ -173,7 +173,7 @@ class PipelineQuery(QueryFacts):
         """Let Spark run the batch that its log has planned and not committed, and nothing after it."""
         query = self._start_spark({"once": True})
         try:
-            with in_our_words():
+            with translated_errors():
                 query.awaitTermination()
         except Exception as error:  # noqa: BLE001  raised again
             raise_alone(self._failure or error)
@@ -208,7 +208,7 @@ class PipelineQuery(QueryFacts):
 
     def _stop_if_asked(self) -> None:
         """Stop when another process asks, or a batch has."""
-        if self._stop_word.is_left() and not self._stop.is_asked.is_set():
+        if self._stop_request.is_made() and not self._stop.is_asked.is_set():
             logger.info("the pipeline is asked to stop after its current epoch")
             self._stop.is_asked.set()
         if self._stop.is_asked.is_set():
@@ -226,7 +226,7 @@ class PipelineQuery(QueryFacts):
     def _has_ended(self) -> bool:
         """Wait for the query's end, for at most the upkeep's interval."""
         try:
-            with in_our_words():
+            with translated_errors():
                 return bool(self._running.awaitTermination(_UPKEEP_INTERVAL_S))
         except Exception as error:  # noqa: BLE001  told to the user by awaitTermination and exception
             if not self._stop.is_asked.is_set():
@@ -272,7 +272,7 @@ class PipelineQuery(QueryFacts):
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self._coordinator
         try:
-            with coordinator.engine.stating():
+            with coordinator.engine.annotate_errors():
                 running = running_plan(self._session, coordinator.engine.claim["query_id"])
                 barrier = coordinator.barrier(epoch, running, stateful=self._stateful)
         except TpcError as error:
@@ -327,7 +327,7 @@ class PipelineQuery(QueryFacts):
     def processAllAvailable(self) -> None:  # noqa: N802  PySpark's name
         """Wait until everything that the sources hold now is committed in every sink."""
         try:
-            with in_our_words():
+            with translated_errors():
                 self._running.processAllAvailable()
         except Exception as error:  # noqa: BLE001  raised again
             raise_alone(self._failure or error)

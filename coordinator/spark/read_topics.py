@@ -79,14 +79,14 @@ def sources_asked(ready: Preparation) -> Iterator[None]:
     is read.
     """
     unanswered: TransientError | None = None
-    with ready.coordinator.engine.stating():
+    with ready.coordinator.engine.annotate_errors():
         try:
             ready.ask_sources()
         except TransientError as error:
             unanswered = error
     yield
     if unanswered is not None:
-        with ready.coordinator.engine.stating():
+        with ready.coordinator.engine.annotate_errors():
             raise unanswered
 
 

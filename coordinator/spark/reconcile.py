@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from tpc.coordinator.spark.late_plans import late_plans
 from tpc.coordinator.spark.query_log import NO_QUERY, SparkLog, is_whole_plan
-from tpc.coordinator.spark.sources import Mending, look_at_sources
+from tpc.coordinator.spark.sources import SourceRepair, look_at_sources
 from tpc.coordinator.spark.state import StateFiles
 from tpc.coordinator.spark.usable_commit import RESTORE, usable_commit
 from tpc.errors import HistoryMismatchError
@@ -50,11 +50,11 @@ def reconcile(
     committed = usable_commit(history, spark, commits, state, late)
     sources = look_at_sources(history, spark, committed, folders)
     torn += _plans_of_lost_sources(history, spark, sources, torn)
-    _mend_files(spark, state, sources, still_leading)
-    _mend_plans(history, spark, torn, still_leading)
+    _repair_files(spark, state, sources, still_leading)
+    _repair_plans(history, spark, torn, still_leading)
     if late:
         _move_aside(spark, "commits", committed, still_leading)  # first: beside a decided plan it would be gone on from
-        _mend_late_plans(history, spark, late, still_leading)
+        _repair_late_plans(history, spark, late, still_leading)
     if last is None:
         return
     if committed == last:
@@ -116,7 +116,9 @@ def _torn_plans(history: History, spark: SparkLog) -> list[int]:
     return torn
 
 
-def _plans_of_lost_sources(history: History, spark: SparkLog, sources: Mending, torn: Collection[int]) -> Iterator[int]:
+def _plans_of_lost_sources(
+    history: History, spark: SparkLog, sources: SourceRepair, torn: Collection[int]
+) -> Iterator[int]:
     """The undecided plans, torn ones apart, that name what the sources' logs have lost."""
     for batch in spark.batches("offsets"):
         undecided = history.last_intent is None or batch > history.last_intent
@@ -124,7 +126,7 @@ def _plans_of_lost_sources(history: History, spark: SparkLog, sources: Mending, 
             yield batch
 
 
-def _mend_files(spark: SparkLog, state: StateFiles, sources: Mending, still_leading: Callable[[], None]) -> None:
+def _repair_files(spark: SparkLog, state: StateFiles, sources: SourceRepair, still_leading: Callable[[], None]) -> None:
     """What of the state and of the sources' logs a power cut has torn: made again, or put out of Spark's sight."""
     for name, text in sources.restored.items():
         still_leading()
@@ -136,7 +138,7 @@ def _mend_files(spark: SparkLog, state: StateFiles, sources: Mending, still_lead
         spark.files.move_aside(name)
 
 
-def _mend_plans(history: History, spark: SparkLog, torn: Iterable[int], still_leading: Callable[[], None]) -> None:
+def _repair_plans(history: History, spark: SparkLog, torn: Iterable[int], still_leading: Callable[[], None]) -> None:
     """A decided plan is written back from the intent log; one that is only a plan goes, and Spark plans it anew."""
     for batch in torn:
         manifest = history.manifests.get(batch)
@@ -149,7 +151,9 @@ def _mend_plans(history: History, spark: SparkLog, torn: Iterable[int], still_le
             spark.move_aside("offsets", batch)
 
 
-def _mend_late_plans(history: History, spark: SparkLog, late: Iterable[int], still_leading: Callable[[], None]) -> None:
+def _repair_late_plans(
+    history: History, spark: SparkLog, late: Iterable[int], still_leading: Callable[[], None]
+) -> None:
     """What was decided is written back, in the place of what a forgotten driver has written there."""
     for epoch in late:
         still_leading()

@@ -28,7 +28,7 @@ _NAME = re.compile(r"(\d+)(\.compact)?")
 
 
 @dataclass
-class Mending:
+class SourceRepair:
     """What is to be done before Spark reads the sources' logs."""
 
     set_aside: list[str] = field(default_factory=list)
@@ -70,12 +70,12 @@ class _FileLog:
         return f"{self.folder}/{k}.compact" if k in self.compact_names else f"{self.folder}/{k}"
 
 
-def look_at_sources(history: History, spark: SparkLog, committed: int, folders: Sequence[int]) -> Mending:
+def look_at_sources(history: History, spark: SparkLog, committed: int, folders: Sequence[int]) -> SourceRepair:
     """What is torn in the sources' logs. Raises `StateLostError` where decided epochs rest on it; changes nothing.
 
     `committed` is the commit that Spark goes on from, `folders` what `source_folders` tells of the query.
     """
-    mending = Mending(folders=folders)
+    repair = SourceRepair(folders=folders)
     decided = history.last_intent is not None
     ends = by_folder(_decided_ends(history, spark), folders)
     there = {int(one.name) for one in spark.files.entries("sources") if one.is_folder and one.name.isdigit()}
@@ -83,10 +83,10 @@ def look_at_sources(history: History, spark: SparkLog, committed: int, folders: 
         decided_to = _file_offset(ends.get(index, ""))
         log = _read_log(spark.files, f"sources/{index}")
         if decided_to is not None or log.lists:
-            _look_at_files(log, index, -1 if decided_to is None else decided_to, mending)
+            _look_at_files(log, index, -1 if decided_to is None else decided_to, repair)
         else:
-            _look_at_beginning(spark.files, f"{log.folder}/0", committed, decided=decided, mending=mending)
-    return mending
+            _look_at_beginning(spark.files, f"{log.folder}/0", committed, decided=decided, repair=repair)
+    return repair
 
 
 def _decided_ends(history: History, spark: SparkLog) -> tuple[str, ...]:
@@ -112,28 +112,30 @@ def _decided_ends(history: History, spark: SparkLog) -> tuple[str, ...]:
     return source_offsets(plan)
 
 
-def _look_at_files(log: _FileLog, index: int, decided: int, mending: Mending) -> None:
+def _look_at_files(log: _FileLog, index: int, decided: int, repair: SourceRepair) -> None:
     newest_compact = max((k for k in log.compact if k <= decided), default=-1)
     for k in sorted(log.found | set(range(newest_compact + 1, decided + 1))):
         if k > decided or k in log.lists:
             continue
-        mending.restored[log.name(k)] = _made_again(log, k)
+        repair.restored[log.name(k)] = _made_again(log, k)
     left = decided
     while left + 1 in log.lists:
         left += 1
-    mending.known_to[index] = left
-    mending.set_aside += [log.name(k) for k in sorted(log.found) if k > left]
+    repair.known_to[index] = left
+    repair.set_aside += [log.name(k) for k in sorted(log.found) if k > left]
 
 
-def _look_at_beginning(files: CheckpointFiles, name: str, committed: int, *, decided: bool, mending: Mending) -> None:
+def _look_at_beginning(
+    files: CheckpointFiles, name: str, committed: int, *, decided: bool, repair: SourceRepair
+) -> None:
     """Where a source began; asked for only to run batch 0."""
     if files.read(name) is None or is_whole(files, name):
         return
     if decided and committed < 0:
         where = files.where(name)
         raise StateLostError(f"{where}, where the source began, is torn, and batch 0 must be run again", epoch=0)
-    mending.set_aside.append(name)
-    mending.begins_anew = mending.begins_anew or not decided
+    repair.set_aside.append(name)
+    repair.begins_anew = repair.begins_anew or not decided
 
 
 def _made_again(log: _FileLog, k: int) -> str:

@@ -38,7 +38,7 @@ LOOK_AGAIN_S = 2.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """What came of a call, and what is to be kept of what was said."""
 
     fate: Fate
@@ -156,7 +156,7 @@ class Carrier:
             answer = call.answer(0.0)
             self._noted(lambda: self.calls.done(claim, answer))
 
-    def _note(self, claim: Claim, outcome: Outcome) -> None:
+    def _note(self, claim: Claim, outcome: CallOutcome) -> None:
         if outcome.fate is Fate.DONE:
             self._noted(lambda: self.calls.done(claim, outcome.words))
             return
@@ -169,7 +169,7 @@ class Carrier:
 
         self._noted(note)
 
-    def _outcome(self, effect: Effect, call: UnderWay[str]) -> Outcome:
+    def _outcome(self, effect: Effect, call: UnderWay[str]) -> CallOutcome:
         retry = self.sink.retry
         try:
             answer = call.answer(self.sink.call_timeout_s)
@@ -177,18 +177,18 @@ class Carrier:
             dead, words = effect.refusals + 1 >= retry.refusals, _words(error)
             if dead:
                 logger.error("sink %s: %s was refused %d times: %s", self.sink.name, effect.key, retry.refusals, words)
-            return Outcome(Fate.DEAD if dead else Fate.WAITING, words, refused=True)
+            return CallOutcome(Fate.DEAD if dead else Fate.WAITING, words, refused=True)
         except EffectUnavailableError as error:
-            return Outcome(Fate.WAITING, _words(error))
+            return CallOutcome(Fate.WAITING, _words(error))
         except EffectAnswerError as error:
             again = self.sink.guarantee is Guarantee.AT_LEAST_ONCE
             logger.error("sink %s: what came of %s is not known: %s", self.sink.name, effect.key, error)
-            return Outcome(Fate.WAITING if again else Fate.UNKNOWN, str(error))
+            return CallOutcome(Fate.WAITING if again else Fate.UNKNOWN, str(error))
         except BaseException as error:  # noqa: BLE001  a call of the user's: whatever it is, nobody knows what was done
             again, kind = self.sink.guarantee is Guarantee.AT_LEAST_ONCE, type(error).__name__
             logger.warning("sink %s: what came of %s is not known: %s", self.sink.name, effect.key, kind)
-            return Outcome(Fate.WAITING if again else Fate.UNKNOWN, kind)
-        return Outcome(Fate.DONE, answer)
+            return CallOutcome(Fate.WAITING if again else Fate.UNKNOWN, kind)
+        return CallOutcome(Fate.DONE, answer)
 
     def _noted(self, note: Callable[[], None]) -> None:
         """Until it is noted: an effect of which nothing is noted would wait for the next start."""

@@ -10,7 +10,7 @@ from tests.architecture.phases import state_diagram
 from tpc.chaos.simulator import simulation
 from tpc.events import Failed, Superseded
 from tpc.machine import step
-from tpc.states import Phase, State
+from tpc.states import MachineState, Phase
 
 SEEDS = range(1, 5)
 
@@ -20,7 +20,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> set[tuple[Phase, type[Any], Phase]
     """Every step that simulated coordinators make: the phase before, the event, the phase after."""
     made: set[tuple[Phase, type[Any], Phase]] = set()
 
-    def recorded(state: State, event: Any) -> Any:
+    def recorded(state: MachineState, event: Any) -> Any:
         after, effects = step(state, event)
         made.add((state.phase, type(event), after.phase))
         return after, effects

@@ -35,7 +35,7 @@ from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
 from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.local import LocalLog
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.row_batches import RowBatches
 from tpc.coordinator.service.row_digests import KIND
 from tpc.handles import PipelineId
@@ -57,7 +57,7 @@ class CrashError(Exception):
 
 def batches_of(kafka: KafkaSink, postgres: PostgresSink) -> RowBatches:
     """The rows of the two sinks, both of them all."""
-    return RowBatches([LoopWriting("rows", SCHEMA).to(kafka).to(postgres)])
+    return RowBatches([ServiceWriting("rows", SCHEMA).to(kafka).to(postgres)])
 
 
 def run_task(work: EpochWork, partition: int, rows: int) -> PartitionReport:

@@ -20,7 +20,7 @@ from tests.support.folder_sink import FolderSink
 from tests.support.processes import eventually
 from tpc import failpoints
 from tpc.coordinator import EngineSettings
-from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.operations.supervision.job_process import await_end
 from tpc.coordinator.spark import orderly_stop
 from tpc.coordinator.spark.query import PipelineQuery
@@ -126,7 +126,7 @@ def by_signal(query: PipelineQuery) -> None:
 
 
 def by_request(query: PipelineQuery) -> None:
-    StopWord(query._coordinator.checkpoint.notes).leave()
+    StopRequest(query._coordinator.checkpoint.notes).make()
     assert query.awaitTermination(DEADLINE_S)
 
 

@@ -11,7 +11,7 @@ from tests.core.builders import JOB, begun, branch, complete, intent, manifest
 from tpc.effects import (
     AbortEpoch,
     Commit,
-    Effect,
+    MachineEffect,
     PutRecord,
     Release,
     ReplayEpoch,
@@ -55,13 +55,13 @@ from tpc.machine import CONTRADICTION_ATTEMPTS, TRANSITIONS, step
 from tpc.manifest import Manifest
 from tpc.records import RecordKind
 from tpc.sink import Outcome, Verdict
-from tpc.states import Phase, State
+from tpc.states import MachineState, Phase
 
 
-def run(*events: Event, state: State | None = None) -> tuple[State, list[Effect]]:
+def run(*events: Event, state: MachineState | None = None) -> tuple[MachineState, list[MachineEffect]]:
     """The state after `events` and the effects of the last one."""
-    state = state or State(JOB)
-    effects: tuple[Effect, ...] = ()
+    state = state or MachineState(JOB)
+    effects: tuple[MachineEffect, ...] = ()
     for event in events:
         state, effects = step(state, event)
     return state, list(effects)
@@ -73,7 +73,7 @@ def answers(made: Manifest, verdict: Verdict = Verdict.COMMITTED, **by_sink: Ver
     )
 
 
-def ready(history: History | None = None) -> State:
+def ready(history: History | None = None) -> MachineState:
     state, _ = run(Opened(history or begun()), Stored(), Owned())
     if state.phase is Phase.FINISHING:
         assert state.pending is not None
@@ -321,7 +321,7 @@ def test_a_lost_branch_found_at_run_time_stops_for_its_repair() -> None:
     assert isinstance(effects[0].error, RepairNeededError)
 
 
-def lost_at_recovery() -> State:
+def lost_at_recovery() -> MachineState:
     state, _ = run(Opened(begun(intent(manifest(0)))), Stored(), Owned(), answers(manifest(0), a=Verdict.LOST), Swept())
     assert state.phase is Phase.READY
     return state
@@ -432,7 +432,7 @@ def test_an_illegal_event_raises_and_changes_nothing() -> None:
     ]
     assert len(illegal) > 80
     for phase, event in illegal:
-        state = State(JOB, phase=phase)
+        state = MachineState(JOB, phase=phase)
         with pytest.raises(StateMachineError, match="not possible"):
             step(state, event)
 

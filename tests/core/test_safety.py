@@ -33,9 +33,16 @@ from tpc.events import (
     Swept,
 )
 from tpc.history import Action, Resolution
-from tpc.safety import holds, holds_for_abort, holds_for_import, holds_for_reader, holds_for_record, stated
+from tpc.safety import (
+    annotate_errors,
+    data_status,
+    data_status_for_abort,
+    data_status_for_import,
+    data_status_for_reader,
+    data_status_for_record,
+)
 from tpc.sink import GivenUp, Verdict
-from tpc.states import Phase, State
+from tpc.states import MachineState, Phase
 
 PENDING = begun(intent(manifest(0)))
 COMPLETE = begun(intent(manifest(0)), complete(0))
@@ -50,17 +57,17 @@ BEFORE = ("epoch 0 is complete", "every epoch up to 0 is complete")
 PROMISES = (*NOT_DECIDED, *STAYS, *UNKNOWN, *BEFORE)
 
 
-def lost() -> State:
+def lost() -> MachineState:
     """A coordinator that waits for the batch which repairs a lost branch of epoch 0."""
     state, _ = run(Opened(PENDING), Stored(), Owned(), answers(manifest(0), a=Verdict.LOST))
     return run(Swept(), state=state)[0]
 
 
-def replaying_lost() -> State:
+def replaying_lost() -> MachineState:
     return run(BatchStarted(0), state=lost())[0]
 
 
-def repairing() -> State:
+def repairing() -> MachineState:
     handle = str(manifest(0).sinks["a"].branches[0].committable.handle)
     again = Replayed(same_digests(manifest(0)), {handle: branch("a", 0, generation=2)})
     state, _ = run(again, state=replaying_lost())
@@ -71,14 +78,14 @@ def repairing() -> State:
 @dataclass(frozen=True)
 class Case:
     name: str
-    state: State
+    state: MachineState
     must: tuple[str, ...]
     error: TpcError = DOWN
 
 
 BATCH = (BatchStarted(0),)
 CASES = [
-    Case("new, log not read", State(JOB), ("what was decided before stays decided", "this start has written")),
+    Case("new, log not read", MachineState(JOB), ("what was decided before stays decided", "this start has written")),
     Case("claiming, first start", run(Opened(begun()))[0], ("nothing was committed or aborted",)),
     Case("claiming, epoch pending", run(Opened(PENDING))[0], STAYS),
     Case("claiming, put unknown", run(Opened(PENDING))[0], (*STAYS, "or not"), DecisionUnknownError("?")),
@@ -129,7 +136,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_holds_follows_from_the_phase(case: Case) -> None:
-    said = holds(case.state, case.error)
+    said = data_status(case.state, case.error)
     for part in case.must:
         assert part in said
     for part in set(PROMISES) - set(case.must):
@@ -145,7 +152,7 @@ def test_no_class_of_error_says_of_a_decided_epoch_that_it_is_not_and_none_is_si
     error = kind("it broke")
     assert error.safe == ""
     for case in CASES:
-        said = holds(case.state, error)
+        said = data_status(case.state, error)
         assert said.endswith(".")
         if case.state.pending is not None:
             assert not any(part in said for part in (*NOT_DECIDED, *UNKNOWN)), case.name
@@ -155,7 +162,7 @@ def test_no_class_of_error_says_of_a_decided_epoch_that_it_is_not_and_none_is_si
 
 def test_a_parked_epoch_says_that_all_else_is_committed() -> None:
     state, _ = run(*DECIDED, state=ready())
-    said = holds(state, ParkedError("no"))
+    said = data_status(state, ParkedError("no"))
     assert "every branch is committed but those that are refused" in said
 
 
@@ -164,7 +171,7 @@ LOSS = Resolution(0, "b", Action.ACCEPT_LOSS, "gone", "anna")
 
 def test_branches_that_an_operator_has_given_up_are_not_promised_to_be_committed() -> None:
     finishing = replace(run(*DECIDED, state=ready())[0], resolutions=(LOSS,))
-    said = holds(finishing, DOWN)
+    said = data_status(finishing, DOWN)
     assert "given up (epoch 0 in sink b) is ended by the next start" in said
     assert "the rest stays to be committed" not in said
 
@@ -173,21 +180,21 @@ def test_branches_that_an_operator_has_given_up_are_not_promised_to_be_committed
 def test_an_epoch_with_branches_given_up_is_not_called_complete_in_their_sink(end: GivenUp) -> None:
     resolved = (replace(LOSS, ends={end: 1}),)
     for state in (ready(COMPLETE), run(*BATCH, state=ready(COMPLETE))[0]):
-        said = holds(replace(state, resolutions=resolved), DOWN)
+        said = data_status(replace(state, resolutions=resolved), DOWN)
         but = ", but for what an operator has given up (epoch 0 in sink b)" in said
         assert but is (end is not GivenUp.COMMITTED)
 
 
 def test_a_sink_that_shows_more_than_the_log_is_not_said_to_show_nothing() -> None:
     error = HistoryMismatchError("shows more", sink="a", lost_epochs=())
-    said = holds(run(*DECIDED[:2], state=ready())[0], error)
+    said = data_status(run(*DECIDED[:2], state=ready())[0], error)
     assert "nothing of it is visible" not in said
     assert "is not decided by this coordinator" in said
 
 
 def test_no_abort_is_promised_where_a_sink_has_lost_epochs_since_no_start_gets_so_far() -> None:
     error = HistoryMismatchError("gone back", sink="a", lost_epochs=[0])
-    said = holds(run(*DECIDED[:2], state=ready())[0], error)
+    said = data_status(run(*DECIDED[:2], state=ready())[0], error)
     assert "by the next start at the latest" not in said
     assert "before that no start aborts anything" in said
 
@@ -195,23 +202,23 @@ def test_no_abort_is_promised_where_a_sink_has_lost_epochs_since_no_start_gets_s
 def test_what_a_system_has_lost_is_not_called_safe_nor_are_epochs_that_are_contradicted() -> None:
     error = HistoryMismatchError("gone back", sink="a", lost_epochs=[0])
     for case in CASES:
-        assert "What sink a had of the epochs named here is gone there" in holds(case.state, error)
-    assert "left as it was found" in holds(ready(COMPLETE), error)
-    assert BEFORE[1] not in holds(ready(COMPLETE), error)
+        assert "What sink a had of the epochs named here is gone there" in data_status(case.state, error)
+    assert "left as it was found" in data_status(ready(COMPLETE), error)
+    assert BEFORE[1] not in data_status(ready(COMPLETE), error)
 
 
 def test_what_the_raiser_has_said_is_replaced_where_the_error_leaves() -> None:
     error = TransientError("down", safe="nothing was decided")
-    with pytest.raises(TransientError), stated(holds_for_reader):
+    with pytest.raises(TransientError), annotate_errors(data_status_for_reader):
         raise error
     assert error.safe == "nothing was changed."
 
 
 def test_a_command_says_whether_its_record_may_be_there() -> None:
-    assert "nothing was recorded" in holds_for_record(DOWN)
-    assert "is not known" in holds_for_record(DecisionUnknownError("?"))
-    assert "may be aborted" in holds_for_abort(DOWN)
-    assert "no record of the old log is changed" in holds_for_import(DOWN)
+    assert "nothing was recorded" in data_status_for_record(DOWN)
+    assert "is not known" in data_status_for_record(DecisionUnknownError("?"))
+    assert "may be aborted" in data_status_for_abort(DOWN)
+    assert "no record of the old log is changed" in data_status_for_import(DOWN)
 
 
 def test_neither_sinks_nor_coordinator_say_what_holds() -> None:

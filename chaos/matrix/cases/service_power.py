@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tpc.chaos.checkers.compare import Check
-from tpc.chaos.checkers.loop_state import read_store
+from tpc.chaos.checkers.service_state import read_store
 from tpc.chaos.faults.cut_disk import EXT4, XFS
 from tpc.chaos.faults.fault import HANG, KILL, StepFault
 from tpc.chaos.matrix.bench import MatrixBench

@@ -38,13 +38,13 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "sinks/mongo/owners.py",
         "coordinator/kernel/preflight.py",
         "coordinator/kernel/checkpoint_lock.py",
-        "tpc/support/deposed.py",
+        "tpc/support/fenced_process.py",
     ),
     "sweeps": (
         "tpc/sweeping.py",
         "coordinator/kernel/participants.py",
-        "coordinator/kernel/fates.py",
-        "coordinator/kernel/given_up.py",
+        "coordinator/kernel/planned_actions.py",
+        "coordinator/kernel/abandoned.py",
         "sinks/files/committer.py",
     ),
     "reconcile": (

@@ -25,7 +25,7 @@ from tpc.coordinator.kernel.participants import Participants
 from tpc.effects import (
     AbortEpoch,
     Commit,
-    Effect,
+    MachineEffect,
     PutRecord,
     Release,
     Return,
@@ -45,7 +45,7 @@ from tpc.errors import (
 from tpc.events import Aborted, Event, Failed, Owned, Superseded, Swept, Verified
 from tpc.manifest import Manifest
 from tpc.sink import Owner
-from tpc.states import State
+from tpc.states import MachineState
 from tpc.sweeping import Reach, Sweeper
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class EffectExecutor:
         """How many branches the last sweep has aborted."""
         self.may_sweep_later = False
         """Whether a sweep that fails may wait for the next one."""
-        self._handlers: Mapping[type[Any], Callable[[Any, State], Event | None]] = {
+        self._handlers: Mapping[type[Any], Callable[[Any, MachineState], Event | None]] = {
             PutRecord: self.puts.put,
             TakeOwnership: self._own,
             Commit: lambda effect, _: self.commits.commit(effect),
@@ -89,13 +89,13 @@ class EffectExecutor:
             Stop: self._stop,
         }
 
-    def carry_out(self, effect: Effect, state: State) -> Event | None:
+    def carry_out(self, effect: MachineEffect, state: MachineState) -> Event | None:
         """Do what `effect` asks for; what happened, where the machine wants to know. Raises the error of a `Stop`."""
         return self._handlers[type(effect)](effect, state)
 
     # During a pass ---------------------------------------------------------------------------------------------
 
-    def watch_over(self, epoch_pass: Cancellable, state: State) -> None:
+    def watch_over(self, epoch_pass: Cancellable, state: MachineState) -> None:
         """Watch, until `watch.end`, who leads, and whether branches of dead coordinators hold up the pass."""
         older = replace(_sweeper(state, state.pending), reach=Reach.OLDER_TERMS)
         history, leading = self.journal.history, self.journal.require_leading
@@ -128,7 +128,7 @@ class EffectExecutor:
 
     # The sinks -------------------------------------------------------------------------------------------------
 
-    def _own(self, effect: TakeOwnership, state: State) -> Event:
+    def _own(self, effect: TakeOwnership, state: MachineState) -> Event:
         history = self.journal.history
         owner = Owner(effect.generation, history.owners[effect.generation], self.clock.wall())
         try:
@@ -143,7 +143,7 @@ class EffectExecutor:
             self._tell_complete(state.last_complete)
         return Owned()
 
-    def _verify(self, effect: Verify, state: State) -> Event:
+    def _verify(self, effect: Verify, state: MachineState) -> Event:
         try:
             self.participants.verify(effect.manifest, self.journal.history, self.journal.require_leading)
         except FencedError as error:
@@ -152,7 +152,7 @@ class EffectExecutor:
             return Failed(located(self._leading_instead(error) or error, state))
         return Verified()
 
-    def _sweep(self, effect: Sweep, state: State) -> Event:
+    def _sweep(self, effect: Sweep, state: MachineState) -> Event:
         self.upkeep.swept()
         try:
             failpoints.hit("recovery.sweep", generation=effect.generation)
@@ -168,7 +168,7 @@ class EffectExecutor:
         failpoints.hit("recovery.swept", generation=effect.generation, count=count)
         return Swept(count)
 
-    def _abort(self, effect: AbortEpoch, state: State) -> Event:
+    def _abort(self, effect: AbortEpoch, state: MachineState) -> Event:
         sweeper = _sweeper(state, effect.spare, failed_epoch=effect.epoch)
         try:
             if effect.fenced:
@@ -184,7 +184,7 @@ class EffectExecutor:
     def _swept(self, sweeper: Sweeper) -> int:
         return self.participants.sweep(sweeper, self.journal.history, self.journal.require_leading)
 
-    def _release(self, effect: Release, _: State) -> None:
+    def _release(self, effect: Release, _: MachineState) -> None:
         self.parked.remove()
         try:
             self.participants.release(effect.manifest, effect.undone)
@@ -200,23 +200,23 @@ class EffectExecutor:
 
     # Who waits for the epoch -----------------------------------------------------------------------------------
 
-    def _warn(self, effect: Warn, _: State) -> None:
+    def _warn(self, effect: Warn, _: MachineState) -> None:
         logger.warning("%s", effect.message)
 
-    def _return(self, effect: Return, _: State) -> None:
+    def _return(self, effect: Return, _: MachineState) -> None:
         logger.debug("epoch %d returns to Spark", effect.epoch)
 
-    def _stop(self, effect: Stop, _: State) -> None:
+    def _stop(self, effect: Stop, _: MachineState) -> None:
         if isinstance(effect.error, ParkedError):
             self.parked.keep(effect.error)
         raise effect.error
 
 
-def _sweeper(state: State, named: Manifest | None, *, failed_epoch: int | None = None) -> Sweeper:
+def _sweeper(state: MachineState, named: Manifest | None, *, failed_epoch: int | None = None) -> Sweeper:
     return Sweeper(state.pipeline, state.generation, state.last_complete, named, failed_epoch)
 
 
-def located(error: Exception, state: State) -> Exception:
+def located(error: Exception, state: MachineState) -> Exception:
     """`error` with the pipeline and the epoch that it is about, where it can say so."""
     if isinstance(error, TpcError):
         return error.located(pipeline=str(state.pipeline), epoch=state.epoch)

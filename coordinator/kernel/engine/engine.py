@@ -23,12 +23,12 @@ from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.coordinator.kernel.participants import Participants
 from tpc.coordinator.kernel.transition import Observer, Transition, nobody
-from tpc.effects import Effect, ReplayEpoch, WriteEpoch
+from tpc.effects import MachineEffect, ReplayEpoch, WriteEpoch
 from tpc.errors import FencedError
 from tpc.events import BatchStarted, Event, Opened, RenewalDue, SweepDue
 from tpc.machine import step
-from tpc.safety import holds, stated
-from tpc.states import Phase, State
+from tpc.safety import annotate_errors, data_status
+from tpc.states import MachineState, Phase
 
 logger = logging.getLogger(__name__)
 
@@ -47,10 +47,10 @@ class Engine:
         self.journal = journal
         self.participants = participants
         self.settings = settings
-        self.state = State(participants.pipeline)
+        self.state = MachineState(participants.pipeline)
         self._acted_in = self.state
         """The state in which the last event came; where the machine has stopped, that in which it failed."""
-        self._effects: deque[Effect] = deque()
+        self._effects: deque[MachineEffect] = deque()
         """What the machine has asked for and is not carried out yet."""
         self._pass_wanted: WriteEpoch | ReplayEpoch | None = None
         """The effect that a runtime carries out, from the begin of an epoch on."""
@@ -75,14 +75,14 @@ class Engine:
 
         Returns how many branches were aborted.
         """
-        with self._lock, self.stating():
+        with self._lock, self.annotate_errors():
             self.executor.phases.begin()
             self.drive(Opened(self.journal.history))
             return self.executor.swept_count
 
     def claim_and_sweep(self) -> int:
         """Take over and sweep, leaving the decided epoch as it is; how many branches were aborted."""
-        with self._lock, self.stating():
+        with self._lock, self.annotate_errors():
             self.drive(Opened(self.journal.history, finish=False))
             return self.executor.swept_count
 
@@ -90,7 +90,7 @@ class Engine:
         """Forget a claim that was not stored; False when this coordinator has led already."""
         if self.state.phase is not Phase.STOPPED or self.executor.puts.has_led:
             return False
-        self.state = State(self.participants.pipeline)
+        self.state = MachineState(self.participants.pipeline)
         return True
 
     @contextmanager
@@ -100,7 +100,7 @@ class Engine:
         Until the pass has ended, a thread watches who leads, and cancels it when another coordinator does. An error
         that leaves the body aborts the epoch, unless a put of its intent was attempted. Raises what has stopped it.
         """
-        with self._lock, self.stating():
+        with self._lock, self.annotate_errors():
             self.executor.phases.begin()
             self.drive(BatchStarted(number, self.journal.history.manifests.get(number)))
             assert self._pass_wanted is not None
@@ -117,7 +117,7 @@ class Engine:
 
     def upkeep(self) -> None:
         """Sweep if it is time to, and begin a new term; for quiet hours, when no batch comes."""
-        with self._lock, self.stating():
+        with self._lock, self.annotate_errors():
             if self.state.phase is Phase.READY:
                 self.tidy_up(after_repeated_tasks=False)
 
@@ -128,9 +128,9 @@ class Engine:
             logger.debug("no epoch is being worked on")
 
     @contextmanager
-    def stating(self) -> Iterator[None]:
+    def annotate_errors(self) -> Iterator[None]:
         """An error that leaves from here says what holds in the phase it leaves in. Errors around the engine, too."""
-        with stated(self._holds):
+        with annotate_errors(self._data_status):
             yield
 
     def fenced(self) -> FencedError | None:
@@ -141,7 +141,7 @@ class Engine:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            with self.stating():
+            with self.annotate_errors():
                 self.journal.require_leading()
         except FencedError as fenced:
             return fenced
@@ -151,14 +151,15 @@ class Engine:
             self._lock.release()
         return None
 
-    def _holds(self, error: Exception) -> str:
+    def _data_status(self, error: Exception) -> str:
         state = self.state
         if state.phase is Phase.STOPPED:
-            return holds(self._acted_in, state.failure or error)  # what is asked of it later changes nothing in that
+            # What is asked of it later changes nothing in that.
+            return data_status(self._acted_in, state.failure or error)
         if state.phase is Phase.NEW:
             history = self.journal.history
             state = replace(state, pending=history.pending, last_complete=history.last_complete)
-        return holds(state, error)
+        return data_status(state, error)
 
     # The machine --------------------------------------------------------------------------------------------------
 
@@ -195,7 +196,7 @@ class Engine:
         seconds = self.executor.phases.seconds
         self.observe(Transition(before, event, self.state, effects, self.journal.history, seconds))
 
-    def _carry_out(self, effect: Effect) -> Event | None:
+    def _carry_out(self, effect: MachineEffect) -> Event | None:
         if isinstance(effect, (WriteEpoch, ReplayEpoch)):
             self._pass_wanted = effect
             return None

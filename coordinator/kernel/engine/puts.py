@@ -27,7 +27,7 @@ from tpc.errors import (
 )
 from tpc.events import Event, Failed, Stored, Superseded
 from tpc.records import Record, RecordKind
-from tpc.states import State
+from tpc.states import MachineState
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Puts:
         self._last_complete: dict[str, Any] | None = None
         """How long the last complete record took; it can only stand in the next one."""
 
-    def put(self, effect: PutRecord, state: State) -> Event:
+    def put(self, effect: PutRecord, state: MachineState) -> Event:
         """One record. `Superseded` when another coordinator has its slot, `Failed` when nobody knows or it cannot."""
         body = dict(effect.body)
         if effect.kind is RecordKind.GENERATION:
@@ -106,7 +106,7 @@ class Puts:
                 raise DecisionUnknownError(f"slot {record.slot} of the log: stopped before its put was answered")
             delay_s = min(settings.retry_delay_max_s, 2 * delay_s)
 
-    def _complete_body(self, state: State) -> dict[str, Any]:
+    def _complete_body(self, state: MachineState) -> dict[str, Any]:
         return {
             "started_at": self.phases.started_at,
             "completed_at": self.clock.wall(),

@@ -14,10 +14,10 @@ from tpc.coordinator.kernel.log.journal import IMPORT_MARK, MARK_SLOT, Journal
 from tpc.errors import ConfigurationError, CorruptionError, FencedError, LogGoneError
 from tpc.history import History
 from tpc.records import RecordKind
-from tpc.safety import holds_for_import, stated
+from tpc.safety import annotate_errors, data_status_for_import
 
 
-@stated(holds_for_import)
+@annotate_errors(data_status_for_import)
 def import_log(source: Log, target: Log) -> History:
     """Bring every record of `source` from its floor on to `target`, which must be empty; what they tell.
 

@@ -13,7 +13,7 @@ from tpc.coordinator.kernel.wanted_inputs import WantedInputs
 from tpc.coordinator.operations.actions import operator_name, undamaged
 from tpc.errors import ConfigurationError
 from tpc.records import RecordKind
-from tpc.safety import holds_for_record, stated
+from tpc.safety import annotate_errors, data_status_for_record
 from tpc.schemas import Columns
 from tpc.source_records import Inputs, continuing, inputs_to_json
 
@@ -24,7 +24,7 @@ def accept_schema(log: Log, checkpoint: CheckpointFiles, sink: str, columns: Col
     Raises `ConfigurationError` when nothing is on record for the sink, when it has these columns already, and while a
     decided epoch is not complete: what is lost of that can only be written again with the columns that it had.
     """
-    with stated(holds_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
+    with annotate_errors(data_status_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
         journal = Journal(log)
         history = undamaged(journal)
         before = history.schemas.get(sink)
@@ -59,7 +59,7 @@ def accept_sources(job: Job, reason: str, continues: Mapping[str, str]) -> Input
     there is nothing to accept, and while a decided epoch may be read again: it was read from the sources of before.
     """
     log, checkpoint, coordinator = job.log, job.checkpoint, job.coordinator()
-    with stated(holds_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
+    with annotate_errors(data_status_for_record), CheckpointLock(checkpoint.notes, of=str(checkpoint)):
         journal, spark = Journal(log), coordinator.spark_log
         history = undamaged(journal)
         if history.inputs is None:

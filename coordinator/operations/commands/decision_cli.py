@@ -43,7 +43,7 @@ def resolve(
 
     Changes the log, and nothing else.
     """
-    from tpc.coordinator.kernel.given_up import cost_of_giving_up
+    from tpc.coordinator.kernel.abandoned import cost_of_abandoning
     from tpc.coordinator.operations import actions
     from tpc.history import Action, Resolution
 
@@ -60,7 +60,7 @@ def resolve(
         raise typer.BadParameter("give one of --accept-loss, --mark-committed, --accept-state")
     resolution = Resolution(epoch, sink, chosen[0], reason, actions.operator_name())
     history = actions.resolve(*checkpoint_named(place, log), resolution)
-    cost = cost_of_giving_up(history.pending, sink) if sink and history.pending is not None else ""
+    cost = cost_of_abandoning(history.pending, sink) if sink and history.pending is not None else ""
     if as_json:
         print_json({**resolution.to_json(), "cost": cost})
         return

@@ -14,7 +14,7 @@ from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.parked import ParkedNote
 from tpc.history import History
 from tpc.manifest import Manifest
-from tpc.safety import holds_for_reader, stated
+from tpc.safety import annotate_errors, data_status_for_reader
 
 
 def log_report(log: Log, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def log_report(log: Log, checkpoint: CheckpointFiles | None) -> dict[str, Any]:
 
     With `checkpoint`, a decided epoch that a sink has refused is told as parked. Changes nothing.
     """
-    with stated(holds_for_reader):
+    with annotate_errors(data_status_for_reader):
         checked = check_log(log)
     history = checked.history
     return {

@@ -12,10 +12,10 @@ from contextlib import closing
 from typing import Any
 
 from tpc.consistency import knows_owner, naming_of
-from tpc.coordinator.kernel.fates import may_be_pruned
 from tpc.coordinator.kernel.job import Job
+from tpc.coordinator.kernel.planned_actions import may_be_pruned
 from tpc.history import History
-from tpc.safety import holds_for_abort, holds_for_reader, stated
+from tpc.safety import annotate_errors, data_status_for_abort, data_status_for_reader
 from tpc.sink import Committer, InDoubt, Owner
 
 _LOOK = "look whether its rows are missed: if not, give it up by name (--lost); if they are, commit it by hand"
@@ -39,7 +39,7 @@ def orphans_beside(
     `resource`, `epoch` (None where the system does not tell it), `silent_for_s` (None without an owner entry), `fate`.
     """
     coordinator = pipeline.coordinator()
-    with stated(holds_for_abort if abort else holds_for_reader), closing(coordinator):
+    with annotate_errors(data_status_for_abort if abort else data_status_for_reader), closing(coordinator):
         rows = []
         for name, committer in coordinator.participants.committers.items():
             doomed = []

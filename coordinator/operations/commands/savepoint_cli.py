@@ -15,7 +15,7 @@ from tpc.coordinator.operations.commands.arguments import AsJson, CheckpointOrJo
 from tpc.coordinator.operations.commands.listing import print_json, print_listing
 
 if TYPE_CHECKING:
-    from tpc.coordinator.operations.savepoints.keeping import Kept
+    from tpc.coordinator.operations.savepoints.keeping import StoredSavepoint
     from tpc.coordinator.operations.savepoints.restoring import Restored
 
 Savepoint = Annotated[str, typer.Argument(help="the savepoint's folder, or its URL in an object store")]
@@ -146,7 +146,7 @@ def list_savepoints(place: Savepoints, *, as_json: AsJson = False) -> None:
         typer.echo(f"{name}: {what}")
 
 
-def _row(one: Kept, now_s: float) -> tuple[str | int, ...]:
+def _row(one: StoredSavepoint, now_s: float) -> tuple[str | int, ...]:
     found, state = one.manifest, "to be moved"
     if found.kind.value == "copy":
         state = "copy"
@@ -162,9 +162,9 @@ def check(savepoint: Savepoint, *, as_json: AsJson = False) -> None:
     from tpc.coordinator.operations.savepoints.homes import home_and_name
     from tpc.coordinator.operations.savepoints.keeping import look_at
     from tpc.coordinator.operations.savepoints.restoring import opened
-    from tpc.safety import holds_for_reader, stated
+    from tpc.safety import annotate_errors, data_status_for_reader
 
-    with stated(holds_for_reader), fetched(savepoint) as (folder, _):
+    with annotate_errors(data_status_for_reader), fetched(savepoint) as (folder, _):
         manifest, _history = opened(folder)
         kept = look_at(*home_and_name(str(folder)))
     if as_json:

@@ -18,7 +18,7 @@ from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
 from tpc.coordinator.kernel.log.places import open_log
 from tpc.coordinator.operations.commands.targets import checkpoint_named, load_job, names_job
 from tpc.coordinator.operations.savepoints.homes import home_and_name, local_folder
-from tpc.coordinator.operations.savepoints.keeping import Kept, look_at
+from tpc.coordinator.operations.savepoints.keeping import StoredSavepoint, look_at
 from tpc.coordinator.operations.savepoints.making import copy_into_savepoint, move_into_savepoint
 from tpc.coordinator.operations.savepoints.manifest import SavepointManifest
 from tpc.coordinator.operations.savepoints.move_note import Noted
@@ -28,7 +28,7 @@ from tpc.coordinator.spark.query_log import NO_QUERY
 from tpc.coordinator.spark.state_partitions import refuse_other_partitions
 from tpc.errors import ConfigurationError, HistoryMismatchError
 from tpc.history import History
-from tpc.safety import holds_for_reader, holds_for_restore, holds_for_upload, stated
+from tpc.safety import annotate_errors, data_status_for_reader, data_status_for_restore, data_status_for_upload
 from tpc.sink import Marker
 from tpc.support import durable_files
 
@@ -36,7 +36,7 @@ _ON_ITS_WAY = Path("tpc") / "savepoints"
 """In a checkpoint: where a savepoint is made that is then put into an object store."""
 
 
-def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float, again: bool) -> Kept:
+def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float, again: bool) -> StoredSavepoint:
     """Make the savepoint of what a command's `target` names below `to`, a folder or a URL."""
     remote = is_remote(to)
     if remote:
@@ -63,7 +63,7 @@ def make(target: str, to: str, log: str | None, *, copy: bool, timeout_s: float,
     if not remote:
         return look_at(*home_and_name(str(made)))
     away = RemoteSavepoint(f"{to.rstrip('/')}/{made.name}")
-    with stated(holds_for_upload):
+    with annotate_errors(data_status_for_upload):
         away.put(made)
     shutil.rmtree(made)
     return look_at(*home_and_name(away.url))
@@ -96,7 +96,7 @@ def ask(pipeline: Job, history: History | None = None, *, come_along: bool = Fal
 
     Raises `HistoryMismatchError` for a sink that shows another epoch than the log says, or has met another log's term.
     """
-    with stated(holds_for_reader):
+    with annotate_errors(data_status_for_reader):
         coordinator = pipeline.coordinator()
         try:
             known = coordinator.read() if history is None else history
@@ -125,7 +125,7 @@ def restore(
     checkpoint = checkpoint.absolute()
     place = LocalLog(checkpoint / LOG_FOLDER) if log is None else open_log(log)
     with ExitStack() as stack:
-        with stated(holds_for_restore), refusals():
+        with annotate_errors(data_status_for_restore), refusals():
             if is_remote(savepoint):
                 durable_files.make_directories(checkpoint.parent)
             folder, away = stack.enter_context(fetched(savepoint, checkpoint.parent))

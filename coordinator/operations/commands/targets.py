@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpc.errors import ConfigurationError
-from tpc.safety import holds_for_reader, stated
+from tpc.safety import annotate_errors, data_status_for_reader
 from tpc.shards import shard_named
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def checkpoint_named(target: str, log: str | None = None) -> tuple[Log, Checkpoi
             "module:function.",
         )
     if log is not None:
-        with stated(holds_for_reader):
+        with annotate_errors(data_status_for_reader):
             _require_own(target, checkpoint, found)
     return found, checkpoint
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tpc.coordinator.operations.page.ui_server import require_installed
-from tpc.safety import holds_for_reader, stated
+from tpc.safety import annotate_errors, data_status_for_reader
 
 if TYPE_CHECKING:
     from tpc.coordinator.kernel.checkpoint_files import CheckpointFiles
@@ -42,7 +42,7 @@ def ui(
     ] = None,
 ) -> None:
     """A page that shows pipelines as their logs tell it. It changes nothing, and asks the sinks of a job alone."""
-    with stated(holds_for_reader):
+    with annotate_errors(data_status_for_reader):
         require_installed()
         from tpc.coordinator.operations.page.serving import Site, read_token
 

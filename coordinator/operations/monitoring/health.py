@@ -21,7 +21,7 @@ from tpc.coordinator.kernel.transition import Transition
 from tpc.errors import ConfigurationError
 from tpc.events import Opened
 from tpc.lengths import LEAST_S, LENGTH_MAX_S, is_length
-from tpc.states import Phase, State
+from tpc.states import MachineState, Phase
 from tpc.support.deadlines import Deadline
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Health:
         }
 
 
-def _under_way(state: State) -> int | None:
+def _under_way(state: MachineState) -> int | None:
     if state.phase in (Phase.NEW, Phase.READY, Phase.STOPPED):
         return None
     return state.pending.epoch if state.epoch is None and state.pending is not None else state.epoch

@@ -24,7 +24,7 @@ from tpc.events import Aborted, Answered, Opened, Prepared, Stored
 from tpc.handles import Handle
 from tpc.history import History
 from tpc.sink import Verdict
-from tpc.states import Phase, State
+from tpc.states import MachineState, Phase
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 """Upper ends of the histograms' buckets: from a fast commit to a pass that nobody wants."""
@@ -221,7 +221,7 @@ class Metrics:
         return 0.0 if since is None else self._clock.monotonic() - since
 
 
-def _decided_in_doubt(state: State) -> Tally[str]:
+def _decided_in_doubt(state: MachineState) -> Tally[str]:
     """Branches of the decided epoch that are not known to be committed; one that is lost is not there."""
     if state.pending is None:
         return Tally()

@@ -17,7 +17,7 @@ from tpc.coordinator.operations.commands.targets import log_named
 from tpc.errors import ConfigurationError, NoEpochError
 from tpc.history import History
 from tpc.manifest import Manifest
-from tpc.safety import holds_for_reader, stated
+from tpc.safety import annotate_errors, data_status_for_reader
 
 SourceEnd = Mapping[str, Mapping[int, int]] | str | None
 """Where a source stands: of Kafka topic -> partition -> next offset to read; of another its end offset as Spark writes
@@ -65,7 +65,7 @@ def positions(log: Log | str | os.PathLike[str], *, decided: bool = False) -> Po
     away, `CorruptionError` for a damaged log, also when only its last record is, and `TransientError` when the place
     does not answer.
     """
-    with stated(holds_for_reader):
+    with annotate_errors(data_status_for_reader):
         place = log if isinstance(log, Log) else log_named(os.fspath(log))[0]
         history = undamaged(Journal(place))
         if history.pipeline is None:

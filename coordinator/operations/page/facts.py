@@ -18,8 +18,8 @@ from tpc.coordinator.spark.source_lag import lag_in_words
 from tpc.errors import ParkedError
 from tpc.history import Action, History
 from tpc.records import Record, RecordKind
-from tpc.safety import holds
-from tpc.states import Phase, State
+from tpc.safety import data_status
+from tpc.states import MachineState, Phase
 
 SILENT_AFTER_S = 60.0
 """For a pipeline whose pace is not known yet."""
@@ -231,13 +231,13 @@ def parked(one: Watched) -> dict[str, Any] | None:
     history, note = look.window.history, look.parked
     assert history.pipeline is not None  # something is pending, so a term has begun
     error = ParkedError(note["what"], epoch=note["epoch"], sink=note["sink"])
-    state = State(history.pipeline, Phase.FINISHING, pending=history.pending, resolutions=history.resolutions)
+    state = MachineState(history.pipeline, Phase.FINISHING, pending=history.pending, resolutions=history.resolutions)
     return {
         "epoch": note["epoch"],
         "sink": note["sink"],
         "at": note["at"],
         **error_view(error),
-        "safe": holds(state, error),
+        "safe": data_status(state, error),
         "commands": [
             resolve_command(one.log, look.checkpoint, note["epoch"], note["sink"], action)
             for action in (Action.ACCEPT_LOSS, Action.MARK_COMMITTED)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from tpc.consistency import knows_owner, naming_of
 from tpc.coordinator.kernel.epochs import epoch_row
-from tpc.coordinator.kernel.fates import fate_of
 from tpc.coordinator.kernel.log import tail
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.tail import Window
+from tpc.coordinator.kernel.planned_actions import planned_action
 from tpc.coordinator.operations.monitoring.epoch_report import report_of
 from tpc.coordinator.operations.page import drawings, facts, words
 from tpc.coordinator.operations.page.asking import Said
@@ -239,7 +239,7 @@ def _fate(history: History, doubt: InDoubt, asked_at: float) -> str:
     naming = naming_of(history, doubt)
     if naming is not None and history.completed.get(naming.epoch, {}).get("completed_at", asked_at) > asked_at:
         return f"commit: epoch {naming.epoch} is complete since this system was asked"
-    return fate_of(history, doubt)
+    return planned_action(history, doubt)
 
 
 def _owner(said: Said, history: History) -> str:

@@ -19,7 +19,7 @@ from tpc.coordinator.operations.page.app import make_app
 from tpc.coordinator.operations.page.asking import AskedSinks, PipelineSinks
 from tpc.coordinator.operations.page.events import Changes, Noticed
 from tpc.coordinator.operations.page.guard import names_this_machine
-from tpc.coordinator.operations.page.watching import Place, Watch, Watched
+from tpc.coordinator.operations.page.watching import LogWatch, Place, Watched
 from tpc.errors import ConfigurationError
 
 TOKEN_VARIABLE = "TPC_UI_TOKEN"
@@ -64,7 +64,7 @@ class Site:
             Watched(number, place, clock, None if of is None else AskedSinks(of.pipeline, of.sinks, clock))
             for number, (place, of) in enumerate(places)
         ]
-        self._watch = Watch(watched, EVERY_S, Noticed(self._changes, clock))
+        self._watch = LogWatch(watched, EVERY_S, Noticed(self._changes, clock))
         config = uvicorn.Config(
             make_app(watched, clock, self._changes, token),
             log_config=None,  # a driver's log is its own

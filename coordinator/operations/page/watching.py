@@ -22,7 +22,7 @@ from tpc.coordinator.operations.page.asking import AskedSinks
 from tpc.coordinator.spark.source_lag import SourceLag, SourceLagNote
 from tpc.errors import LogGoneError, TpcError, TransientError
 from tpc.records import RecordKind
-from tpc.safety import holds_for_reader, stated
+from tpc.safety import annotate_errors, data_status_for_reader
 from tpc.support import deadlines
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Watched:
         """Look at the log. An error is what is shown then, whatever it is: it must not end the watching."""
         self.asked_at = self._clock.wall()
         try:
-            with stated(holds_for_reader):
+            with annotate_errors(data_status_for_reader):
                 self.look = self._looked()
         except TpcError as error:
             self.look = self._failed(error)
@@ -88,7 +88,7 @@ class Watched:
 
     def ask(self, question: Callable[[Log, Window], Result]) -> Result:
         """What only the log knows, asked in a thread that may hang. Raises `TransientError` when there is no answer."""
-        with stated(holds_for_reader):
+        with annotate_errors(data_status_for_reader):
             return self._asked(question)
 
     def _asked(self, question: Callable[[Log, Window], Result]) -> Result:
@@ -140,7 +140,7 @@ class Watched:
         return replace(self.look, error=error, failed_at=self._clock.wall() if since is None else since)
 
 
-class Watch:
+class LogWatch:
     """Looks after all logs, each in a daemon thread, until `stop`. `on_look` is called after each look."""
 
     def __init__(self, watched: Sequence[Watched], every_s: float, on_look: Callable[[Watched], None]) -> None:

@@ -18,7 +18,7 @@ _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredSavepoint:
     """A savepoint. `move` is where its pipeline goes on from it, None where it does not."""
 
     home: Home
@@ -67,12 +67,12 @@ class Kept:
         }
 
 
-def look_at(home: Home, name: str) -> Kept:
+def look_at(home: Home, name: str) -> StoredSavepoint:
     """The savepoint of that name; its files are not read. Raises as `Home.manifest` does."""
-    return Kept(home, name, home.manifest(name), home.move(name))
+    return StoredSavepoint(home, name, home.manifest(name), home.move(name))
 
 
-def savepoints_in(home: Home) -> tuple[list[Kept], dict[str, str]]:
+def savepoints_in(home: Home) -> tuple[list[StoredSavepoint], dict[str, str]]:
     """All savepoints there, the newest first; and the names of those that are none yet or any more, with the reason.
 
     Raises as `Home.names` does.
@@ -102,7 +102,7 @@ def drop(home: Home, name: str, *, force: bool = False) -> str:
     return home.place(name)
 
 
-def _only_home(kept: Kept) -> ConfigurationError:
+def _only_home(kept: StoredSavepoint) -> ConfigurationError:
     what = "was not moved from it"
     remedy = "restore it first, or drop it with --force if a copy of it lies elsewhere."
     if kept.moving_to is not None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.contract import Log
 from tpc.coordinator.kernel.log.journal import Journal
-from tpc.coordinator.kernel.stop_word import locked_once_stopped
+from tpc.coordinator.kernel.stop_request import locked_once_stopped
 from tpc.coordinator.operations.savepoints.copying import (
     check_whole,
     copy_file,
@@ -45,7 +45,7 @@ from tpc.coordinator.spark.state_partitions import state_partitions
 from tpc.errors import ConfigurationError, CorruptionError, FencedError, LogGoneError, StateLostError
 from tpc.history import History
 from tpc.records import RecordKind, digest
-from tpc.safety import holds_for_savepoint, stated
+from tpc.safety import annotate_errors, data_status_for_savepoint
 from tpc.sink import Marker
 from tpc.support import durable_files
 
@@ -53,7 +53,7 @@ _POLL_S = 0.2
 _ATTEMPTS = 3
 
 
-@stated(holds_for_savepoint)
+@annotate_errors(data_status_for_savepoint)
 def move_into_savepoint(
     log: Log,
     checkpoint: Path,
@@ -170,7 +170,7 @@ def _end(journal: Journal, made: Writing, home: str) -> None:
         ) from error
 
 
-@stated(holds_for_savepoint)
+@annotate_errors(data_status_for_savepoint)
 def copy_into_savepoint(log: Log, checkpoint: Path, to: Path, *, timeout_s: float = 600.0) -> Path:
     """A copy of a pipeline, which may run and goes on, below `to`; the folder. It can be forked, and not moved.
 

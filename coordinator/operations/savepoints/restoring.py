@@ -34,7 +34,7 @@ from tpc.handles import PipelineId
 from tpc.history import History
 from tpc.json import JSONObject
 from tpc.records import Record, RecordKind, decode
-from tpc.safety import holds_for_restore, stated
+from tpc.safety import annotate_errors, data_status_for_restore
 from tpc.support import durable_files
 from tpc.support.durable_files import in_words
 
@@ -153,7 +153,7 @@ def opened(folder: Path) -> tuple[SavepointManifest, History]:
     return manifest, history
 
 
-@stated(holds_for_restore)
+@annotate_errors(data_status_for_restore)
 @refusals()
 def restore_move(folder: Path, checkpoint: Path, log: Log, away: Noted | None = None) -> Restored:
     """Have the pipeline of a savepoint go on at `checkpoint` and `log`: same name, same incarnation, same history.
@@ -190,7 +190,7 @@ def restore_move(folder: Path, checkpoint: Path, log: Log, away: Noted | None = 
     return Restored(manifest, moved, log, moves=True)
 
 
-@stated(holds_for_restore)
+@annotate_errors(data_status_for_restore)
 @refusals()
 def restore_fork(folder: Path, checkpoint: Path, log: Log, incarnation: int | None = None) -> Restored:
     """Begin a fork of a savepoint's pipeline at `checkpoint` and `log`: a new incarnation, by default the next one.

@@ -35,13 +35,13 @@ _IN_STATEMENT = 1_000 if sqlite3.sqlite_version_info >= (3, 32) else 250
 """Rows; SQLite of before takes 999 values in a statement."""
 
 
-class Kept(NamedTuple):
+class Backlog(NamedTuple):
     """How much is kept apart: the deltas of applied epochs, and their rows."""
 
     deltas: int
     rows: int
 
-    def exceeds(self, most: Kept) -> bool:
+    def exceeds(self, most: Backlog) -> bool:
         """Whether it is more than that, in one way or the other."""
         return self.deltas > most.deltas or self.rows > most.rows
 
@@ -56,7 +56,7 @@ class Kept(NamedTuple):
         return 1 + ceil(self.rows / max(1, self.deltas) / self.keys_at_once)
 
 
-NOTHING = Kept(0, 0)
+NOTHING = Backlog(0, 0)
 
 
 class _Due(NamedTuple):
@@ -68,17 +68,17 @@ class _Due(NamedTuple):
     at_once: int
 
 
-def kept(database: Database, owned: str) -> Kept:
+def backlog(database: Database, owned: str) -> Backlog:
     """How much is. Raises as `Database` does."""
     with database.reading("looking for what is kept apart in") as reading:
-        return _kept(kept_apart(reading, owned))
+        return _backlog(kept_apart(reading, owned))
 
 
 def compact(
     database: Database,
     owned: str,
     complete: int,
-    down_to: Kept = NOTHING,
+    down_to: Backlog = NOTHING,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> None:
     """The changes of the epochs up to `complete`, the oldest first, until no more than `down_to` is kept apart.
@@ -98,16 +98,16 @@ def compact(
         _bring_in(database, owned, due, goes_on)
 
 
-def _kept(deltas: Sequence[KeptApart]) -> Kept:
-    return Kept(len(deltas), sum(delta.rows for delta in deltas))
+def _backlog(deltas: Sequence[KeptApart]) -> Backlog:
+    return Backlog(len(deltas), sum(delta.rows for delta in deltas))
 
 
-def _due(connection: sqlite3.Connection, owned: str, complete: int, down_to: Kept) -> _Due | None:
+def _due(connection: sqlite3.Connection, owned: str, complete: int, down_to: Backlog) -> _Due | None:
     """The oldest deltas without which no more than `down_to` is kept, or the first of them."""
     deltas = kept_apart(connection, owned)
     order = rules.to_compact([delta.epoch for delta in deltas], complete)
     mine = sorted((each for each in deltas if each.epoch in order), key=lambda each: order.index(each.epoch))
-    left, size_bytes = _kept(deltas), 0
+    left, size_bytes = _backlog(deltas), 0
     at_once = left.keys_at_once
     due, tables, parts = list[KeptApart](), list[pyarrow.Table](), list[Part]()
     for each in mine:
@@ -118,7 +118,7 @@ def _due(connection: sqlite3.Connection, owned: str, complete: int, down_to: Kep
         tables.append(pyarrow.Table.from_batches([part.rows for part in of_delta], SCHEMA))
         parts += of_delta
         due.append(each)
-        left = Kept(left.deltas - 1, left.rows - each.rows)
+        left = Backlog(left.deltas - 1, left.rows - each.rows)
     parts.sort(key=lambda part: part.end or b"", reverse=True)
     return _Due(tuple(due), newest_of(tables), parts, at_once) if due else None
 

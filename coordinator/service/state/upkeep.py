@@ -11,16 +11,16 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from tpc.coordinator.service.state.compaction import Kept, compact, kept
+from tpc.coordinator.service.state.compaction import Backlog, backlog, compact
 from tpc.coordinator.service.state.database import Database
 from tpc.coordinator.service.state.rules import NO_EPOCH
 from tpc.errors import TpcError
 
 logger = logging.getLogger(__name__)
 
-LEFT = Kept(deltas=16, rows=50_000)
+LEFT = Backlog(deltas=16, rows=50_000)
 """What is left kept apart as long as epochs follow: the more come together, the less often a key is brought in."""
-MOST = Kept(deltas=64, rows=200_000)
+MOST = Backlog(deltas=64, rows=200_000)
 """What may be kept apart: a start goes through all of it, and a state on disk keeps it in memory."""
 _END_S = 10.0
 _QUIET_S = 0.2
@@ -99,7 +99,7 @@ class _Thread(threading.Thread):
 
     def _do(self, *, is_last: bool) -> None:
         try:
-            found = kept(self._database, self._owned)
+            found = backlog(self._database, self._owned)
             if is_last or found.exceeds(LEFT):
                 self._share = found.transactions_an_epoch
                 compact(self._database, self._owned, self.complete, goes_on=self._await_share)
@@ -120,7 +120,7 @@ class _Thread(threading.Thread):
             self._write_back.if_worth_it()
             if self.due.wait(_QUIET_S):
                 self.due.clear()
-                self._share = kept(self._database, self._owned).transactions_an_epoch
+                self._share = backlog(self._database, self._owned).transactions_an_epoch
         self._share = max(0, self._share - 1)
         return not self.is_stopped
 

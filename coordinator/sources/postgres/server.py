@@ -120,10 +120,10 @@ def asked() -> Iterator[None]:
                 remedy="mend the value (infinite dates and those before the year 1 are none of Python's), or leave its "
                 "column out with columns=[...].",
             ) from error
-        raise _in_our_words(words, error.sqlstate) from error
+        raise _translated(words, error.sqlstate) from error
 
 
-def _in_our_words(words: str, state: str | None) -> TpcError:
+def _translated(words: str, state: str | None) -> TpcError:
     if (state or "").startswith(_ASKED_WRONGLY):
         return ConfigurationError(
             f"PostgreSQL refuses what the source asks: {words} (SQLSTATE {state})",

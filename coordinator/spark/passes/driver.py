@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from tpc import failpoints
 from tpc.coordinator.kernel.checkpoint_files import FilesOfEpoch
 from tpc.coordinator.kernel.feeding.branch import Mode
-from tpc.coordinator.kernel.feeding.confirming import Confirming
+from tpc.coordinator.kernel.feeding.confirmation import Confirmation
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass, slowest
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionReport
 from tpc.coordinator.spark.batch_metrics import BatchMetrics
-from tpc.coordinator.spark.java_errors import in_our_words
+from tpc.coordinator.spark.java_errors import translated_errors
 from tpc.coordinator.spark.parallelism import parallelism_of
 from tpc.coordinator.spark.passes.dead_letters import LettersSoFar
 from tpc.coordinator.spark.passes.digests import KIND
@@ -142,14 +142,14 @@ class SparkPass(EpochPass):
         taken = {name for route in self.plan.routes for name in (route.digest, *(wide for wide, _ in route.columns))}
         task = PassTask(work, DriverHas.of(work), actions)
         result = in_order(self.frame, self.plan.order, taken).mapInArrow(task.run, REPORT_SCHEMA)
-        with in_our_words():
+        with translated_errors():
             partitions = result._jdf.queryExecution().toRdd().getNumPartitions()
             context.phases.end("plan")
-            with Confirming(None if self._topics is None else self._topics.confirm):
+            with Confirmation(None if self._topics is None else self._topics.confirm):
                 rows = self._collected(result)
         reports = decode([(row["sink"], bytes(row["payload"])) for row in rows])
         stages = {report.attempt.stage for report in reports}
-        with in_our_words():
+        with translated_errors():
             self.repeated_tasks = left_losers(reports) or (self._jobs is not None and self._jobs.tried_again(stages))
         self._prepared = [
             branch.committable

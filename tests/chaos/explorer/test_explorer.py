@@ -22,11 +22,11 @@ from tpc.chaos.explorer.stateful_search import StateScope
 from tpc.chaos.explorer.whole import QUICK, Scope, Whole, explore
 from tpc.chaos.explorer.world import ExploredWorld, Participant
 from tpc.coordinator.service.state import rules
-from tpc.effects import Effect
+from tpc.effects import MachineEffect
 from tpc.events import Failed, Stored, Superseded, Verified
 from tpc.machine import TRANSITIONS, Step
 from tpc.sink import Outcome, Verdict
-from tpc.states import Phase, State
+from tpc.states import MachineState, Phase
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_what_one_search_leaves_out_another_may_have_taken() -> None:
 
 # Seen red ------------------------------------------------------------------------------------------------------------
 
-Row = Callable[[State, Any], Step]
+Row = Callable[[MachineState, Any], Step]
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_commit_before_the_intent_is_found_with_the_shortest_way_to_it(
 
 
 def test_an_end_without_its_epochs_is_no_end(broken_row: Callable[[Phase, type, Row], None]) -> None:
-    def asks_for_nothing(state: State, event: Verified) -> tuple[State, tuple[Effect, ...]]:
+    def asks_for_nothing(state: MachineState, event: Verified) -> tuple[MachineState, tuple[MachineEffect, ...]]:
         return replace(state, phase=Phase.READY, epoch=None, proposed=None), ()
 
     broken_row(Phase.VERIFYING, Verified, asks_for_nothing)

@@ -46,18 +46,18 @@ def sync_no_state() -> None:
 def apply_the_state_before_the_intent() -> None:
     """The commit point is taken away from the states in epoch 1: what they prepared is applied at once."""
     from tpc.coordinator.kernel.participants import Participants
-    from tpc.coordinator.service.loop_pass import LoopPass
+    from tpc.coordinator.service.service_pass import ServicePass
 
-    honest = LoopPass.write
+    honest = ServicePass.write
 
-    def hasty(self: LoopPass, epoch: int, generation: int) -> Any:
+    def hasty(self: ServicePass, epoch: int, generation: int) -> Any:
         manifest = honest(self, epoch, generation)
         for name in ("totals", "recent") if epoch == 1 else ():
             self.context.committers[name].commit(manifest.committables(name))
         return manifest
 
     Participants.verify = lambda self, manifest, history, still_leading: None  # type: ignore[method-assign]  # the defect that the checks must notice
-    LoopPass.write = hasty  # type: ignore[method-assign, assignment]  # the defect that the checks must notice
+    ServicePass.write = hasty  # type: ignore[method-assign, assignment]  # the defect that the checks must notice
 
 
 def expire_nothing() -> None:

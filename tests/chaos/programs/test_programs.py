@@ -72,7 +72,7 @@ def test_every_program_of_spark_s_has_its_days() -> None:
     days = [date(2026, 1, 1) + timedelta(days=n) for n in range(len(PROGRAMS))]
     drawn = [[program.name for program in of_the_day(day)] for day in days]
     assert {name for names in drawn for name in names} == {
-        name for name, program in PROGRAMS.items() if not program.is_loop
+        name for name, program in PROGRAMS.items() if not program.is_service
     }
     assert all(len(set(names)) == PROGRAMS_A_DAY for names in drawn)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tpc import failpoints
 from tpc.chaos.user.life_program import FamilyInjector, end_file, read_orders
 from tpc.coordinator.operations.supervision.supervisor import EXIT_FENCED
-from tpc.support.deposed import told_of
+from tpc.support.fenced_process import told_of
 
 
 def number(path: Path) -> int:

@@ -311,7 +311,7 @@ def test_a_takeover_ends_who_has_the_log_a_state_or_an_outbox_locked_and_a_start
         assert before is None  # the one before has let go
         asked.append([str(path.relative_to(tmp_path)) for path in files])
 
-    monkeypatch.setattr("tpc.coordinator.kernel.coordinator.end_deposed", noted)
+    monkeypatch.setattr("tpc.coordinator.kernel.coordinator.end_fenced_process", noted)
     (tmp_path / "outbox").mkdir()
     sinks = [
         StateSink("totals", tmp_path / "state"),

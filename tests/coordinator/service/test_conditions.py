@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.row_batches import RowBatches, batch_of
 from tpc.errors import ConfigurationError
 from tpc.sinks import FileSink
@@ -36,7 +36,7 @@ class Asking:
 
 def taken(where: Any) -> list[bool]:
     """Which rows go to the sink."""
-    writing = LoopWriting("rows", SCHEMA).to(SINK, where=where)
+    writing = ServiceWriting("rows", SCHEMA).to(SINK, where=where)
     marked = RowBatches([writing]).marked(0, batch_of(writing, ROWS))
     return [digest is not None for digest in marked.column("digest_0_0").to_pylist()]
 
@@ -62,14 +62,14 @@ def test_true_is_yes_and_none_is_no(where: Any, rows: list[bool]) -> None:
 )
 def test_what_cannot_answer_is_refused_when_it_is_said(where: Any) -> None:
     with pytest.raises(ConfigurationError, match="where=") as refused:
-        LoopWriting("rows", SCHEMA).to(SINK, where=where)
+        ServiceWriting("rows", SCHEMA).to(SINK, where=where)
     assert refused.value.sink == "sink"
 
 
 @pytest.mark.parametrize("where", [pc.field("m") > 1, pc.field("n"), pc.field("said") > 1, pc.scalar("yes")], ids=str)
 def test_an_expression_that_is_no_condition_of_these_rows_is_refused_when_it_is_said(where: pc.Expression) -> None:
     with pytest.raises(ConfigurationError, match="where=") as refused:
-        LoopWriting("rows", SCHEMA).to(SINK, where=where)
+        ServiceWriting("rows", SCHEMA).to(SINK, where=where)
     assert refused.value.sink == "sink"
 
 
@@ -96,7 +96,7 @@ def test_an_awaitable_answer_is_refused_and_closed() -> None:
 
 def test_a_condition_sees_the_values_that_the_sinks_get(tmp_path: Path) -> None:
     seen: list[Any] = []
-    writing = LoopWriting("rows", {"n": pa.float64(), "tags": pa.list_(pa.int64())})
+    writing = ServiceWriting("rows", {"n": pa.float64(), "tags": pa.list_(pa.int64())})
     writing.to(SINK, where=lambda row: seen.append(dict(row)))
     batch = batch_of(writing, [{"n": 2, "tags": (1, np.int8(2))}])
     RowBatches([writing]).marked(0, batch)

@@ -19,9 +19,9 @@ import tpc
 from tests.coordinator.service.state.epochs import PIPELINE, Epochs, Kind
 from tpc.coordinator.service.computing import run_functions
 from tpc.coordinator.service.cutting import Cutter
-from tpc.coordinator.service.emitted import Emitted
-from tpc.coordinator.service.every import Every
+from tpc.coordinator.service.epoch_trigger import EpochTrigger
 from tpc.coordinator.service.functions import Function, Input
+from tpc.coordinator.service.output import Output
 from tpc.coordinator.service.state import State
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
@@ -107,17 +107,17 @@ def run(directory: Path, came: Sequence[Happened], sizes: Sequence[int], restart
 
     ends, reached_ms = list(accumulate(sizes)), None
     source = Input(IterableSource(lambda: came), lambda event: event.time_ms)
-    cutter = Cutter([source], Every(rows=1), wall_s=lambda: 10.0)
+    cutter = Cutter([source], EpochTrigger(rows=1), wall_s=lambda: 10.0)
     cutter.seek([])
     for epoch, (size, end) in enumerate(zip(sizes, ends, strict=True)):
-        cutter._every = Every(rows=size)
+        cutter._every = EpochTrigger(rows=size)
         cut = cutter.next(lambda: False, lambda: None, until_end=True)
         assert cut is not None
         assert int(cut.sources[0].end) == end
         state, reached_ms = states[0], cut.time.reached_ms
         state.begin(epoch, cut.time.watermark_ms, cut.time.reached_ms)
         function = Function(work, (source,))
-        run_functions([function], [source], cut.take(), [state], Emitted([], epoch), time=cut.time)
+        run_functions([function], [source], cut.take(), [state], Output([], epoch), time=cut.time)
         branch = epochs.prepare(epoch)
         assert branch is None or epochs.commit(branch)[0].settled
         epochs.complete(epoch)
@@ -127,7 +127,7 @@ def run(directory: Path, came: Sequence[Happened], sizes: Sequence[int], restart
             states[0].restore()
             epochs.state = states[0]
             cutter.close()
-            cutter = Cutter([source], Every(rows=1), wall_s=lambda: 10.0)
+            cutter = Cutter([source], EpochTrigger(rows=1), wall_s=lambda: 10.0)
             cutter.seek(cut.sources, cut.time)
     held = _held(states[0], len(sizes), reached_ms)
     epochs.close()

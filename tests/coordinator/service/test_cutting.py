@@ -10,9 +10,9 @@ import pytest
 from tpc.coordinator.service import cutting
 from tpc.coordinator.service.barriers import SourceCut
 from tpc.coordinator.service.cutting import Cut, Cutter
-from tpc.coordinator.service.every import Every
+from tpc.coordinator.service.epoch_trigger import EpochTrigger
 from tpc.coordinator.service.functions import Input
-from tpc.coordinator.service.layout import Layout
+from tpc.coordinator.service.topic_partitions import TopicPartitions
 from tpc.errors import ConfigurationError, StateMachineError
 from tpc.source import Part, Source, SourceReader
 from tpc.sources import IterableSource
@@ -25,7 +25,7 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cutter_of(*sources: Source, rows: int, ends: Sequence[SourceCut] = ()) -> Cutter:
-    cutter = Cutter([Input(source, None) for source in sources], Every(rows=rows))
+    cutter = Cutter([Input(source, None) for source in sources], EpochTrigger(rows=rows))
     cutter.seek(ends)
     return cutter
 
@@ -101,7 +101,7 @@ def test_what_is_read_ahead_is_in_the_next_epoch_which_is_no_larger_for_it() -> 
 def test_an_epoch_that_is_cut_by_time_takes_what_is_read_ahead_and_what_has_come_since() -> None:
     values = [0, 1]
     source = Between(values)
-    cutter = Cutter([Input(source, None)], Every(seconds=0.0))
+    cutter = Cutter([Input(source, None)], EpochTrigger(seconds=0.0))
     cutter.seek([])
     cutter.read_ahead(never)
     assert source.ahead == [2, 0]
@@ -208,7 +208,7 @@ class Clicks(IterableSource):
 def test_topics_of_one_name_in_two_clusters_are_two_topics(tmp_path: Path) -> None:
     def begin(east: int, west: int) -> None:
         inputs = [Input(Clicks("east", east), None), Input(Clicks("west", west), None)]
-        cutter = Cutter(inputs, Every(rows=1), Layout(tmp_path))
+        cutter = Cutter(inputs, EpochTrigger(rows=1), TopicPartitions(tmp_path))
         cutter.seek([])
         cut(cutter)  # counts are noted with the first events, not before
 

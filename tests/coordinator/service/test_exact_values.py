@@ -24,8 +24,8 @@ from tests.coordinator.service.value_cases import (
     kinds,
     values,
 )
-from tpc.coordinator.service.emitted import Emitted
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.output import Output
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.row_batches import batch_of
 from tpc.errors import DataError
 
@@ -191,7 +191,7 @@ TAKEN: list[tuple[pa.DataType, Any]] = [
 def tried(kind: pa.DataType, given: list[Any]) -> pa.Array | DataError:
     rows = [{"other": number, "value": value} for number, value in enumerate(given)]
     try:
-        return batch_of(LoopWriting("rows", {"other": int, "value": kind}), rows).column("value")
+        return batch_of(ServiceWriting("rows", {"other": int, "value": kind}), rows).column("value")
     except DataError as error:
         return error
 
@@ -261,7 +261,7 @@ def test_what_fits_is_never_refused(case: tuple[pa.DataType, list[Any]]) -> None
 
 def handed_over(kind: pa.DataType, column: pa.Array) -> pa.Array | DataError:
     """By way of `out.batch`."""
-    out = Emitted([LoopWriting("rows", {"other": int, "value": kind})], epoch=0)
+    out = Output([ServiceWriting("rows", {"other": int, "value": kind})], epoch=0)
     batch = pa.record_batch({"value": column, "other": pa.array(range(len(column)), pa.int64())})
     try:
         out.batch("rows", batch)
@@ -343,7 +343,7 @@ def test_a_batch_that_holds_what_its_type_does_not_is_refused(column: pa.Array, 
 
 @pytest.mark.parametrize("names", [["n"], ["n", "said", "more"], ["n", "n", "said"], [], ["n", "SAID"]])
 def test_a_batch_has_exactly_the_columns(names: list[str]) -> None:
-    out = Emitted([LoopWriting("rows", {"n": int, "said": str})], epoch=0)
+    out = Output([ServiceWriting("rows", {"n": int, "said": str})], epoch=0)
     columns = [pa.array([1]) if name == "n" else pa.array(["a"]) for name in names]
     with pytest.raises(DataError, match="column") as refused:
         out.batch("rows", pa.RecordBatch.from_arrays(columns, names=names))
@@ -351,16 +351,16 @@ def test_a_batch_has_exactly_the_columns(names: list[str]) -> None:
 
 
 def test_a_batch_is_no_table() -> None:
-    out = Emitted([LoopWriting("rows", {"n": int})], epoch=0)
+    out = Output([ServiceWriting("rows", {"n": int})], epoch=0)
     with pytest.raises(DataError, match="to_batches"):
         out.batch("rows", pa.table({"n": [1]}))
 
 
 @pytest.mark.parametrize("kind", PLAIN, ids=str)
 def test_null_is_refused_where_the_column_excludes_it(kind: pa.DataType) -> None:
-    writing = LoopWriting("rows", pa.schema([pa.field("value", kind, nullable=False)]))
+    writing = ServiceWriting("rows", pa.schema([pa.field("value", kind, nullable=False)]))
     with pytest.raises(DataError, match="excludes") as refused:
         batch_of(writing, [{}])
     assert require_told(refused.value, 1) == 0
     with pytest.raises(DataError, match="excludes"):
-        Emitted([writing], epoch=0).batch("rows", pa.record_batch({"value": pa.nulls(1, kind)}))
+        Output([writing], epoch=0).batch("rows", pa.record_batch({"value": pa.nulls(1, kind)}))

@@ -122,7 +122,7 @@ def test_whoever_interrupts_the_end_still_waits_for_the_reading(monkeypatch: pyt
     with pytest.raises(KeyboardInterrupt), ReadingAhead(read, goes_on) as ahead:
         ahead.begin()
         assert reading.wait(10.0)
-        ended_with = ahead._beside._ended
+        ended_with = ahead._background._ended
         honest = ended_with.wait
 
         def interrupted(timeout: float | None = None) -> bool:

@@ -20,7 +20,7 @@ from tpc.__main__ import app
 from tpc.coordinator.kernel.epochs import epoch_rows
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations import actions
-from tpc.coordinator.service.layout import Layout
+from tpc.coordinator.service.topic_partitions import TopicPartitions
 from tpc.errors import ConfigurationError
 from tpc.sinks import FileSink
 from tpc.sources import IterableSource
@@ -226,10 +226,10 @@ def test_event_time_does_not_go_back_when_one_takes_the_place_of_another(merged:
 
 
 def test_the_keys_of_a_retired_topic_stay_in_their_shards(tmp_path: Path) -> None:
-    Layout(tmp_path).check({("old", "orders"): 2})
+    TopicPartitions(tmp_path).check({("old", "orders"): 2})
     with pytest.raises(ConfigurationError, match="'orders-v2' of source 'new' has 3, 'orders' of source 'old' has 2"):
-        Layout(tmp_path).check({("new", "orders-v2"): 3})
-    Layout(tmp_path).check({("new", "orders-v2"): 2})
+        TopicPartitions(tmp_path).check({("new", "orders-v2"): 3})
+    TopicPartitions(tmp_path).check({("new", "orders-v2"): 2})
 
 
 def test_a_source_cannot_be_read_and_retired(merged: Merged) -> None:

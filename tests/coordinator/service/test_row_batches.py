@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.row_batches import batch_of
 from tpc.coordinator.service.row_digests import row_digests
 from tpc.errors import DataError
 
-WRITING = LoopWriting("sums", {"key": str, "n": int, "at": datetime})
+WRITING = ServiceWriting("sums", {"key": str, "n": int, "at": datetime})
 AT = datetime(2024, 5, 1, tzinfo=timezone.utc)
 
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.coordinator.service.value_cases import Unshowable
-from tpc.coordinator.service.emitted import Emitted
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.output import Output
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.errors import ConfigurationError, DataError
 
 INNER = pa.struct([("tags", pa.list_(pa.string()))])
@@ -22,13 +22,13 @@ NESTED = {
 }
 
 
-def made(out: Emitted) -> list[dict[str, Any]]:
+def made(out: Output) -> list[dict[str, Any]]:
     return [row for _, batch in out.batches() for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("way", ["row", "rows"])
 def test_a_row_is_what_it_was_when_it_was_handed_over(way: str) -> None:
-    out = Emitted([LoopWriting("rows", {"customer": str, "n": int})], epoch=0)
+    out = Output([ServiceWriting("rows", {"customer": str, "n": int})], epoch=0)
     state: dict[str, Any] = {"customer": "a", "n": 0}
 
     def grown() -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_a_row_is_what_it_was_when_it_was_handed_over(way: str) -> None:
 
 
 def test_what_a_row_holds_is_what_it_was_too() -> None:
-    out = Emitted([LoopWriting("rows", NESTED)], epoch=0)
+    out = Output([ServiceWriting("rows", NESTED)], epoch=0)
     inner, tags, held = [1], ["a"], [1]
     row: dict[str, Any] = {
         "n": 1, "list": [inner, np.array([5])], "struct": {"tags": tags}, "map": {"a": held},
@@ -68,7 +68,7 @@ def test_what_a_row_holds_is_what_it_was_too() -> None:
 
 @pytest.mark.parametrize("row", [{"m": 1}, {"n": 1, "m": 2}, {1: 2}, {None: 1}, {"\ud800": 1}, {b"n": 1}, {"N": 1}])
 def test_a_column_that_the_rows_have_not_is_refused_at_the_call(row: Any) -> None:
-    out = Emitted([LoopWriting("rows", {"n": int})], epoch=0)
+    out = Output([ServiceWriting("rows", {"n": int})], epoch=0)
     out.row("rows", {"n": 1})
     with pytest.raises(DataError, match="have no column") as refused:
         out.row("rows", row)
@@ -81,7 +81,7 @@ def test_a_column_that_the_rows_have_not_is_refused_at_the_call(row: Any) -> Non
     "row", [["n"], None, "n", 1, [("n", 1)], {"n"}, Unshowable()], ids=lambda row: type(row).__name__
 )
 def test_what_is_no_mapping_is_refused_at_the_call(row: Any) -> None:
-    out = Emitted([LoopWriting("rows", {"n": int})], epoch=0)
+    out = Output([ServiceWriting("rows", {"n": int})], epoch=0)
     with pytest.raises(DataError, match="is a mapping") as refused:
         out.row("rows", row)
     assert refused.value.row_index == 0
@@ -89,7 +89,7 @@ def test_what_is_no_mapping_is_refused_at_the_call(row: Any) -> None:
 
 @pytest.mark.parametrize("columns", [["n"], ["n", "m"]])
 def test_any_mapping_is_a_row(columns: list[str]) -> None:
-    out = Emitted([LoopWriting("rows", dict.fromkeys(columns, int))], epoch=0)
+    out = Output([ServiceWriting("rows", dict.fromkeys(columns, int))], epoch=0)
     default: defaultdict[str, int] = defaultdict(int)
     for row in ({"n": 1}, {}, MappingProxyType({"n": 2}), default):
         out.row("rows", row)
@@ -98,7 +98,7 @@ def test_any_mapping_is_a_row(columns: list[str]) -> None:
 
 
 def test_the_place_of_a_refused_value_is_told() -> None:
-    out = Emitted([LoopWriting("rows", {"n": int, "said": str})], epoch=0)
+    out = Output([ServiceWriting("rows", {"n": int, "said": str})], epoch=0)
     out.rows("rows", [{"n": 1, "said": "a"}, {"n": 2, "said": Unshowable()}, {"n": 3.5, "said": "c"}])
     with pytest.raises(DataError, match=r"column 'n' of rows 'rows' is int64.*3\.5 \(float\)") as refused:
         out.batches()
@@ -111,7 +111,7 @@ def test_the_place_of_a_refused_value_is_told() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_an_error_is_one_line_of_bounded_length(value: Any) -> None:
-    out = Emitted([LoopWriting("rows", {"n": pa.int8(), "said": str})], epoch=0)
+    out = Output([ServiceWriting("rows", {"n": pa.int8(), "said": str})], epoch=0)
     out.row("rows", {"n": value, "said": value if isinstance(value, str) else ""})
     with pytest.raises(DataError) as refused:
         out.batches()
@@ -145,4 +145,4 @@ UNSUPPORTED: list[Any] = [
 @pytest.mark.parametrize("schema", UNSUPPORTED, ids=lambda each: repr(each)[:60])
 def test_a_type_that_no_value_fills_exactly_is_refused_when_it_is_declared(schema: Any) -> None:
     with pytest.raises(ConfigurationError, match="rows 'rows'"):
-        LoopWriting("rows", schema)
+        ServiceWriting("rows", schema)

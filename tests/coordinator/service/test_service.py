@@ -26,9 +26,9 @@ from tpc import failpoints
 from tpc.__main__ import app
 from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.journal import Journal
-from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.service import barriers, running
-from tpc.coordinator.service.loop_pass import LoopPass
+from tpc.coordinator.service.service_pass import ServicePass
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import check_identity
 from tpc.errors import (
@@ -188,7 +188,7 @@ def test_a_repair_by_digests_of_another_kind_is_refused_as_that_and_made_by_thos
     numbers = Numbers(tmp_path, 100)
     with pytest.raises(Die):
         numbers.run_with({"epoch.decided": lose(numbers, "odd")})
-    monkeypatch.setattr(LoopPass, "digest_kind", "another")
+    monkeypatch.setattr(ServicePass, "digest_kind", "another")
     with pytest.raises(DigestKindError, match=r"decided with splitmix64, its replay makes another") as raised:
         numbers.run()
     assert "epoch 0 is decided and stays so" in raised.value.safe
@@ -203,7 +203,7 @@ def test_a_repair_of_an_epoch_whose_kind_of_digests_is_not_on_record_compares_th
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = Numbers(tmp_path, 100)
-    monkeypatch.setattr(LoopPass, "digest_kind", None)
+    monkeypatch.setattr(ServicePass, "digest_kind", None)
     with pytest.raises(Die):
         numbers.run_with({"epoch.decided": lose(numbers, "odd")})
     monkeypatch.undo()
@@ -407,7 +407,7 @@ def test_a_service_that_is_never_idle_stops_when_another_process_asks(
 ) -> None:
     monkeypatch.setattr(running, "_UPKEEP_INTERVAL_S", 0.0)
     numbers = Numbers(tmp_path, 100)
-    failpoints.install({"epoch.completed": lambda *_: StopWord(tmp_path / "service" / "tpc").leave()})
+    failpoints.install({"epoch.completed": lambda *_: StopRequest(tmp_path / "service" / "tpc").make()})
     try:
         numbers.run(every=1)
     finally:

@@ -29,7 +29,7 @@ from tpc.coordinator.operations import actions
 from tpc.coordinator.operations.commands import doctor
 from tpc.coordinator.operations.commands.orphans import orphans_beside
 from tpc.coordinator.operations.commands.targets import log_named
-from tpc.coordinator.service.layout import Layout
+from tpc.coordinator.service.topic_partitions import TopicPartitions
 from tpc.errors import ConfigurationError, HistoryMismatchError, TransientError
 from tpc.findings import Level
 from tpc.shards import Shard, owner_of_all, shard_named, shards_by
@@ -392,25 +392,25 @@ def test_what_shards_are_called_is_read_back() -> None:
 
 def test_a_topic_that_is_read_from_now_on_is_noted_beside_those_of_before(tmp_path: Path) -> None:
     a, b, c = ("east", "a"), ("east", "b"), ("west", "b")
-    Layout(tmp_path).check({a: 4})
-    Layout(tmp_path).check({a: 4, b: 4, c: 4})
-    Layout(tmp_path).check({a: 4})
+    TopicPartitions(tmp_path).check({a: 4})
+    TopicPartitions(tmp_path).check({a: 4, b: 4, c: 4})
+    TopicPartitions(tmp_path).check({a: 4})
     with pytest.raises(ConfigurationError, match="'b' of source 'west' has 5 partitions, and had 4"):
-        Layout(tmp_path).check({a: 4, b: 4, c: 5})
-    Layout(tmp_path).check({a: 4, b: 4, c: 4})
+        TopicPartitions(tmp_path).check({a: 4, b: 4, c: 5})
+    TopicPartitions(tmp_path).check({a: 4, b: 4, c: 4})
 
 
 def test_what_cannot_be_noted_is_not_known_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a, b = ("east", "a"), ("east", "b")
-    layout = Layout(tmp_path)
-    layout.check({a: 4})
+    topic_partitions = TopicPartitions(tmp_path)
+    topic_partitions.check({a: 4})
     with monkeypatch.context() as patch:
-        patch.setattr("tpc.coordinator.service.layout.replace", Mock(side_effect=OSError("no room")))
+        patch.setattr("tpc.coordinator.service.topic_partitions.replace", Mock(side_effect=OSError("no room")))
         with pytest.raises(TransientError, match="cannot be written"):
-            layout.check({a: 4, b: 4})
-    layout.check({a: 4, b: 4})
+            topic_partitions.check({a: 4, b: 4})
+    topic_partitions.check({a: 4, b: 4})
     with pytest.raises(ConfigurationError, match="'b' of source 'east' has 5 partitions, and had 4"):
-        Layout(tmp_path).check({b: 5})
+        TopicPartitions(tmp_path).check({b: 5})
 
 
 def test_nothing_is_noted_of_topics_of_which_nothing_was_read(kafka: KafkaTopics, tmp_path: Path) -> None:

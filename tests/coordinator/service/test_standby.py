@@ -21,12 +21,12 @@ from tests.coordinator.service.standby_program import KEYS
 from tests.core.builders import generation_body
 from tests.support.memory import MemoryLog
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
+from tpc.coordinator.kernel.heartbeat import FILE_NAME, HeartbeatWriter, read_heartbeat, this_process
 from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.kernel.log.local import LocalLog
-from tpc.coordinator.kernel.sign_of_life import FILE_NAME, SignOfLife, read_sign, this_process
 from tpc.coordinator.operations import actions
-from tpc.coordinator.service.standing_by import POLL_S, NextInLine
+from tpc.coordinator.service.standby import POLL_S, Standby
 from tpc.errors import ConfigurationError, TransientError
 from tpc.records import RecordKind
 from tpc.support import since_boot
@@ -167,7 +167,7 @@ def test_a_process_that_stands_by_ends_at_once_when_it_is_asked_to(pair: Pair) -
 # Who leads, and who is next ------------------------------------------------------------------------------------
 
 
-def waiting(line: NextInLine) -> tuple[threading.Thread, list[Any]]:
+def waiting(line: Standby) -> tuple[threading.Thread, list[Any]]:
     """`line.wait()` in a thread, and what came of it."""
     came: list[Any] = []
 
@@ -189,7 +189,7 @@ def test_an_operator_at_work_is_waited_for_however_long_it_takes(tmp_path: Path)
     gone = {"turn": 1, "process": 1, "host": "h", "boot": "b"}
     (notes / FILE_NAME).write_text(json.dumps(gone))
     with CheckpointLock(notes):
-        thread, came = waiting(NextInLine(notes, LocalLog(notes / "log"), 2.0))
+        thread, came = waiting(Standby(notes, LocalLog(notes / "log"), 2.0))
         thread.join(5.0)
         assert came == []
     thread.join(DEADLINE_S)
@@ -198,12 +198,12 @@ def test_an_operator_at_work_is_waited_for_however_long_it_takes(tmp_path: Path)
 
 def test_one_process_is_next_and_the_others_wait_for_it(tmp_path: Path) -> None:
     notes = tmp_path / "tpc"
-    first, second = (NextInLine(notes, LocalLog(notes / "log"), 2.0) for _ in range(2))
+    first, second = (Standby(notes, LocalLog(notes / "log"), 2.0) for _ in range(2))
     assert first.wait()
     thread, came = waiting(second)
     thread.join(1.0)
     assert came == []
-    leading = SignOfLife(notes)
+    leading = HeartbeatWriter(notes)
     leading.begin()
     first.leave()
     thread.join(1.0)
@@ -215,11 +215,11 @@ def test_one_process_is_next_and_the_others_wait_for_it(tmp_path: Path) -> None:
 
 
 def test_a_sign_is_no_longer_given_when_another_process_has_begun_to(tmp_path: Path) -> None:
-    first, second = SignOfLife(tmp_path), SignOfLife(tmp_path)
+    first, second = HeartbeatWriter(tmp_path), HeartbeatWriter(tmp_path)
     first.begin()
     second.begin()
     first.end()
-    sign = read_sign(tmp_path)
+    sign = read_heartbeat(tmp_path)
     assert sign is not None
     assert (sign.turn, sign.ended) == (2, False)
     second.end()
@@ -231,7 +231,7 @@ def test_a_standby_that_cannot_see_who_leads_is_refused(tmp_path: Path) -> None:
     journal.open()
     journal.append(RecordKind.GENERATION, generation_body(1, host="elsewhere", process=7))
     with pytest.raises(ConfigurationError, match="led by process 7 on elsewhere, which gives no sign of life"):
-        NextInLine(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
+        Standby(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
 
 
 def test_a_standby_in_a_container_of_another_host_name_is_not_taken_for_another_machine(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_standby_in_a_container_of_another_host_name_is_not_taken_for_another_
     (tmp_path / "tpc").mkdir()
     with CheckpointLock(tmp_path / "tpc"):
         pass  # that process was here
-    assert NextInLine(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
+    assert Standby(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
 
 
 def test_a_standby_whose_directory_nobody_has_begun_in_does_not_take_over_from_another_container(
@@ -255,7 +255,7 @@ def test_a_standby_whose_directory_nobody_has_begun_in_does_not_take_over_from_a
     body = generation_body(1, host="another container", process=7, boot=since_boot.which())
     journal.append(RecordKind.GENERATION, body)
     with pytest.raises(ConfigurationError, match="process 7 on another container, which gives no sign of life"):
-        NextInLine(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
+        Standby(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
 
 
 def test_who_has_just_begun_is_not_taken_for_the_one_before_it_that_had_its_number(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_who_has_just_begun_is_not_taken_for_the_one_before_it_that_had_its_numb
     ended = {"turn": 1, **this_process(), "began": since_boot.process_began() - 60, "ended": True}
     (notes / FILE_NAME).write_text(json.dumps(ended))
     with CheckpointLock(notes):
-        thread, came = waiting(NextInLine(notes, LocalLog(notes / "log"), 2.0))
+        thread, came = waiting(Standby(notes, LocalLog(notes / "log"), 2.0))
         thread.join(2.0)
         assert came == []
     thread.join(DEADLINE_S)
@@ -276,11 +276,11 @@ LEADS = """
 import signal, sys, time
 from pathlib import Path
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
-from tpc.coordinator.kernel.sign_of_life import SignOfLife
+from tpc.coordinator.kernel.heartbeat import HeartbeatWriter
 notes, what = Path(sys.argv[1]), sys.argv[2]
 CheckpointLock(notes).acquire(takeover=what != "leads")
 if what != "dies":
-    SignOfLife(notes).begin()
+    HeartbeatWriter(notes).begin()
 if what == "leads":
     (notes / "begun").touch()
     time.sleep(600)
@@ -301,7 +301,7 @@ def test_a_takeover_that_died_before_its_first_sign_keeps_nobody_waiting_for_who
         if between:
             subprocess.run([*command, "leads and dies"], cwd=ROOT, check=True)
         subprocess.run([*command, "dies"], cwd=ROOT, check=True)
-        with NextInLine(notes, LocalLog(notes / "log"), 2.0) as line:
+        with Standby(notes, LocalLog(notes / "log"), 2.0) as line:
             thread, came = waiting(line)
             thread.join(30.0)
             line._stopped.set()
@@ -317,7 +317,7 @@ def test_a_standby_on_another_machine_than_the_leader_is_refused(tmp_path: Path)
     notes.mkdir()
     sign = {"turn": 1, "process": 1, "host": "other", "boot": "b"}
     (notes / FILE_NAME).write_text(json.dumps(sign))
-    thread, came = waiting(NextInLine(notes, LocalLog(notes / "log"), 60.0))
+    thread, came = waiting(Standby(notes, LocalLog(notes / "log"), 60.0))
     until("it is refused", lambda: _beaten(notes / FILE_NAME, sign) and came)
     thread.join()
     assert "process 1 on other leads, and this is another machine" in str(came[0])
@@ -333,7 +333,7 @@ def _beaten(path: Path, sign: dict[str, Any]) -> bool:
 
 def test_a_silence_shorter_than_signs_come_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="give at least 2 s"):
-        NextInLine(tmp_path, LocalLog(tmp_path / "log"), 1.0)
+        Standby(tmp_path, LocalLog(tmp_path / "log"), 1.0)
 
 
 class LockedLog(MemoryLog):
@@ -357,20 +357,20 @@ def test_a_log_that_is_locked_on_this_machine_keeps_nobody_from_taking_over(tmp_
     notes = tmp_path / "tpc"
     with CheckpointLock(notes):
         pass  # somebody has begun here
-    with NextInLine(notes, LockedLog(), 2.0) as line:
+    with Standby(notes, LockedLog(), 2.0) as line:
         assert line.wait()
-    with NextInLine(notes, LostLog(), 2.0) as line, pytest.raises(TransientError):
+    with Standby(notes, LostLog(), 2.0) as line, pytest.raises(TransientError):
         line.wait()
 
 
 def test_where_nobody_has_begun_a_locked_log_is_waited_for_since_who_leads_may_do_so_elsewhere(tmp_path: Path) -> None:
-    with NextInLine(tmp_path / "tpc", LockedLog(), 2.0) as line, pytest.raises(TransientError):
+    with Standby(tmp_path / "tpc", LockedLog(), 2.0) as line, pytest.raises(TransientError):
         line.wait()
 
 
 def test_who_waits_behind_another_says_so_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    with NextInLine(tmp_path, MemoryLog(), 2.0) as first, NextInLine(tmp_path, MemoryLog(), 2.0) as second:
+    with Standby(tmp_path, MemoryLog(), 2.0) as first, Standby(tmp_path, MemoryLog(), 2.0) as second:
         assert first.wait()
         stops = threading.Timer(4 * POLL_S, second._stopped.set)
         stops.start()

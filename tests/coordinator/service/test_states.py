@@ -15,7 +15,7 @@ import tpc
 from tests.coordinator.service.program import Die, die
 from tests.support.each_step import each_step
 from tpc import failpoints
-from tpc.chaos.checkers.loop_state import held_rows
+from tpc.chaos.checkers.service_state import held_rows
 from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.errors import ConfigurationError, DeterminismError
 from tpc.sinks import FileSink

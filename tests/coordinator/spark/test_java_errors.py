@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 import tpc
 from tests.support.feed import Feed
 from tests.support.folder_sink import FolderSink
-from tpc.coordinator.spark.java_errors import _not_loaded, in_our_words, in_words, raise_alone
+from tpc.coordinator.spark.java_errors import _not_loaded, in_words, raise_alone, translated_errors
 from tpc.errors import ConfigurationError, DataError, TransientError
 
 pytestmark = pytest.mark.spark
@@ -39,7 +39,7 @@ def test_an_error_of_java_becomes_one_line_and_leaves_alone(spark: SparkSession)
     java: Any = spark.sparkContext._jvm
     with (
         pytest.raises(TransientError, match="could not run the epoch's job: Index 3 out of bounds") as caught,
-        in_our_words(),
+        translated_errors(),
     ):
         java.java.util.ArrayList().get(3)
     assert "\n" not in str(caught.value)
@@ -57,7 +57,10 @@ _GONE = [
 
 @pytest.mark.parametrize("error", _GONE, ids=lambda error: type(error).__name__)
 def test_a_jvm_that_is_gone_is_named_and_what_became_of_the_epoch_is_left_to_the_log(error: Exception) -> None:
-    with pytest.raises(TransientError, match="Spark's JVM has ended or cannot be reached: ") as caught, in_our_words():
+    with (
+        pytest.raises(TransientError, match="Spark's JVM has ended or cannot be reached: ") as caught,
+        translated_errors(),
+    ):
         raise error
     assert "the log says what became of the epoch" in caught.value.remedy
 

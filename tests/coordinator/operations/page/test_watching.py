@@ -13,7 +13,7 @@ from tests.support.memory import MemoryLog
 from tests.support.memory_pipeline import started
 from tests.support.processes import eventually
 from tpc.coordinator.operations.page import watching
-from tpc.coordinator.operations.page.watching import Watch
+from tpc.coordinator.operations.page.watching import LogWatch
 from tpc.errors import TransientError
 
 
@@ -45,7 +45,7 @@ def test_a_log_that_hangs_blocks_neither_the_page_nor_the_others(hanging: Hangin
     site = Site(lambda: (living.log, None))
     stuck = watching.Watched(1, lambda: (hanging, None), site.clock)
     site.watched.append(stuck)
-    watch = Watch([stuck], 0.01, lambda _: None)
+    watch = LogWatch([stuck], 0.01, lambda _: None)
     watch.start()
     try:
         eventually(lambda: stuck.asked_at is not None, "the look at the log that hangs")
@@ -91,7 +91,7 @@ def test_looks_are_made_again_and_again_until_the_watch_is_stopped(tmp_path: Pat
     pipeline = LocalPipeline(tmp_path).term()
     site = Site(lambda: (pipeline.log, None))
     seen = threading.Semaphore(0)
-    watch = Watch(site.watched, 0.001, lambda _: seen.release())
+    watch = LogWatch(site.watched, 0.001, lambda _: seen.release())
     watch.start()
     try:
         pipeline.epochs(1)

@@ -14,7 +14,7 @@ from tests.coordinator.operations.savepoints.test_folder import Place
 from tests.core.builders import intent, manifest
 from tpc.coordinator.kernel.checkpoint_lock import CheckpointLock
 from tpc.coordinator.kernel.log.journal import Journal
-from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.operations.savepoints import making
 from tpc.errors import ConfigurationError
 
@@ -27,15 +27,15 @@ def place(tmp_path: Path) -> Place:
 @contextmanager
 def running(place: Place) -> Iterator[threading.Thread]:
     """Somebody who holds the checkpoint's lock until he is asked to stop."""
-    lock, word, is_over = (
+    lock, request, is_over = (
         CheckpointLock(place.checkpoint / "tpc"),
-        StopWord(place.checkpoint / "tpc"),
+        StopRequest(place.checkpoint / "tpc"),
         threading.Event(),
     )
     lock.acquire()
 
     def run() -> None:
-        while not (word.is_left() or is_over.wait(0.02)):
+        while not (request.is_made() or is_over.wait(0.02)):
             pass
         lock.release()
 

@@ -19,7 +19,7 @@ from tpc.coordinator.kernel.log.local import LocalLog
 from tpc.coordinator.operations.commands.savepoint_targets import fetched, make, restore
 from tpc.coordinator.operations.savepoints import remote
 from tpc.coordinator.operations.savepoints.homes import home_and_name
-from tpc.coordinator.operations.savepoints.keeping import Kept, drop
+from tpc.coordinator.operations.savepoints.keeping import StoredSavepoint, drop
 from tpc.coordinator.operations.savepoints.manifest import FILE_NAME
 from tpc.coordinator.operations.savepoints.remote import RemoteObjects
 from tpc.coordinator.operations.savepoints.restoring import Restored, opened
@@ -63,7 +63,7 @@ def store(url: str) -> S3Store:
     return opened_store
 
 
-def made(place: Place, url: str, *, copy: bool = False) -> Kept:
+def made(place: Place, url: str, *, copy: bool = False) -> StoredSavepoint:
     return make(str(place.checkpoint), url, None, copy=copy, timeout_s=10.0, again=False)
 
 

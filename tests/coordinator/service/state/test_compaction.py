@@ -153,7 +153,7 @@ def test_a_commit_compacts_itself_where_more_is_kept_apart_than_may_be(
     epochs = Epochs(tmp_path)
     assert isinstance(epochs.committer, StateCommitter)
     monkeypatch.setattr(upkeep._Thread, "_do", lambda self, is_last: None)  # it does not come to it
-    monkeypatch.setattr(upkeep, "MOST", compaction.Kept(deltas=4, rows=9))
+    monkeypatch.setattr(upkeep, "MOST", compaction.Backlog(deltas=4, rows=9))
     for epoch in range(8):
         epochs.run(epoch, lambda state: state.update({state.epoch: 1, -state.epoch - 1: 1}))
         epochs.complete(epoch)
@@ -169,7 +169,7 @@ def test_a_commit_compacts_itself_where_more_is_kept_apart_than_may_be(
 def test_epochs_are_compacted_together_once_more_is_kept_apart_than_is_left_and_a_key_of_theirs_comes_in_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LEFT", compaction.Kept(deltas=3, rows=100))
+    monkeypatch.setattr(upkeep, "LEFT", compaction.Backlog(deltas=3, rows=100))
     epochs, transactions = Epochs(tmp_path), list[int]()
     honest = compaction._put
 
@@ -193,7 +193,7 @@ def test_epochs_are_compacted_together_once_more_is_kept_apart_than_is_left_and_
 def test_a_compaction_that_has_begun_comes_to_its_end_where_no_epoch_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upkeep, "LEFT", compaction.Kept(deltas=3, rows=1000))
+    monkeypatch.setattr(upkeep, "LEFT", compaction.Backlog(deltas=3, rows=1000))
     epochs = Epochs(tmp_path)
     for epoch in range(4):  # which are four times the transactions that one epoch is followed by
         epochs.run(epoch, lambda state: state.update({20 * state.epoch + number: number for number in range(20)}))
@@ -227,7 +227,7 @@ def test_of_two_that_compact_the_same_epochs_the_later_leaves_what_the_other_has
 
 
 def test_a_large_epoch_is_compacted_by_larger_transactions_and_no_more_of_them_than_an_epoch_has_time_for() -> None:
-    small, large = compaction.Kept(deltas=16, rows=160), compaction.Kept(deltas=2, rows=2_000_000)
+    small, large = compaction.Backlog(deltas=16, rows=160), compaction.Backlog(deltas=2, rows=2_000_000)
     assert (small.keys_at_once, small.transactions_an_epoch) == (2, 6)  # as `few_at_once` has it
     assert (large.keys_at_once, large.transactions_an_epoch) == (50_000, 21)
 

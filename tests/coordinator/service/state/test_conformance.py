@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow
 
-from tpc.chaos.checkers.loop_state import held_rows
+from tpc.chaos.checkers.service_state import held_rows
 from tpc.coordinator.service.state import StateSink
 from tpc.coordinator.service.state.changes import SCHEMA
 from tpc.sink import Sink

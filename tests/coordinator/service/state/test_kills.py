@@ -50,7 +50,7 @@ def expected(end: int) -> dict[Any, Any]:
 @pytest.fixture(autouse=True)
 def compacted_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two epochs together, so that it goes on while some of these are run."""
-    monkeypatch.setattr(upkeep, "LEFT", compaction.Kept(deltas=1, rows=100))
+    monkeypatch.setattr(upkeep, "LEFT", compaction.Backlog(deltas=1, rows=100))
 
 
 class Service:

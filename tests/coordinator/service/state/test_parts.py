@@ -13,7 +13,7 @@ import pytest
 
 from tests.coordinator.service.state.epochs import PIPELINE, Epochs
 from tpc.changelog import Row
-from tpc.chaos.checkers.loop_state import held_rows
+from tpc.chaos.checkers.service_state import held_rows
 from tpc.coordinator.service.state import State, compaction, parts
 from tpc.coordinator.service.state.changes import Change, to_batch
 from tpc.coordinator.service.state.database import Database

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 import tpc
-from tpc.coordinator.service.every import ROWS_MAX, Every
+from tpc.coordinator.service.epoch_trigger import ROWS_MAX, EpochTrigger
 from tpc.errors import ConfigurationError
 
 
 def test_seconds_cut_by_time_and_a_whole_number_by_events() -> None:
-    assert Every.of(tpc.seconds(0.05)) == Every(seconds=0.05, rows=ROWS_MAX)
-    assert Every.of(1000) == Every(seconds=None, rows=1000)
+    assert EpochTrigger.of(tpc.seconds(0.05)) == EpochTrigger(seconds=0.05, rows=ROWS_MAX)
+    assert EpochTrigger.of(1000) == EpochTrigger(seconds=None, rows=1000)
 
 
 @pytest.mark.parametrize("said", [0.05, 5.0, "5"])
 def test_what_is_neither_is_refused_with_both_ways_to_say_it(said: Any) -> None:
     with pytest.raises(ConfigurationError, match="neither seconds nor a number of events") as raised:
-        Every.of(said)
+        EpochTrigger.of(said)
     assert f"tpc.seconds({said!r})" in raised.value.remedy
 
 
 @pytest.mark.parametrize("said", [0, tpc.seconds(-1)])
 def test_what_would_never_cut_or_lie_in_the_past_is_refused(said: Any) -> None:
     with pytest.raises(ConfigurationError, match="cannot be cut"):
-        Every.of(said)
+        EpochTrigger.of(said)

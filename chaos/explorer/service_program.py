@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from tpc.coordinator.service.functions import Function, Input, KeyedState
 from tpc.coordinator.service.program import Program
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.sink_rows import changes_of
 from tpc.coordinator.service.state.contents import DiskContents, MemoryContents
 from tpc.coordinator.service.state.kept import KeptObject
@@ -51,7 +51,7 @@ class _Nowhere(StateSink):
         super().__init__(name, "/nowhere")
 
 
-_ROWS = LoopWriting("rows", {"of": str, "n": int, "seen": int, "keys": int}).to(_Nowhere("rows"))
+_ROWS = ServiceWriting("rows", {"of": str, "n": int, "seen": int, "keys": int}).to(_Nowhere("rows"))
 _WRITINGS = (_ROWS, changes_of(_Nowhere("sums")), changes_of(_Nowhere("model")))
 
 

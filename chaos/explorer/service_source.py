@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tpc.chaos.explorer.loop_program import EVENTS, SOURCES
+from tpc.chaos.explorer.service_program import EVENTS, SOURCES
 from tpc.errors import StateLostError
 from tpc.source import Part, Source, SourceReader
 

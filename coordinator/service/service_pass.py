@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tpc import failpoints
 from tpc.coordinator.kernel.feeding.branch import Mode
-from tpc.coordinator.kernel.feeding.confirming import Confirming
+from tpc.coordinator.kernel.feeding.confirmation import Confirmation
 from tpc.coordinator.kernel.feeding.context import PassContext
 from tpc.coordinator.kernel.feeding.epoch_pass import EpochPass, slowest
 from tpc.coordinator.kernel.feeding.partition import EpochWork, PartitionFeed, PartitionReport
@@ -48,7 +48,7 @@ class Compute(Protocol):
         """An error of a row, with what is known of the events that it is made of."""
 
 
-class LoopPass(EpochPass):
+class ServicePass(EpochPass):
     """The pass of one epoch. Once every row has been handed to its sinks, `ahead` may begin with the next one's events.
 
     Where a sink refuses a row, all branches are undone; where that makes dead letters, the epoch is computed once more
@@ -99,7 +99,7 @@ class LoopPass(EpochPass):
 
     def run(self, work: EpochWork) -> list[PartitionReport]:
         """Compute, and feed every sink."""
-        with Confirming(self._confirm):
+        with Confirmation(self._confirm):
             report = self._run(work)
         self.sink_seconds = {task.sink.name: slowest(task.sink.name, [report]) for task in work.sinks}
         failpoints.hit("epoch.collected", epoch=work.epoch)

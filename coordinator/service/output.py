@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tpc.coordinator.service.routes import LoopWriting
+from tpc.coordinator.service.routes import ServiceWriting
 from tpc.coordinator.service.row_buffer import RowBuffer, declared_batch
 from tpc.errors import ConfigurationError, DataError
 from tpc.user_code import is_refusal, said
@@ -23,7 +23,7 @@ Fewer cost more calls of Arrow for each row, more leave the processor's cache.
 """
 
 
-class Emitted:
+class Output:
     """The `out` of a function.
 
     `epoch` is the number of the epoch that is being computed; `watermark_ms` the event time to which all sources that
@@ -35,7 +35,7 @@ class Emitted:
 
     def __init__(
         self,
-        writings: Sequence[LoopWriting],
+        writings: Sequence[ServiceWriting],
         epoch: int,
         watermark_ms: int | None = None,
         misused: list[ConfigurationError] | None = None,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tpc.coordinator.kernel.coordinator import Coordinator
-from tpc.coordinator.kernel.sign_of_life import SignOfLife
-from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.kernel.heartbeat import HeartbeatWriter
+from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.service.barriers import check_sources, last_cuts
 from tpc.coordinator.service.cutting import Cutter
-from tpc.coordinator.service.every import DEFAULT_EVERY, Every
+from tpc.coordinator.service.epoch_trigger import DEFAULT_TRIGGER, EpochTrigger
 from tpc.coordinator.service.program import Program
 from tpc.coordinator.service.running import Running
 from tpc.coordinator.service.sink_rows import contexts_of
@@ -18,39 +18,39 @@ from tpc.coordinator.service.stopping import stopping
 from tpc.schemas import Columns
 
 
-def lead(
+def run_as_leader(
     coordinator: Coordinator,
     program: Program,
     columns: Mapping[str, Columns],
-    every: Every,
+    every: EpochTrigger,
     takeover: bool,
     until_end: bool,
-    is_leading: Callable[[], object],
+    on_leading: Callable[[], object],
 ) -> None:
     """Until SIGTERM, or until the sources' end. `is_leading` is called once others can see that this process leads."""
     directory = coordinator.checkpoint.notes
-    sign = SignOfLife(directory)
-    cutter = Cutter(program.inputs, every, program.layout)
-    running = Running(coordinator, program, cutter, StopWord(directory))
+    heartbeat = HeartbeatWriter(directory)
+    cutter = Cutter(program.inputs, every, program.topic_partitions)
+    running = Running(coordinator, program, cutter, StopRequest(directory))
     try:
         with stopping(running.stop):
             coordinator.lock(takeover=takeover)
-            sign.begin()
-            is_leading()
+            heartbeat.begin()
+            on_leading()
             sinks = list(coordinator.participants.sinks.values())
             contexts = contexts_of(coordinator.pipeline, program.writings, sinks)
-            with coordinator.engine.stating():
+            with coordinator.engine.annotate_errors():
                 coordinator.preflight.read_with_targets()
-                if program.neighbours is not None:
-                    program.neighbours.check()
+                if program.peer_shards is not None:
+                    program.peer_shards.check()
                 for _, logged in program.logged:
                     rebuild_lost(coordinator.read(), logged)
                 for sink in program.unlogged:
                     require_kept(coordinator.read(), sink)
             coordinator.take_over(contexts, columns)
-            with coordinator.engine.stating():
-                if program.neighbours is not None:
-                    program.neighbours.put()
+            with coordinator.engine.annotate_errors():
+                if program.peer_shards is not None:
+                    program.peer_shards.put()
                 for _, logged in program.logged:
                     check_begins(coordinator.journal.history, logged)
             running.begin()
@@ -58,17 +58,17 @@ def lead(
     finally:
         cutter.close()
         coordinator.close()
-        sign.end()
+        heartbeat.end()
 
 
-def look_at_sources(coordinator: Coordinator, program: Program) -> None:
+def probe_sources(coordinator: Coordinator, program: Program) -> None:
     """Raise what a source, or a shard's topics, would stop a start with: where the log stands is gone, say."""
     _, cuts = last_cuts(coordinator.read())
     check_sources(cuts, [each.name for each in program.inputs], program.retired)
-    cutter = Cutter(program.inputs, Every.of(DEFAULT_EVERY))
+    cutter = Cutter(program.inputs, EpochTrigger.of(DEFAULT_TRIGGER))
     try:
         cutter.seek(cuts)
-        if program.layout is not None:
-            program.layout.look(cutter.partitions())
+        if program.topic_partitions is not None:
+            program.topic_partitions.look(cutter.partitions())
     finally:
         cutter.close()

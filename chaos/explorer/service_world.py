@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tpc.chaos.explorer.loop_process import Asked, Began, Ended, Past, Polled, Reads, Refused, Stores, asks
-from tpc.chaos.explorer.loop_source import Held
-from tpc.chaos.explorer.loop_store import Branch, Payload, Rows, Sinks, Stored
+from tpc.chaos.explorer.service_process import Asked, Began, Ended, Past, Polled, Reads, Refused, Stores, asks
+from tpc.chaos.explorer.service_source import Held
+from tpc.chaos.explorer.service_store import Branch, Payload, Rows, Sinks, Stored
 from tpc.coordinator.service.state.rules import NO_EPOCH
 from tpc.manifest import Barrier
 
@@ -55,7 +55,7 @@ class Leader:
 
 
 @dataclass(frozen=True)
-class LoopWorld:
+class ServiceWorld:
     """Everything; `faults` is how many may still happen."""
 
     log: tuple[Intent, ...] = ()

@@ -20,11 +20,11 @@ def seconds(value: float) -> Seconds:
     return Seconds(value)
 
 
-DEFAULT_EVERY = Seconds(0.1)
+DEFAULT_TRIGGER = Seconds(0.1)
 
 
 @dataclass(frozen=True)
-class Every:
+class EpochTrigger:
     """When an epoch is cut: so long after the last cut, if there are events, or at so many events."""
 
     seconds: float | None = None
@@ -37,7 +37,7 @@ class Every:
             )
 
     @classmethod
-    def of(cls, said: Seconds | int) -> Every:
+    def of(cls, said: Seconds | int) -> EpochTrigger:
         """What the user says to `run(every=...)`. Raises `ConfigurationError` for a number that is neither."""
         if isinstance(said, Seconds):
             return cls(seconds=said)

@@ -48,7 +48,7 @@ class _File(NamedTuple):
     number: int
 
 
-def end_deposed(lock: Path, before: tuple[int, float] | None, files: Iterable[Path]) -> None:
+def end_fenced_process(lock: Path, before: tuple[int, float] | None, files: Iterable[Path]) -> None:
     """End who led, if it is stopped and has one of `files`, SQLite's, locked so that nobody else can write to it.
 
     That is whoever still holds `lock`, a checkpoint's; and `before`, which had gone past it: its number, and when it

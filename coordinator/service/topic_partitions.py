@@ -22,7 +22,7 @@ SourceTopic = tuple[str, str]
 """The name of a source, and a topic of it."""
 
 
-class Layout:
+class TopicPartitions:
     """How many partitions each topic of each source of a shard has, noted in `directory`, where its states lie."""
 
     def __init__(self, directory: Path) -> None:

@@ -10,10 +10,10 @@ from functools import cache
 from typing import NamedTuple
 
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.loop_process import Asked, Began
-from tpc.chaos.explorer.loop_program import EVENTS, SINKS, SOURCES, TTL_S, key_of
-from tpc.chaos.explorer.loop_store import Stored
-from tpc.chaos.explorer.loop_world import Intent, LoopWorld
+from tpc.chaos.explorer.service_process import Asked, Began
+from tpc.chaos.explorer.service_program import EVENTS, SINKS, SOURCES, TTL_S, key_of
+from tpc.chaos.explorer.service_store import Stored
+from tpc.chaos.explorer.service_world import Intent, ServiceWorld
 from tpc.coordinator.service.state.codec import decode
 from tpc.coordinator.service.state.epoch_state import OBJECT_KEY
 from tpc.manifest import Barrier
@@ -23,7 +23,7 @@ Epochs = tuple[tuple[tuple[str, ...], frozenset[int]], ...]
 """Where each epoch ends, and the sinks whose branch of it was given up."""
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """What an epoch should come to: its rows, and what the state and the object hold then."""
 
     rows: tuple[tuple[str, int, int, int], ...]
@@ -33,10 +33,10 @@ class Outcome(NamedTuple):
 
 
 @cache
-def outcome(epochs: Epochs) -> Outcome:
+def outcome(epochs: Epochs) -> RunOutcome:
     """Of the last of these epochs, each of which begins where the one before it ended."""
     if not epochs:
-        return Outcome((), {}, [])
+        return RunOutcome((), {}, [])
     before, (ends, given_up) = outcome(epochs[:-1]), epochs[-1]
     starts = tuple(map(int, epochs[-2][0])) if epochs[1:] else (0, 0)
     sums = _left(before.sums, starts[0])
@@ -50,7 +50,7 @@ def outcome(epochs: Epochs) -> Outcome:
     for event in EVENTS[1][starts[1] : int(ends[1])]:
         model.append(event.number)
         rows.append((event.source, event.number, len(model), 0))
-    return Outcome(tuple(rows), before.sums if 1 in given_up else sums, before.model if 2 in given_up else model)
+    return RunOutcome(tuple(rows), before.sums if 1 in given_up else sums, before.model if 2 in given_up else model)
 
 
 def _left(sums: dict[str, tuple[int, int]], events: int) -> dict[str, tuple[int, int]]:
@@ -59,7 +59,7 @@ def _left(sums: dict[str, tuple[int, int]], events: int) -> dict[str, tuple[int,
     return {key: held for key, held in sums.items() if watermark_ms is None or held[1] > watermark_ms}
 
 
-def check(world: LoopWorld) -> None:
+def check(world: ServiceWorld) -> None:
     """What holds in every state. Raises `Violation`."""
     _check_log(world.log)
     _check_rows(world)
@@ -108,7 +108,7 @@ def _check_cut(before: Sequence[Intent], epoch: int, barrier: Barrier) -> None:
         raise Violation("cut", f"epoch {epoch} goes back from {barrier.start} to {barrier.end}")
 
 
-def _check_rows(world: LoopWorld) -> None:
+def _check_rows(world: ServiceWorld) -> None:
     """The sink of rows shows each decided epoch once, in order, with its rows."""
     shown = world.sinks[0].committed
     for branch in shown:
@@ -122,7 +122,7 @@ def _check_rows(world: LoopWorld) -> None:
         raise Violation("exactly-once", f"the epochs {epochs} are shown, not {wanted_epochs}")
 
 
-def _check_store(world: LoopWorld, number: int) -> None:
+def _check_store(world: ServiceWorld, number: int) -> None:
     name, store, pending = SINKS[number], world.sinks[number], world.pending
     if store.applied >= len(world.log):
         raise Violation("beyond", f"{name} has applied epoch {store.applied}, which is not decided")
@@ -148,7 +148,7 @@ def _check_store(world: LoopWorld, number: int) -> None:
         _check_undo(world, number, pending)
 
 
-def _check_undo(world: LoopWorld, number: int, pending: Intent) -> None:
+def _check_undo(world: ServiceWorld, number: int, pending: Intent) -> None:
     """Until an epoch is complete, the state before it can be had, and is known to be that of its last change."""
     before, last = world.stores[number - 1].over(pending.epoch), world.last_change(number, pending.epoch)
     if before is None:
@@ -157,6 +157,6 @@ def _check_undo(world: LoopWorld, number: int, pending: Intent) -> None:
         raise Violation("undo", f"{SINKS[number]} before epoch {pending.epoch} is of epoch {last}, not {before[0]}")
 
 
-def is_goal(world: LoopWorld) -> bool:
+def is_goal(world: ServiceWorld) -> bool:
     """All events are decided and complete."""
     return world.ends == tuple(map(len, EVENTS)) and world.pending is None

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable
 from types import TracebackType
 
-from tpc.coordinator.kernel.feeding.beside import Beside
+from tpc.coordinator.kernel.feeding.background_call import BackgroundCall
 
 logger = logging.getLogger(__name__)
 
 
-class Confirming:
+class Confirmation:
     """A context around the work on an epoch's events: `confirm` is called beside it, and has ended when that is done.
 
     What `confirm` raises is raised then. Work that fails is not held up by it, and its error is the one that is raised.
@@ -23,28 +23,28 @@ class Confirming:
 
     def __init__(self, confirm: Callable[[], None] | None) -> None:
         self._confirm = confirm
-        self._beside: Beside | None = None
+        self._background: BackgroundCall | None = None
 
-    def __enter__(self) -> Confirming:
+    def __enter__(self) -> Confirmation:
         if self._confirm is not None:
-            beside = Beside("tpc-confirming", self._confirm)
+            background = BackgroundCall("tpc-confirming", self._confirm)
             try:
-                beside.begin()
+                background.begin()
             except RuntimeError as error:  # no more threads
                 logger.warning("the sources are asked when the rows are written: %s", error)
             else:
-                self._beside = beside
+                self._background = background
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._beside is None:
+        if self._background is None:
             if self._confirm is not None and kind is None:
                 self._confirm()
             return
-        self._beside.wait(None if kind is None else 0.0)
-        met = self._beside.error
+        self._background.wait(None if kind is None else 0.0)
+        met = self._background.error
         if met is not None and kind is None:
             raise met
         if met is not None:

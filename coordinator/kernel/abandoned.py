@@ -8,7 +8,7 @@ _STATE = "state"
 """The kind of the participants that a service goes on from, in manifests."""
 
 
-def cost_of_giving_up(manifest: Manifest, participant: str) -> str:
+def cost_of_abandoning(manifest: Manifest, participant: str) -> str:
     """What later epochs lack when what this participant lost of `manifest` is given up; empty for one that is no state.
 
     A sentence without its full stop.

@@ -19,14 +19,14 @@ from types import TracebackType
 from typing import Any
 
 from tpc.coordinator.kernel.checkpoint_lock import holder_of
+from tpc.coordinator.kernel.heartbeat import BEAT_S, Heartbeat, read_heartbeat
 from tpc.coordinator.kernel.log.contract import Log
-from tpc.coordinator.kernel.sign_of_life import BEAT_S, Sign, read_sign
 from tpc.coordinator.service.stopping import stopping
 from tpc.describing import described
 from tpc.errors import ConfigurationError, CorruptionError, TransientError
 from tpc.lengths import is_length
 from tpc.records import RecordKind, decode
-from tpc.support import deposed, since_boot
+from tpc.support import fenced_process, since_boot
 from tpc.support.durable_files import make_directories
 from tpc.support.own_descriptors import OwnDescriptor
 
@@ -38,7 +38,7 @@ GONE_AFTER_S = 4 * BEAT_S
 FILE_NAME = "next"
 
 
-class NextInLine:
+class Standby:
     """Waits in `directory`, one process at a time; the others wait for that one to lead."""
 
     def __init__(self, directory: Path, log: Log, silent_after_s: float | None) -> None:
@@ -66,7 +66,7 @@ class NextInLine:
                     logger.info("another process stands by already, and is next in line: this one waits for it to lead")
                 if self._stopped.wait(POLL_S):
                     return False
-            seen, silent_s, looked_at, is_told = read_sign(self._directory), 0.0, time.monotonic(), False
+            seen, silent_s, looked_at, is_told = read_heartbeat(self._directory), 0.0, time.monotonic(), False
             while not self._is_over(seen, silent_s):
                 if not is_told:
                     is_told = True
@@ -74,12 +74,12 @@ class NextInLine:
                     logger.info("%s leads: this one stands by", who)
                 if self._stopped.wait(POLL_S):
                     return False
-                sign, now = read_sign(self._directory), time.monotonic()
+                heartbeat, now = read_heartbeat(self._directory), time.monotonic()
                 # What passes at once counts as two looks: then this process stood still itself.
-                silent_s = silent_s + min(now - looked_at, 2 * POLL_S) if sign == seen else 0.0
-                if sign != seen and sign is not None:
-                    self._check_machine(sign)
-                seen, looked_at = sign, now
+                silent_s = silent_s + min(now - looked_at, 2 * POLL_S) if heartbeat == seen else 0.0
+                if heartbeat != seen and heartbeat is not None:
+                    self._check_machine(heartbeat)
+                seen, looked_at = heartbeat, now
         self._check_place()
         if seen is not None and not seen.ended:
             logger.warning("process %d has given no sign of life for %.1f s: taking over", seen.process, silent_s)
@@ -91,7 +91,7 @@ class NextInLine:
             self._place.close()
             self._place = None
 
-    def __enter__(self) -> NextInLine:
+    def __enter__(self) -> Standby:
         return self
 
     def __exit__(
@@ -104,22 +104,26 @@ class NextInLine:
             self._place = _locked(self._directory / FILE_NAME)
         return self._place is not None
 
-    def _is_over(self, sign: Sign | None, silent_s: float) -> bool:
+    def _is_over(self, heartbeat: Heartbeat | None, silent_s: float) -> bool:
         """Whether who gave this sign, and no other for so long, leads no more."""
         # Where the lock says another process than the sign, somebody is just beginning, or an operator is at work.
         # Where it says the same and is held nevertheless, it is by one that stands still and was taken over before.
-        is_ended = sign is None or sign.ended
-        is_holder = sign is not None and holder_of(self._directory) == (sign.process, sign.began)
+        is_ended = heartbeat is None or heartbeat.ended
+        is_holder = heartbeat is not None and holder_of(self._directory) == (heartbeat.process, heartbeat.began)
         if is_holder and (is_ended or silent_s >= self._silent_after_s):
             return True
         if (is_ended or silent_s >= GONE_AFTER_S) and self._is_free():
             return True
-        return sign is not None and silent_s >= self._silent_after_s and self._was_left_again()
+        return heartbeat is not None and silent_s >= self._silent_after_s and self._was_left_again()
 
     def _was_left_again(self) -> bool:
         """Whether who went past the lock's holder last has died before its first sign: only one gone past holds it."""
         last = holder_of(self._directory)
-        return last is not None and not since_boot.is_running(*last) and any(deposed.holders(self._directory / "lock"))
+        return (
+            last is not None
+            and not since_boot.is_running(*last)
+            and any(fenced_process.holders(self._directory / "lock"))
+        )
 
     def _is_free(self) -> bool:
         descriptor = _locked(self._directory / "lock")
@@ -127,11 +131,11 @@ class NextInLine:
             descriptor.close()
         return descriptor is not None
 
-    def _check_machine(self, sign: Sign) -> None:
+    def _check_machine(self, heartbeat: Heartbeat) -> None:
         """Whoever gives a sign here lives on this machine: the states' stores let in no other's processes."""
-        if sign.boot != since_boot.which():
+        if heartbeat.boot != since_boot.which():
             raise ConfigurationError(
-                f"process {sign.process} on {sign.host} leads, and this is another machine",
+                f"process {heartbeat.process} on {heartbeat.host} leads, and this is another machine",
                 remedy="stand by on the machine of who leads, where the states lie; or stop it there and start here.",
             )
 
@@ -142,7 +146,7 @@ class NextInLine:
         may have a directory each; in one where nobody has ever begun, nobody can be seen to have ended.
         """
         try:
-            term, sign = _newest_term(self._log), read_sign(self._directory)
+            term, heartbeat = _newest_term(self._log), read_heartbeat(self._directory)
         except TransientError as error:
             if not self._log.locked_files() or not self._has_begun_here():
                 raise
@@ -153,7 +157,7 @@ class NextInLine:
             return
         if term.get("boot") == since_boot.which() and self._has_begun_here():
             return
-        if sign is None or (sign.host, sign.process) != (term["host"], term["process"]):
+        if heartbeat is None or (heartbeat.host, heartbeat.process) != (term["host"], term["process"]):
             raise ConfigurationError(
                 f"the log was last led by process {term['process']} on {term['host']}, which gives no sign of life in "
                 f"{self._directory}",
@@ -162,7 +166,7 @@ class NextInLine:
             )
 
     def _has_begun_here(self) -> bool:
-        return read_sign(self._directory) is not None or holder_of(self._directory) is not None
+        return read_heartbeat(self._directory) is not None or holder_of(self._directory) is not None
 
 
 def _newest_term(log: Log) -> Mapping[str, Any] | None:

@@ -16,18 +16,18 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 import pyarrow
 
-from tpc.chaos.explorer.loop_program import EVENTS, SINKS, program_of
-from tpc.chaos.explorer.loop_source import Held, ModelSource
-from tpc.chaos.explorer.loop_store import Payload, Seen, StoreView
+from tpc.chaos.explorer.service_program import EVENTS, SINKS, program_of
+from tpc.chaos.explorer.service_source import Held, ModelSource
+from tpc.chaos.explorer.service_store import Payload, Seen, StoreView
 from tpc.coordinator.kernel.coordinator import Coordinator
 from tpc.coordinator.kernel.feeding.context import UnmeasuredPhases
-from tpc.coordinator.kernel.stop_word import StopWord
+from tpc.coordinator.kernel.stop_request import StopRequest
 from tpc.coordinator.service.barriers import cuts_of, last_time
 from tpc.coordinator.service.cutting import Cutter
-from tpc.coordinator.service.every import Every
-from tpc.coordinator.service.loop_pass import LoopPass
+from tpc.coordinator.service.epoch_trigger import EpochTrigger
 from tpc.coordinator.service.row_checks import RowChecks
 from tpc.coordinator.service.running import Running
+from tpc.coordinator.service.service_pass import ServicePass
 from tpc.coordinator.service.state.changes import Change, rests_on
 from tpc.coordinator.service.state.store import Store
 from tpc.errors import TpcError, TransientError
@@ -127,10 +127,10 @@ class _Process:
         held = self.began.sources
         sources = (ModelSource(0, held[0], self.polled), ModelSource(1, held[1], self.polled))
         program = program_of(sources, stores, is_on_disk=self.began.is_on_disk)
-        self.cutter = Cutter(program.inputs, Every(seconds=0.0), wall_s=lambda: 0.0)
+        self.cutter = Cutter(program.inputs, EpochTrigger(seconds=0.0), wall_s=lambda: 0.0)
         coordinator = cast(Coordinator, self._coordinator())
-        stop_word = cast(StopWord, SimpleNamespace(remove=lambda: None, is_left=lambda: False))
-        self.running = _Explored(self, coordinator, program, self.cutter, stop_word)
+        stop_request = cast(StopRequest, SimpleNamespace(remove=lambda: None, is_made=lambda: False))
+        self.running = _Explored(self, coordinator, program, self.cutter, stop_request)
 
     def go_on(self) -> NoReturn:
         """Begin, and run until nobody has answered."""
@@ -154,7 +154,7 @@ class _Process:
             self.counts, self.polls = answer.counts, 0
         return self.counts[source]
 
-    def run_epoch(self, epoch: int, service_pass: LoopPass) -> None:
+    def run_epoch(self, epoch: int, service_pass: ServicePass) -> None:
         """What becomes of an epoch, up to its end."""
         made: list[list[Any]] = [[] for _ in SINKS]
         rests: list[int | None] = [None for _ in SINKS]
@@ -189,7 +189,7 @@ class _Process:
         engine = SimpleNamespace(
             state=self.state,
             stopping=Event(),
-            stating=nullcontext,
+            annotate_errors=nullcontext,
             upkeep=lambda: None,
             executor=SimpleNamespace(phases=UnmeasuredPhases()),
             claim={"sinks": {}},
@@ -208,7 +208,7 @@ class _Explored(Running):
         super().__init__(*args)
         self._process = process
 
-    def run_epoch(self, number: int, service_pass: LoopPass) -> None:
+    def run_epoch(self, number: int, service_pass: ServicePass) -> None:
         """See `_Process.run_epoch`."""
         self._process.run_epoch(number, service_pass)
 

@@ -31,7 +31,7 @@ _RENEW_AFTER_S = 6 * 3600.0
 _ATTEMPTS = 3
 
 
-class Neighbours:
+class PeerShards:
     """What `shard` of a service (None: one without) knows of the others. `sinks`: all that they share, by name."""
 
     def __init__(self, service: PipelineId, shard: Shard | None, directory: Path, sinks: Mapping[str, Sink]) -> None:

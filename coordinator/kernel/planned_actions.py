@@ -32,11 +32,11 @@ def in_doubt_row(history: History, doubt: InDoubt, refusal: str | None) -> dict[
         "resource": doubt.resource,
         "generation": doubt.generation,
         "epoch": doubt.epoch,
-        "fate": fate_of(history, doubt, refusal),
+        "fate": planned_action(history, doubt, refusal),
     }
 
 
-def fate_of(history: History, doubt: InDoubt, refusal: str | None = None) -> str:
+def planned_action(history: History, doubt: InDoubt, refusal: str | None = None) -> str:
     """What the next start does with a branch in doubt; `refusal` says why that start is refused, if it is known."""
     if history.pipeline is None:
         return "none: the log is empty, so the next start is refused; `tpc check` says what to do"

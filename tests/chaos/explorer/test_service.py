@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from tpc.chaos.explorer.loop_moves import moves
-from tpc.chaos.explorer.loop_process import Asked, Began, Ended, Past, Polled, Reads, Refused, asks
-from tpc.chaos.explorer.loop_search import LoopScope
-from tpc.chaos.explorer.loop_source import Held
-from tpc.chaos.explorer.loop_store import Seen
-from tpc.chaos.explorer.loop_world import LoopWorld
+from tpc.chaos.explorer.service_moves import moves
+from tpc.chaos.explorer.service_process import Asked, Began, Ended, Past, Polled, Reads, Refused, asks
+from tpc.chaos.explorer.service_search import ServiceScope
+from tpc.chaos.explorer.service_source import Held
+from tpc.chaos.explorer.service_store import Seen
+from tpc.chaos.explorer.service_world import ServiceWorld
 from tpc.coordinator.service import cutting
 from tpc.coordinator.service.barriers import SourceCut
 from tpc.coordinator.service.cut_events import CutEvents
@@ -49,7 +49,7 @@ def cut(*answers: Polled | Ended) -> Asked:
 
 
 def test_without_a_fault_every_way_to_cut_the_events_ends() -> None:
-    exploration = LoopScope(loop_faults=0).run()
+    exploration = ServiceScope(service_faults=0).run()
     assert (exploration.violated, exploration.what) == (None, "")
     assert exploration.states > 300
     assert exploration.goals > 10
@@ -58,7 +58,7 @@ def test_without_a_fault_every_way_to_cut_the_events_ends() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_with_a_fault_anywhere_every_invariant_holds(on_disk: bool) -> None:
-    exploration = LoopScope(loop_faults=1, on_disk=on_disk).run()
+    exploration = ServiceScope(service_faults=1, on_disk=on_disk).run()
     assert (exploration.violated, exploration.what) == (None, "")
     assert exploration.states > 20_000
 
@@ -92,7 +92,7 @@ def test_other_rows_of_a_source_that_was_compacted_are_refused() -> None:
     asked = asks(past(decided=(decided.barrier,), held=(Held(compacted=0), Held())))
     assert isinstance(asked, Asked)
     assert asked.rows != decided.rows
-    world, labels = LoopWorld(), []
+    world, labels = ServiceWorld(), []
     wanted = (
         "begun",
         "(2, 1)",
@@ -131,7 +131,7 @@ def test_a_process_that_reads_from_where_the_last_epoch_began_is_seen(monkeypatc
         seek(cutter, [replace(each, end=each.start) for each in cuts], last)
 
     monkeypatch.setattr(Cutter, "seek", from_the_start)
-    assert LoopScope(loop_faults=1).run().violated == "cut"
+    assert ServiceScope(service_faults=1).run().violated == "cut"
 
 
 def test_a_replay_up_to_another_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_a_replay_up_to_another_end_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         return CutEvents(events.source, [Part("", events[:1], is_ended=True)], time)
 
     monkeypatch.setattr(Cutter, "again", less)
-    exploration = LoopScope(loop_faults=1).run()
+    exploration = ServiceScope(service_faults=1).run()
     assert exploration.violated == "replay"
     assert exploration.trace[-1] == "it begins, and a branch is lost"
 
@@ -159,12 +159,12 @@ def test_a_state_that_is_not_taken_back_for_a_replay_is_seen(monkeypatch: pytest
         restore(state)
 
     monkeypatch.setattr(State, "restore", as_it_is)
-    assert LoopScope(loop_faults=1).run().violated == "replay"
+    assert ServiceScope(service_faults=1).run().violated == "replay"
 
 
 def test_a_start_that_reads_on_in_a_source_that_was_made_anew_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cutting, "require_same", lambda *_: None)
-    exploration = LoopScope(loop_faults=1).run()
+    exploration = ServiceScope(service_faults=1).run()
     assert exploration.violated == "source"
     assert "the process dies, timed is made anew and has as much" in exploration.trace
 
@@ -174,6 +174,6 @@ def test_an_object_that_keeps_the_copy_of_an_aborted_epoch_is_seen(monkeypatch: 
         made._cut, made._is_running = None, False
 
     monkeypatch.setattr(Transactional, "abandon", keeps)
-    exploration = LoopScope(loop_faults=1).run()
+    exploration = ServiceScope(service_faults=1).run()
     assert exploration.violated == "memory"
     assert "the epoch is aborted" in exploration.trace

@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from tpc.chaos.explorer.loop_invariants import check, is_goal
-from tpc.chaos.explorer.loop_moves import moves
-from tpc.chaos.explorer.loop_process import asks
-from tpc.chaos.explorer.loop_world import LoopWorld
 from tpc.chaos.explorer.search import Exploration
+from tpc.chaos.explorer.service_invariants import check, is_goal
+from tpc.chaos.explorer.service_moves import moves
+from tpc.chaos.explorer.service_process import asks
+from tpc.chaos.explorer.service_world import ServiceWorld
 from tpc.chaos.explorer.small_search import SmallSearch
 from tpc.coordinator.service import running
 
 
 @dataclass(frozen=True)
-class LoopScope:
+class ServiceScope:
     """How much may happen to a loop beside what must; its state is held in memory, or read from its store."""
 
-    loop_faults: int = 2
+    service_faults: int = 2
     on_disk: bool = False
 
     def run(self) -> Exploration:
@@ -28,7 +28,9 @@ class LoopScope:
         said.setLevel(logging.ERROR)  # it warns of each of the many repairs
         asks.cache_clear()
         try:
-            return SmallSearch(moves, check, is_goal).run(LoopWorld(faults=self.loop_faults, is_on_disk=self.on_disk))
+            return SmallSearch(moves, check, is_goal).run(
+                ServiceWorld(faults=self.service_faults, is_on_disk=self.on_disk)
+            )
         finally:
             asks.cache_clear()
             said.setLevel(level)

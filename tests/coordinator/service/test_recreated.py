@@ -11,12 +11,12 @@ import pytest
 
 from tests.coordinator.service.program import Die, Numbers, die
 from tpc import failpoints
-from tpc.coordinator.kernel.feeding import beside
-from tpc.coordinator.kernel.feeding.confirming import Confirming
+from tpc.coordinator.kernel.feeding import background_call
+from tpc.coordinator.kernel.feeding.confirmation import Confirmation
 from tpc.coordinator.kernel.log.journal import Journal
 from tpc.coordinator.operations.actions import undamaged
 from tpc.coordinator.service.barriers import cuts_of
-from tpc.coordinator.service.leading import look_at_sources
+from tpc.coordinator.service.leader import probe_sources
 from tpc.errors import StateLostError, TransientError
 from tpc.identities import require_same
 from tpc.source import Source, SourceReader
@@ -269,7 +269,7 @@ def test_a_check_before_a_start_says_so(service: Made) -> None:
     service.make_anew()
     made = service.service()
     with pytest.raises(StateLostError, match="not the one that it has read"):
-        look_at_sources(made.coordinator(), made._program())
+        probe_sources(made.coordinator(), made._program())
 
 
 # The question beside an epoch ------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_the_question_has_ended_when_the_work_has() -> None:
         goes_on.wait(10.0)
         asked.append(threading.current_thread().name)
 
-    with Confirming(confirm):
+    with Confirmation(confirm):
         assert asked == []
         goes_on.set()
     assert asked == ["tpc-confirming"]
@@ -294,7 +294,7 @@ def refused() -> None:
 
 def test_what_it_finds_is_raised_once_the_work_is_done() -> None:
     done = list[str]()
-    with pytest.raises(StateLostError), Confirming(refused):
+    with pytest.raises(StateLostError), Confirmation(refused):
         done.append("work")
     assert done == ["work"]
 
@@ -302,20 +302,20 @@ def test_what_it_finds_is_raised_once_the_work_is_done() -> None:
 def test_where_the_work_fails_its_own_error_is_raised_and_the_other_one_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with pytest.raises(ZeroDivisionError), Confirming(refused):
+    with pytest.raises(ZeroDivisionError), Confirmation(refused):
         raise ZeroDivisionError
     assert "another topic" in caplog.text
 
 
 def test_work_that_fails_waits_for_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "GRACE_S", 0.01)
+    monkeypatch.setattr(background_call, "GRACE_S", 0.01)
     asked, ended = threading.Event(), threading.Event()
 
     def confirm() -> None:
         asked.wait(10.0)
         ended.set()
 
-    with pytest.raises(ZeroDivisionError), Confirming(confirm):
+    with pytest.raises(ZeroDivisionError), Confirmation(confirm):
         raise ZeroDivisionError
     assert not ended.is_set()
     asked.set()
@@ -326,5 +326,5 @@ def test_without_a_thread_to_be_had_it_is_asked_when_the_work_is_done(monkeypatc
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", none_left)
-    with pytest.raises(StateLostError), Confirming(refused):
+    with pytest.raises(StateLostError), Confirmation(refused):
         pass

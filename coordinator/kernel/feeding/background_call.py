@@ -9,7 +9,7 @@ GRACE_S = 5.0
 """So long whoever fails, or is interrupted, waits for the call."""
 
 
-class Beside:
+class BackgroundCall:
     """A call that is begun once, and waited for; `error` is what it has raised."""
 
     def __init__(self, name: str, call: Callable[[], object]) -> None:

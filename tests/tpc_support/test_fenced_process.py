@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from tests.support.processes import eventually
-from tpc.support import deposed
-from tpc.support.deposed import LOCKS, end_deposed
+from tpc.support import fenced_process
+from tpc.support.fenced_process import LOCKS, end_fenced_process
 
 pytestmark = [
     pytest.mark.slow,  # processes of their own
@@ -93,7 +93,7 @@ def test_one_that_stands_still_within_a_transaction_is_ended(
     process = hold(mode=mode, begin=begin)
     stop(process)
     assert not can_write(tmp_path / "state.db")
-    end_deposed(tmp_path / "lock", None, [tmp_path / "other.db", tmp_path / "state.db"])
+    end_fenced_process(tmp_path / "lock", None, [tmp_path / "other.db", tmp_path / "state.db"])
     assert can_write(tmp_path / "state.db")  # at once, though nobody has reaped the process
     assert process.wait(10) == -signal.SIGKILL
     [said] = [record.getMessage() for record in caplog.records]
@@ -107,7 +107,7 @@ def test_one_whose_child_has_the_lock_s_file_too_is_ended_and_that_is_all(
     [child] = psutil.Process(process.pid).children()
     try:
         stop(process)
-        end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+        end_fenced_process(tmp_path / "lock", None, [tmp_path / "state.db"])
         assert can_write(tmp_path / "state.db")
         assert len(caplog.records) == 1  # that it is killed; not that something of it is still locked
     finally:
@@ -120,22 +120,22 @@ def test_one_with_an_idle_connection_to_a_file_that_is_named_by_a_link_is_left_a
     (tmp_path / "link.db").symlink_to(tmp_path / "state.db")
     process = hold(begin="SELECT 1")
     stop(process)
-    end_deposed(tmp_path / "lock", None, [tmp_path / "link.db"])
+    end_fenced_process(tmp_path / "lock", None, [tmp_path / "link.db"])
     assert process.poll() is None
 
 
 def test_one_that_runs_is_left_alone(hold: Hold, tmp_path: Path) -> None:
     process = hold()
-    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+    end_fenced_process(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
 
 
 def test_one_that_goes_on_meanwhile_is_left_alone(hold: Hold, tmp_path: Path) -> None:
     process = hold()
     stop(process)
-    goes_on = threading.Timer(deposed.LOOK_AGAIN_S / 4, process.send_signal, [signal.SIGCONT])
+    goes_on = threading.Timer(fenced_process.LOOK_AGAIN_S / 4, process.send_signal, [signal.SIGCONT])
     goes_on.start()
-    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+    end_fenced_process(tmp_path / "lock", None, [tmp_path / "state.db"])
     goes_on.join()
     assert process.poll() is None
 
@@ -147,7 +147,7 @@ def test_one_that_had_gone_past_the_lock_itself_is_ended_and_not_the_one_that_ho
     for process in (first, second):
         stop(process)
     began = psutil.Process(second.pid).create_time() - psutil.boot_time()
-    end_deposed(tmp_path / "lock", (second.pid, began), [tmp_path / "state.db"])
+    end_fenced_process(tmp_path / "lock", (second.pid, began), [tmp_path / "state.db"])
     assert second.wait(10) == -signal.SIGKILL
     assert first.poll() is None
 
@@ -156,7 +156,7 @@ def test_another_process_of_the_same_number_is_left_alone(hold: Hold, tmp_path: 
     process = hold(lock="/dev/null")
     stop(process)
     began = psutil.Process(process.pid).create_time() - psutil.boot_time()
-    end_deposed(tmp_path / "lock", (process.pid, began - 60), [tmp_path / "state.db"])
+    end_fenced_process(tmp_path / "lock", (process.pid, began - 60), [tmp_path / "state.db"])
     assert process.poll() is None
 
 
@@ -166,14 +166,14 @@ def test_one_that_has_a_file_of_the_same_number_locked_elsewhere_is_left_alone(
     """Two file systems may number their files alike."""
     process = hold()
     stop(process)
-    honest = deposed._file
+    honest = fenced_process._file
 
     def on_another_device(path: Path) -> Any:
         file = honest(path)
         return file and file._replace(device=-1) if path.name.startswith("state.db") else file
 
-    monkeypatch.setattr(deposed, "_file", on_another_device)
-    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+    monkeypatch.setattr(fenced_process, "_file", on_another_device)
+    end_fenced_process(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
 
 
@@ -181,21 +181,21 @@ def test_one_that_does_not_hold_the_checkpoint_is_left_alone(hold: Hold, tmp_pat
     process = hold(lock="/dev/null")
     stop(process)
     (tmp_path / "lock").touch()
-    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+    end_fenced_process(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
 
 
 def test_one_that_has_another_file_locked_is_left_alone(hold: Hold, tmp_path: Path) -> None:
     process = hold(database="users.db")
     stop(process)
-    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+    end_fenced_process(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
 
 
 def test_one_that_only_reads_beside_a_write_ahead_log_is_left_alone(hold: Hold, tmp_path: Path) -> None:
     process = hold(begin="BEGIN")
     stop(process)
-    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+    end_fenced_process(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
     assert can_write(tmp_path / "state.db")
 
@@ -206,7 +206,7 @@ def test_one_that_cannot_be_ended_is_named(
     process = hold()
     stop(process)
     monkeypatch.setattr("psutil.Process.kill", _is_another_users)
-    end_deposed(tmp_path / "lock", None, [tmp_path / "state.db"])
+    end_fenced_process(tmp_path / "lock", None, [tmp_path / "state.db"])
     assert process.poll() is None
     assert f"process {process.pid}, which has {tmp_path / 'state.db'}" in caplog.text
     assert "cannot be ended" in caplog.text

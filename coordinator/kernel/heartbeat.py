@@ -26,7 +26,7 @@ BEAT_S = 0.5
 
 
 @dataclass(frozen=True)
-class Sign:
+class Heartbeat:
     """What the process that leads has said last. Who looks compares it with the one before: no clock is compared."""
 
     turn: int
@@ -41,10 +41,10 @@ class Sign:
     ended: bool = False
 
 
-def read_sign(directory: Path) -> Sign | None:
+def read_heartbeat(directory: Path) -> Heartbeat | None:
     """The newest; None where nobody has given one, or a power cut has left it empty."""
     try:
-        return Sign(**json.loads((directory / FILE_NAME).read_text()))
+        return Heartbeat(**json.loads((directory / FILE_NAME).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -54,35 +54,35 @@ def this_process() -> dict[str, Any]:
     return {"process": os.getpid(), "host": socket.gethostname(), "boot": since_boot.which()}
 
 
-def leader(directory: Path) -> dict[str, Any] | None:
+def current_leader(directory: Path) -> dict[str, Any] | None:
     """Which process leads, for people, and how old its newest sign is by the clock of the file system; None: nobody."""
-    sign = read_sign(directory)
-    if sign is None or sign.ended:
+    heartbeat = read_heartbeat(directory)
+    if heartbeat is None or heartbeat.ended:
         return None
     age_s = time.time() - (directory / FILE_NAME).stat().st_mtime
-    return {"process": sign.process, "host": sign.host, "age_s": max(0.0, age_s)}
+    return {"process": heartbeat.process, "host": heartbeat.host, "age_s": max(0.0, age_s)}
 
 
-class SignOfLife:
+class HeartbeatWriter:
     """Given in `directory` from `begin` to `end`."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._give, name="tpc-alive", daemon=True)
-        self._sign: Sign | None = None
+        self._heartbeat: Heartbeat | None = None
 
     def begin(self) -> None:
         """This process leads, or is about to."""
-        before = read_sign(self._directory)
+        before = read_heartbeat(self._directory)
         turn = 1 if before is None else before.turn + 1
-        self._sign = Sign(turn, **this_process(), began=since_boot.process_began())
-        self._write(self._sign)
+        self._heartbeat = Heartbeat(turn, **this_process(), began=since_boot.process_began())
+        self._write(self._heartbeat)
         self._thread.start()
 
     def end(self) -> None:
         """It does not lead any more; who stands by need not wait. Idempotent."""
-        if self._sign is not None and not self._over.is_set():
+        if self._heartbeat is not None and not self._over.is_set():
             self._over.set()
             self._thread.join()
             self._next(ended=True)
@@ -94,19 +94,19 @@ class SignOfLife:
 
     def _next(self, *, ended: bool = False) -> bool:
         """False when somebody else has begun to lead: what this process says is of no interest any more."""
-        assert self._sign is not None
-        found = read_sign(self._directory)
-        if found is not None and found.turn > self._sign.turn:
+        assert self._heartbeat is not None
+        found = read_heartbeat(self._directory)
+        if found is not None and found.turn > self._heartbeat.turn:
             return False
-        self._sign = replace(self._sign, count=self._sign.count + 1, ended=ended)
-        self._write(self._sign)
+        self._heartbeat = replace(self._heartbeat, count=self._heartbeat.count + 1, ended=ended)
+        self._write(self._heartbeat)
         return True
 
-    def _write(self, sign: Sign) -> None:
+    def _write(self, heartbeat: Heartbeat) -> None:
         """Whole or not at all. Not durable: a power cut ends who gives it."""
         temporary = self._directory / f".{FILE_NAME}-{uuid.uuid4().hex}"
         try:
-            temporary.write_text(json.dumps(asdict(sign)))
+            temporary.write_text(json.dumps(asdict(heartbeat)))
             temporary.replace(self._directory / FILE_NAME)
         except OSError as error:  # a full disk, say: at worst somebody takes over
             logger.debug("no sign of life can be given: %s", error)

@@ -1,7 +1,7 @@
 """What can happen next to a loop: the steps of the process that leads, deaths, late messages, what gets lost.
 
 What the process computes, from where to where it reads and what it does at its start is the real code's
-(`loop_process.py`). Modelled is the engine around it, whose every interleaving the other searches walk through: who
+(`service_process.py`). Modelled is the engine around it, whose every interleaving the other searches walk through: who
 takes over sweeps, finishes what is pending, and has the epoch run again where a branch of it is lost.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tpc.chaos.explorer.invariants import Violation
-from tpc.chaos.explorer.loop_process import Asked, Ended, Polled, Reads, Refused, counts_that_can_come
-from tpc.chaos.explorer.loop_program import SINKS, SOURCES
-from tpc.chaos.explorer.loop_source import Held
-from tpc.chaos.explorer.loop_store import Branch, Sinks, with_sink, without
-from tpc.chaos.explorer.loop_world import Intent, Leader, LoopWorld
+from tpc.chaos.explorer.service_process import Asked, Ended, Polled, Reads, Refused, counts_that_can_come
+from tpc.chaos.explorer.service_program import SINKS, SOURCES
+from tpc.chaos.explorer.service_source import Held
+from tpc.chaos.explorer.service_store import Branch, Sinks, with_sink, without
+from tpc.chaos.explorer.service_world import Intent, Leader, ServiceWorld
 from tpc.sink import Verdict
 
 
@@ -24,11 +24,11 @@ class Move(NamedTuple):
     """In words, the world after it, and whether a way to the end may rely on it."""
 
     label: str
-    world: LoopWorld
+    world: ServiceWorld
     is_fault: bool = False
 
 
-def moves(world: LoopWorld) -> Iterator[Move]:
+def moves(world: ServiceWorld) -> Iterator[Move]:
     """What can happen next."""
     if world.leader is None:
         yield Move("another process takes over", _taken_over(world))
@@ -44,7 +44,7 @@ def moves(world: LoopWorld) -> Iterator[Move]:
 # The process that leads ----------------------------------------------------------------------------------------
 
 
-def _taken_over(world: LoopWorld) -> LoopWorld:
+def _taken_over(world: ServiceWorld) -> ServiceWorld:
     """A new term: it sweeps what no intent names, and finishes what is pending."""
     term, pending, sinks = world.terms + 1, world.pending, world.sinks
     named = {branch for intent in world.log for branch in intent.branches}
@@ -56,7 +56,7 @@ def _taken_over(world: LoopWorld) -> LoopWorld:
     return replace(world, terms=term, leader=leader, sinks=sinks)
 
 
-def _steps(world: LoopWorld, leader: Leader) -> Iterator[Move]:
+def _steps(world: ServiceWorld, leader: Leader) -> Iterator[Move]:
     match leader.does:
         case "begin":
             yield _begun(world, leader)
@@ -73,7 +73,7 @@ def _steps(world: LoopWorld, leader: Leader) -> Iterator[Move]:
             yield from _resolutions(world, leader)
 
 
-def _resolutions(world: LoopWorld, leader: Leader) -> Iterator[Move]:
+def _resolutions(world: ServiceWorld, leader: Leader) -> Iterator[Move]:
     """What cannot be written again an operator gives up, on the record; an old source he brings back."""
     for number, held in enumerate(world.sources):
         if held.made:
@@ -84,11 +84,11 @@ def _resolutions(world: LoopWorld, leader: Leader) -> Iterator[Move]:
         yield Move(f"an operator gives up the branch of {SINKS[branch.sink]}", _with(world, None, log=log))
 
 
-def _with(world: LoopWorld, leader: Leader | None, **changed: object) -> LoopWorld:
+def _with(world: ServiceWorld, leader: Leader | None, **changed: object) -> ServiceWorld:
     return replace(world, leader=leader, **changed)  # type: ignore[arg-type]  # fields of it
 
 
-def _begun(world: LoopWorld, leader: Leader) -> Move:
+def _begun(world: ServiceWorld, leader: Leader) -> Move:
     """`Running.begin`: the epoch is run again where a branch of it is lost, and else it reads on."""
     began = replace(leader, past=(world.found(is_lost=bool(leader.lost)), ()))
     asked = began.asks()
@@ -101,14 +101,14 @@ def _begun(world: LoopWorld, leader: Leader) -> Move:
     return Move("it has begun", _with(world, replace(began, does="read")))
 
 
-def _refused(world: LoopWorld, leader: Leader, refused: Refused) -> Move:
+def _refused(world: ServiceWorld, leader: Leader, refused: Refused) -> Move:
     anew = [name for name, held in zip(SOURCES, world.sources, strict=True) if held.made]
     if not world.is_damaged and not any(repr(name) in refused.what for name in anew):
         raise Violation("legal", f"a start is refused for nothing: {refused.what}")
     return Move("its start is refused", _with(world, replace(leader, does="stop")))
 
 
-def _repaired(world: LoopWorld, leader: Leader, asked: Asked) -> Move:
+def _repaired(world: ServiceWorld, leader: Leader, asked: Asked) -> Move:
     """The lost branches, and only they, are written again; other rows are refused, as the machine does."""
     pending = world.pending
     if pending is None or asked.epoch != pending.epoch:
@@ -126,7 +126,7 @@ def _repaired(world: LoopWorld, leader: Leader, asked: Asked) -> Move:
     return Move(f"epoch {asked.epoch} is run again and repaired", _with(world, after, sinks=sinks, log=log))
 
 
-def _branches(world: LoopWorld, leader: Leader, asked: Asked, wanted: set[int]) -> tuple[Branch, ...]:
+def _branches(world: ServiceWorld, leader: Leader, asked: Asked, wanted: set[int]) -> tuple[Branch, ...]:
     """What the writers would prepare; a state's refuses rows that rest on another epoch than its store is at."""
     made = []
     for number, rows in enumerate(asked.rows):
@@ -138,7 +138,7 @@ def _branches(world: LoopWorld, leader: Leader, asked: Asked, wanted: set[int]) 
     return tuple(made)
 
 
-def _cuts(world: LoopWorld, leader: Leader) -> Iterator[Move]:
+def _cuts(world: ServiceWorld, leader: Leader) -> Iterator[Move]:
     for counts in counts_that_can_come(world.ends):
         cut = leader.answered(Polled(counts), "prepare")
         asked = cut.asks()
@@ -150,7 +150,7 @@ def _cuts(world: LoopWorld, leader: Leader) -> Iterator[Move]:
             yield Move(f"epoch {asked.epoch} is cut after {counts}", _with(world, after))
 
 
-def _decided(world: LoopWorld, leader: Leader) -> Move:
+def _decided(world: ServiceWorld, leader: Leader) -> Move:
     asked = leader.asks()
     assert isinstance(asked, Asked)
     log = (*world.log, Intent(asked.epoch, asked.barrier, asked.rows, leader.branches))
@@ -158,7 +158,7 @@ def _decided(world: LoopWorld, leader: Leader) -> Move:
     return Move(f"epoch {asked.epoch} is decided", _with(world, after, log=log))
 
 
-def _commits(world: LoopWorld, leader: Leader) -> Iterator[Move]:
+def _commits(world: ServiceWorld, leader: Leader) -> Iterator[Move]:
     if not leader.unsettled:
         yield _finished(world, leader)
     for branch in sorted(leader.unsettled):
@@ -172,7 +172,7 @@ def _commits(world: LoopWorld, leader: Leader) -> Iterator[Move]:
         yield Move(f"{SINKS[branch.sink]} answers {verdict.value}", _with(world, after, sinks=sinks))
 
 
-def _finished(world: LoopWorld, leader: Leader) -> Move:
+def _finished(world: ServiceWorld, leader: Leader) -> Move:
     epoch = world.log[-1].epoch
     if leader.lost and leader.past is not None:
         return Move("it ends, since a branch is lost", _with(world, None))
@@ -200,7 +200,7 @@ def _with_prepared(sinks: Sinks, branches: tuple[Branch, ...]) -> Sinks:
 # What is not in its hand ---------------------------------------------------------------------------------------
 
 
-def _faults(world: LoopWorld) -> Iterator[tuple[str, LoopWorld]]:
+def _faults(world: ServiceWorld) -> Iterator[tuple[str, ServiceWorld]]:
     leader, pending = world.leader, world.pending
     if leader is not None and leader.does != "stop":
         yield "the process dies", _with(world, None)
@@ -225,12 +225,12 @@ def _faults(world: LoopWorld) -> Iterator[tuple[str, LoopWorld]]:
             yield f"the process dies, {SOURCES[number]} is made anew and has as much", anew
 
 
-def _holding(world: LoopWorld, source: int, held: Held) -> LoopWorld:
+def _holding(world: ServiceWorld, source: int, held: Held) -> ServiceWorld:
     sources = (held, world.sources[1]) if source == 0 else (world.sources[0], held)
     return replace(world, sources=sources)
 
 
-def _aborted(world: LoopWorld, leader: Leader) -> LoopWorld:
+def _aborted(world: ServiceWorld, leader: Leader) -> ServiceWorld:
     """Nothing is decided; the process goes on with the objects that it has."""
     sinks = world.sinks
     for branch in leader.branches:
@@ -239,7 +239,7 @@ def _aborted(world: LoopWorld, leader: Leader) -> LoopWorld:
     return _with(world, replace(after, branches=()), sinks=sinks)
 
 
-def _late_message(world: LoopWorld, late: Leader) -> Iterator[Move]:
+def _late_message(world: ServiceWorld, late: Leader) -> Iterator[Move]:
     gone = replace(world, late=None)
     if late.does == "prepare":
         sinks = _with_prepared(world.sinks, late.branches)

@@ -23,17 +23,17 @@ FILE_NAME = "stop-asked"
 _POLL_S = 0.1
 
 
-class StopWord:
+class StopRequest:
     """The word in `directory`, the checkpoint's own of this library."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / FILE_NAME
 
-    def leave(self) -> None:
+    def make(self) -> None:
         """Ask. Not durable: a power cut ends who is asked."""
         self.path.write_text(f"{os.getpid()}\n")
 
-    def is_left(self) -> bool:
+    def is_made(self) -> bool:
         """Whether somebody asks."""
         return self.path.exists()
 
@@ -50,7 +50,7 @@ def locked_once_stopped(directory: Path, timeout_s: float) -> Iterator[None]:
     An error that leaves once it has stopped says so in its details (`stopped`): nobody starts the pipeline again.
     """
     was_asked = False
-    word, lock, until = StopWord(directory), CheckpointLock(directory), time.monotonic() + timeout_s
+    request, lock, until = StopRequest(directory), CheckpointLock(directory), time.monotonic() + timeout_s
     try:
         while True:
             try:
@@ -60,13 +60,13 @@ def locked_once_stopped(directory: Path, timeout_s: float) -> Iterator[None]:
                 if time.monotonic() > until:
                     error.remedy = f"it was asked to stop after its epoch and has not within {timeout_s:g} s: stop it."
                     raise
-                if not word.is_left():
+                if not request.is_made():
                     logger.info("%s: it is asked to stop after its current epoch", error.what)
-                    word.leave()
+                    request.make()
                     was_asked = True
             time.sleep(_POLL_S)
     finally:
-        word.remove()
+        request.remove()
     try:
         yield
     except TpcError as error:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.coordinator.service.state.epochs import PIPELINE, Epochs
-from tpc.chaos.checkers.loop_state import StoreContent, count_keys, read_store
 from tpc.chaos.checkers.seen import tallies_grow
+from tpc.chaos.checkers.service_state import StoreContent, count_keys, read_store
 from tpc.chaos.checkers.watch_rows import StateTalliesReader
 from tpc.chaos.checkers.watching import watching
 from tpc.coordinator.service.state.epoch_state import OBJECT_KEY
