@@ -41,7 +41,7 @@ EXTRAS = {
     "tpc.chaos.prove": ["dev"],
     "tpc.chaos.authoring": ["demo", "testing"],
 }
-"""The extras without which what stands in a package need not work."""
+"""The extras without which what is in a package need not work."""
 
 
 def required(lines: list[str]) -> Iterator[Requirement]:

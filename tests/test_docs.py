@@ -53,7 +53,7 @@ DOCUMENTED: dict[str, Callable[..., Any]] = {
     "SqlLog": coordinator.SqlLog,
     "ObjectLog": coordinator.ObjectLog,
 }
-"""What stands in the reference with its whole signature."""
+"""What is in the reference with its whole signature."""
 
 
 def blocks(document: Path, language: str) -> list[str]:

@@ -22,7 +22,7 @@ class Ancestor:
     sinks: Mapping[str, str]
 
     def to_json(self) -> JSONObject:
-        """The form that stands in every generation record of the fork."""
+        """The form that is in every generation record of the fork."""
         return {
             "pipeline": self.pipeline.name,
             "incarnation": self.pipeline.incarnation,

@@ -1,4 +1,4 @@
-"""The contract between a loop and a place where a state's changes are written besides its store, and read back from.
+"""The contract between a service and a place where a state's changes are written besides its store, and read back from.
 
 A changelog is one more participant of every epoch: its branch holds what the epoch has changed, is decided with the
 others, and says where the changelog stands once it is committed. A store that is lost is made again from it.
@@ -32,7 +32,7 @@ _BEFORE, _AFTER = b"tpc.changelog.before", b"tpc.changelog.after"
 
 
 class Row(NamedTuple):
-    """What became of one key; `value` None: it is gone. `expires_ms`: event time in milliseconds since 1970."""
+    """The outcome of one key; `value` None: it is gone. `expires_ms`: event time in milliseconds since 1970."""
 
     key: bytes
     value: bytes | None

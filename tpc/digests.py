@@ -1,6 +1,6 @@
 """Of which kind digests of rows are, by what has computed them: only those of one kind can be compared.
 
-The kind stands in each manifest; a manifest without one was written before kinds were, and is taken for comparable.
+The kind is in each manifest; a manifest without one was written before kinds were, and is taken for comparable.
 """
 
 from __future__ import annotations

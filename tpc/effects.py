@@ -96,7 +96,7 @@ class AbortEpoch:
     """Undo what this generation prepared for an epoch and `spare` does not name.
 
     Answered by `Aborted`, or by `Superseded` when another leads. `fenced`: that is known, and nothing but the branches
-    of this very epoch and generation is undone, so that their locks do not hold up the one that leads.
+    of this very epoch and generation is undone, so that their locks do not hold up the current leader.
     """
 
     epoch: int

@@ -169,7 +169,7 @@ class DigestKindError(DecidedError):
 class DecisionUnknownError(DecidedError):
     """The log did not say whether a record is durable. The process must end; a restart reads the log back."""
 
-    remedy_by_default = "mend the log's disk or server, then restart."
+    remedy_by_default = "repair the log's disk or server, then restart."
 
 
 class PutUnknownError(DecisionUnknownError):

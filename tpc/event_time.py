@@ -180,7 +180,7 @@ NO_EPOCH_TIME = EpochTime()
 
 
 def time_in(cut: Mapping[str, Any]) -> EpochTime:
-    """The event time that stands in the cut of an epoch; of one of an earlier version the watermark alone is known."""
+    """The event time that is in the cut of an epoch; of one of an earlier version the watermark alone is known."""
     time: Mapping[str, Any] = cut.get("time", {})
     sources = tuple(SourceTime(**each) for each in time.get("sources", ()))
     return EpochTime(cut["watermark_ms"], time.get("now_ms"), sources)

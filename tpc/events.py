@@ -92,7 +92,7 @@ class Aborted:
 
 @dataclass(frozen=True)
 class Answered:
-    """The sinks' answers to commits, by handle; and what became of the branches that were given up."""
+    """The sinks' answers to commits, by handle; and the outcome of the branches that were given up."""
 
     outcomes: Mapping[str, Outcome]
     given_up: Mapping[str, GivenUp] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Replayed:
-    """A decided epoch was run again: rows' digests per sink, and the branches written anew for lost ones.
+    """A decided epoch was run again: rows' digests per sink, and the branches written again for lost ones.
 
     `digest_kind` is that of all these digests, as in `Manifest`.
     """

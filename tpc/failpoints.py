@@ -28,7 +28,7 @@ STEPS: Mapping[str, str] = {
     "pass.prepare": "all rows of a branch written, before it is prepared",
     "pass.flushed": "inside prepare, the promise not yet made. Kafka, offsets: every row acknowledged, no marker;"
     " PostgreSQL: all executed but PREPARE TRANSACTION; MongoDB: all but the last document in the outbox, its targets"
-    " looked at; files: the bytes durable, their name not; a loop's state: the redo delta inserted, not yet durable",
+    " looked at; files: the bytes durable, their name not; a service's state: the redo delta inserted, not yet durable",
     "pass.prepared": "after a branch was prepared",
     # On the driver, an epoch: {epoch}; the log's: {slot}, log.put and log.stored {slot, kind} too, and {epoch} for a
     # record of one; sink.*, state.*: {sink, epoch}.
@@ -44,12 +44,12 @@ STEPS: Mapping[str, str] = {
     "epoch.decided": "the intent durable, no commit sent",
     "sink.commit": "before the branches of one sink are committed",
     "sink.committed": "after the branches of one sink were committed",
-    "state.applied": "a loop's state: an epoch's changes are what it holds, and marked so; not yet durable",
-    "state.pruned": "a loop's state: markers of complete epochs removed in that same transaction, not yet durable",
+    "state.applied": "a service's state: an epoch's changes are what it holds, and marked so; not yet durable",
+    "state.pruned": "a service's state: markers of complete epochs removed in that same transaction, not yet durable",
     "epoch.committed": "every branch committed, the complete record not yet attempted",
     "epoch.completed": "the epoch complete, before Spark writes its own commit",
-    "state.compacted": "a loop's state, beside the epochs: some changes of a complete epoch are among its entries, not"
-    " yet durable",
+    "state.compacted": "a service's state, beside the epochs: some changes of a complete epoch are among its entries,"
+    " not yet durable",
     # On the driver, a new term and sweeps, which also come later than the start: {generation}.
     "recovery.claim": "before the generation record is put",
     "recovery.claimed": "the generation record durable, nothing committed or swept",

@@ -1,6 +1,6 @@
 """How the records of a log become its history: a fold over them, in the order of their slots.
 
-A record that contradicts the ones before it raises and nothing is changed. Which bytes are a record stands in
+A record that contradicts the ones before it raises and nothing is changed. Which bytes are a record is in
 `records.py`, what the result means in `history.py`.
 """
 

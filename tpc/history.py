@@ -72,7 +72,7 @@ class Resolution:
 def with_ends(
     resolutions: tuple[Resolution, ...], epoch: int, given_up: Mapping[str, GivenUp]
 ) -> tuple[Resolution, ...]:
-    """`resolutions` with what became of the branches (by handle) that those about `epoch` have given up."""
+    """`resolutions` with the outcome of the branches (by handle) that those about `epoch` have given up."""
     counts: dict[str, Counter[GivenUp]] = {}
     for handle, end in given_up.items():
         counts.setdefault(Handle.parse(handle).sink, Counter())[end] += 1
@@ -82,7 +82,7 @@ def with_ends(
 
 
 def given_up_in_words(ends: Mapping[GivenUp, int]) -> str:
-    """What became of given-up branches, for people."""
+    """The outcome of given-up branches, for people."""
     words = {
         GivenUp.COMMITTED: "{} had been committed before and stay so",
         GivenUp.UNDONE: "{} are undone",

@@ -1,6 +1,6 @@
 """Is what a source reads what it has read before, or another thing of the same name? Plain data, no sources.
 
-A topic that was deleted and made anew has the name of the old one and none of its events. Once it has grown past a
+A topic that was deleted and recreated has the name of the old one and none of its events. Once it has grown past a
 position nothing but its identity tells that the position does not count in it: read on from there, the first events
 of the new one would be skipped without a word.
 """
@@ -25,7 +25,7 @@ def require_same(source: str, known: Identities, found: Identities, continues: I
         if identity != before and continues.get(name) != identity:
             raise StateLostError(
                 f"{name!r} of source {source!r} is not the one that it has read: that was {before}, and this is "
-                f"{identity}. It was deleted and made anew, or it is another cluster's",
+                f"{identity}. It was deleted and recreated, or it is another cluster's",
                 remedy="nothing of the new one is decided: positions count what was in the old one. Let the source "
                 "read that one again, if it is still there. Else read the new one from its beginning: "
                 f"{START_ANEW}, or, where no state rests on the old events, read it as a source of another name and "

@@ -201,7 +201,7 @@ def _undo(state: MachineState, event: Failed) -> Step:
 
 
 def _undo_fenced(state: MachineState, event: Superseded) -> Step:
-    """No put of the epoch's intent was attempted: nobody can decide it, and its locks hold up the one that leads."""
+    """No put of the epoch's intent was attempted: nobody can decide it, and its locks hold up the current leader."""
     epoch = state.epoch
     assert epoch is not None
     state = replace(state, phase=Phase.ABORTING, proposed=None, failure=_overtaken(state, event))
@@ -265,7 +265,7 @@ def _contradicted(state: MachineState, doubts: Mapping[str, str]) -> TpcError:
     assert state.pending is not None
     handle, evidence = min(doubts.items())
     return UnknownOutcomeError(
-        f"what became of {len(doubts)} decided branches cannot be told: {evidence}",
+        f"the outcome of {len(doubts)} decided branches is unknown: {evidence}",
         pipeline=str(state.pipeline),
         epoch=state.pending.epoch,
         sink=_sink_of(state.pending, handle),

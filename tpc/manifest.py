@@ -23,7 +23,7 @@ class Branch:
     digest: str
 
     def to_json(self) -> JSONObject:
-        """The form that stands in the intent."""
+        """The form that is in the intent."""
         return {**self.committable.to_json(), "digest": self.digest}
 
     @classmethod
@@ -39,7 +39,7 @@ class SinkPart:
     `rows` and `digest` are of the rows routed to the sink, before any merge. `previous_epoch` is the last epoch
     before this one in which the sink had branches: what its newest marker must show until this one is committed.
     `position_before` is what its branches had said by then of where it stands (`tpc.changelog.POSITION`); None where
-    they say nothing, or it is not known: it stands in every epoch, since those that said it may be pruned.
+    they say nothing, or it is not known: it is in every epoch, since those that said it may be pruned.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class SinkPart:
     position_before: JSONObject | None = None
 
     def to_json(self) -> JSONObject:
-        """The form that stands in the intent."""
+        """The form that is in the intent."""
         position = {} if self.position_before is None else {"position_before": dict(self.position_before)}
         return {
             "kind": self.kind,
@@ -86,7 +86,7 @@ class Barrier:
     stateful: bool = False
 
     def to_json(self) -> JSONObject:
-        """The form that stands in the intent."""
+        """The form that is in the intent."""
         return {
             "offsets_file": self.offsets_file,
             "start": list(self.start),

@@ -3,7 +3,7 @@
 One record is one slot. Its bytes are canonical JSON of an envelope (format version, slot, kind, nonce, body, and the
 SHA-256 of the bytes in the slot before) and the SHA-256 over it. So a torn or damaged record is told from a whole one,
 a record that came back from an unknown put is recognised by its nonce, and records of two logs never make one: they are
-a chain. What the records mean together stands in `history.py`.
+a chain. What the records mean together is in `history.py`.
 """
 
 from __future__ import annotations

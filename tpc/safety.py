@@ -56,7 +56,7 @@ def data_status_for_record(error: Exception) -> str:
     """What holds when an operator's decision was to be put on the record, and nothing else."""
     if isinstance(error, OvertakenError):
         done = "no row was written, committed or aborted by this command; the decision IS on the record"
-        return f"{done}, and the coordinator that leads acts on it."
+        return f"{done}, and the current leader acts on it."
     is_refused = isinstance(error, SlotTakenError)
     if isinstance(error, (DecisionUnknownError, LogGoneError)) or (isinstance(error, FencedError) and not is_refused):
         return "no row was written, committed or aborted; whether the decision is on the record is not known."
@@ -148,7 +148,7 @@ def _between(state: MachineState, error: Exception) -> str:
 
 def _undecided(state: MachineState, error: Exception) -> str:
     if _is_led_by_another(error):
-        return f"epoch {state.epoch} was not decided by this coordinator; the one that leads runs it."
+        return f"epoch {state.epoch} was not decided by this coordinator; the current leader runs it."
     if isinstance(error, HistoryMismatchError) and error.details.get("lost_epochs"):
         return (
             f"epoch {state.epoch} is not decided and nothing of it is visible; what was prepared of it may stay so "
@@ -175,7 +175,7 @@ def _deciding(state: MachineState, error: Exception) -> str:
     if isinstance(error, TransientError):  # the log's word that nothing was put, ever (`Log.put`)
         return _undecided(state, error)
     if _is_led_by_another(error):
-        return f"the log says whether epoch {state.epoch} is decided: the one that leads finishes it or runs it."
+        return f"the log says whether epoch {state.epoch} is decided: the current leader finishes it or runs it."
     return (
         f"whether epoch {state.epoch} is decided is not known: the log says it as soon as it can be read. Nothing of "
         "it was committed or aborted, and the next start does the one or the other, in every sink."
@@ -188,7 +188,7 @@ def _decided(state: MachineState) -> str:
 
 def _finishing(state: MachineState, error: Exception) -> str:
     if _is_led_by_another(error):
-        return f"{_decided(state)}; the coordinator that leads finishes it."
+        return f"{_decided(state)}; the current leader finishes it."
     if isinstance(error, OperatorActedError):
         return (
             f"{_decided(state)}; what is committed of it stands, and the next start does as the operator has decided."
@@ -222,7 +222,7 @@ def _replaying(state: MachineState, _: Exception) -> str:
 
 def _repairing(state: MachineState, error: Exception) -> str:
     if _is_led_by_another(error):
-        return f"{_decided(state)}; the coordinator that leads finishes it."
+        return f"{_decided(state)}; the current leader finishes it."
     return f"{_decided(state)}; what is committed of it stands, what is lost is written again by the next start."
 
 

@@ -16,7 +16,7 @@ Columns: TypeAlias = "tuple[tuple[str, str], ...]"
 
 
 def columns_from_json(value: Iterable[Any]) -> Columns:
-    """What stands in a record, as it was before."""
+    """What is in a record, as it was before."""
     return tuple((name, kind) for name, kind in value)
 
 
@@ -38,7 +38,7 @@ def check_schemas(recorded: Mapping[str, Columns], wanted: Mapping[str, Columns]
 
 
 def changes(before: Columns, after: Columns) -> str:
-    """What has become of which column."""
+    """The state of which column."""
     old, new = dict(before), dict(after)
     told = [f"{name!r} was {kind} and is {new[name]}" for name, kind in before if new.get(name, kind) != kind]
     told += [f"{name!r} ({kind}) is gone" for name, kind in before if name not in new]

@@ -23,7 +23,7 @@ What a sink must promise:
 What a system cannot do, its sink declares (`Sink.limits`); the declaration is part of its documented guarantee.
 `tpc.testing.SinkConformance` tries all of it.
 
-This module only says what the calls mean; when they are made stands in `machine.py`.
+This module only says what the calls mean; when they are made is in `machine.py`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Committable:
     data: JSONObject = field(default_factory=dict)
 
     def to_json(self) -> JSONObject:
-        """The form that stands in the intent."""
+        """The form that is in the intent."""
         return {
             "handle": str(self.handle),
             "resource": self.resource,
@@ -110,7 +110,7 @@ class Outcome:
 
 
 class GivenUp(str, Enum):
-    """What became of a decided branch that an operator has given up. Nothing of it is prepared or open any more."""
+    """The outcome of a decided branch that an operator has given up. Nothing of it is prepared or open any more."""
 
     UNDONE = "undone"
     """It is not visible and never will be: undone by this call, or gone before."""
@@ -302,7 +302,7 @@ class Committer(ABC):
     def missing(self) -> str | None:
         """What is not there of a target that `check` would make, in words for an error; None if nothing is missing.
 
-        For what a path alone names: a directory that is gone, or not mounted, is not to be made anew under a pipeline
+        For what a path alone names: a directory that is gone, or not mounted, is not to be recreated under a pipeline
         whose epochs it holds. Asked before `check`, of such a sink only. Makes nothing. Raises `TransientError`.
         """
         return None
@@ -335,7 +335,7 @@ class Committer(ABC):
 
     @abstractmethod
     def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
-        """End decided branches that an operator has given up; what became of each, in order.
+        """End decided branches that an operator has given up; the outcome of each, in order.
 
         They may be prepared, committed, or gone, each another. What is committed stays. When this returns no commit
         that is still on its way can make one visible that is said to be undone. Called again it says the same. Raises

@@ -1,13 +1,13 @@
-"""The contract between a loop (`tpc.service`) and a system that it reads from.
+"""The contract between a service (`tpc.service`) and a system that it reads from.
 
 A `Source` is a picklable description and opens nothing; its `SourceReader` reads. What a source must promise:
 
 1. *A position names a point.* `position()` is a JSON text; everything before it was handed out by a cut, nothing after
-   it was. It stands in the intent, and any process that seeks it goes on there.
+   it was. It is in the intent, and any process that seeks it goes on there.
 2. *The same cut is the same events, in the same order.* `read_to(end)` from a position gives what `cut` gave when it
    moved from there to `end`: a function of both positions, not of how the events came in. A source with partitions
    hands out one after the other.
-3. *Nothing is skipped unsaid.* A position that the system has lost (retention, a topic made anew, a file that became
+3. *Nothing is skipped unsaid.* A position that the system has lost (retention, a topic recreated, a file that became
    shorter) is refused by `StateLostError`, never replaced by another.
 4. Every call has a deadline and ends in an error of `tpc.errors`. Secrets are in no repr, position or error.
 
@@ -139,7 +139,7 @@ class SourceReader(ABC):
     """Reads one source. Calls come one after the other, and from one thread but for what `reads_ahead` says."""
 
     reads_ahead: bool = False
-    """Whether `poll_ahead` may be called, by another thread than the rest. A loop reads ahead only if that holds for
+    """Whether `poll_ahead` may be called, by another thread than the rest. A service reads ahead only if that holds for
     all of its sources."""
 
     @abstractmethod
@@ -152,17 +152,17 @@ class SourceReader(ABC):
     def identities(self) -> Mapping[str, str]:
         """What positions count in, where its system tells apart what has one name: of a topic its id, by its name.
 
-        As `seek` has found it before anything was read. It stands in intents, and the next start compares it. Empty
+        As `seek` has found it before anything was read. It is in intents, and the next start compares it. Empty
         where the system tells nothing of the kind.
         """
         return {}
 
     def confirm(self) -> None:
-        """Return when what was cut last is of what `identities` says: what is made anew later is another one for good.
+        """Return when what was cut last is of what `identities` says: what is recreated later is another one for good.
 
         An epoch that has taken something from the source is not decided before; where there are no identities it is not
         asked. Another thread calls it than the rest, also while `poll_ahead` is called: it asks on a connection of its
-        own. Raises `StateLostError`, and `TransientError` where nobody answers in time.
+        own. Raises `StateLostError`, and `TransientError` where no server answers in time.
         """
 
     @abstractmethod

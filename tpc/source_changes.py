@@ -30,7 +30,7 @@ _AS_THEY_WERE = (
 def recorded_order(recorded: Inputs, wanted: Inputs, pipeline: str, *, stateful: bool) -> list[int]:
     """In which order `wanted` is to be planned, as numbers of it, so that each stands where `recorded` has it.
 
-    What differs stands in the place that is left, for `check_inputs` to refuse. Raises `ConfigurationError` where two
+    What differs is in the place that is left, for `check_inputs` to refuse. Raises `ConfigurationError` where two
     cannot be distinguished. Another number of inputs stays in its own order.
     """
     if len(recorded) != len(wanted):

@@ -48,7 +48,7 @@ class SourceRecord:
         return replace(self, ids={**found, **self.ids}) if found else self
 
     def to_json(self) -> JSONObject:
-        """The form that stands in a record."""
+        """The form that is in a record."""
         return {
             "kind": self.kind,
             "place": self.place,
@@ -83,7 +83,7 @@ class InputRecord:
         )
 
     def to_json(self) -> JSONObject:
-        """The form that stands in a record."""
+        """The form that is in a record."""
         sources = [source.to_json() for source in self.sources]
         return {"name": self.name, "sinks": list(self.sinks), "sources": sources}
 
@@ -101,7 +101,7 @@ Ids: TypeAlias = "Mapping[int, Mapping[str, str]]"
 
 
 def inputs_to_json(inputs: Inputs | None) -> list[JSONObject] | None:
-    """The form that stands in a record; None where nothing is on record."""
+    """The form that is in a record; None where nothing is on record."""
     return None if inputs is None else [each.to_json() for each in inputs]
 
 

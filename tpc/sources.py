@@ -1,4 +1,4 @@
-"""The sources of a loop (`tpc.service`): Kafka, the lines of a file, Python values. Loaded when asked for."""
+"""The sources of a service (`tpc.service`): Kafka, the lines of a file, Python values. Loaded when asked for."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class MachineState:
     resolutions: tuple[Resolution, ...] = ()
     """What operators have decided."""
     given_up: Mapping[str, GivenUp] = field(default_factory=dict)
-    """What became of the pending epoch's branches that an operator has given up, by handle."""
+    """The outcome of the pending epoch's branches that an operator has given up, by handle."""
     failure: Exception | None = None
     """Why an epoch is being aborted."""
 

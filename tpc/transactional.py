@@ -1,6 +1,6 @@
 """The double buffer of an object that an epoch changes: the bytes that are decided, and the copy that is worked on.
 
-What stores the bytes, and decides them with an epoch's outputs, is a participant of the loop's
+What stores the bytes, and decides them with an epoch's outputs, is a participant of the service's
 (`tpc.coordinator.service.state.kept`). Nothing here touches a disk.
 """
 
@@ -167,7 +167,7 @@ def _said(error: Exception) -> str:
 
 # Pickles in pieces: the bytes of `pickle`, made and read so that other threads have their turn meanwhile.
 #
-# `pickle.dumps` holds Python's lock until it is done: a thread that gives a sign of life is silent as long as a large
+# `pickle.dumps` holds Python's lock until it is done: a thread that gives a heartbeat is silent as long as a large
 # object is pickled (5 s for 16 MB on a loaded machine; 0.7 s in pieces), and its process is taken for one that stands
 # still. Where pieces are handed to a function of Python's, at every 64 KB, other threads are let in.
 

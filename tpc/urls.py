@@ -21,7 +21,7 @@ _NAME_AND_COLON = re.compile(r"[^/:@]*:")
 def without_user(text: str) -> str:
     """The text with no user and no password in any URL of it.
 
-    A password ends at the first @ after which a host stands. Where no user is, and a @ stands in a path, all stays.
+    A password ends at the first @ after which a host stands. Where no user is, and a @ is in a path, all stays.
     """
     return "".join(_without_user(each) for each in _BEGINS.split(text))
 

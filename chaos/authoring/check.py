@@ -23,7 +23,7 @@ OWN = "Own"
 
 @dataclass(frozen=True)
 class Tried:
-    """One test of the kit: of which part (`Commit`, `Marker`), what became of it, and in words why."""
+    """One test of the kit: of which part (`Commit`, `Marker`), its outcome, and in words why."""
 
     part: str
     test: str
@@ -81,9 +81,7 @@ def run_kit(target: str, *, only: str = "", report: Report = lambda _number, _te
             remedy="look at -k, and run pytest on it.",
         )
     if recorder.errors:
-        raise ConfigurationError(
-            f"{target} cannot be run: {recorder.errors[0]}", remedy="run pytest on it and mend it."
-        )
+        raise ConfigurationError(f"{target} cannot be run: {recorder.errors[0]}", remedy="run pytest on it and fix it.")
     order = [base.__name__ for base in kit.__mro__]
     tried = sorted(
         recorder.tried, key=lambda each: order.index(f"{each.part}Tests") if each.part != OWN else len(order)
@@ -116,7 +114,7 @@ def _kit(target: str) -> type[Any]:
 
 
 class _Recorder:
-    """A plugin of pytest that remembers what became of every test."""
+    """A plugin of pytest that remembers the outcome of every test."""
 
     def __init__(self, kit: type[Any], report: Report) -> None:
         self.kit = kit
@@ -203,7 +201,7 @@ def _failures(failed: dict[str, list[str]]) -> Iterator[str]:
         yield f"\nFAILED {tests[0]}" + (f" and {len(tests) - 1} more for the same reason" if len(tests) > 1 else "")
         yield from (f"  {line}" for line in why.splitlines())
     if len(failed) > FAILURES_SHOWN:
-        yield f"\n... and {len(failed) - FAILURES_SHOWN} failures of other kinds; mend these first."
+        yield f"\n... and {len(failed) - FAILURES_SHOWN} failures of other kinds; fix these first."
 
 
 def _by_reason(tried: list[Tried]) -> dict[str, list[str]]:

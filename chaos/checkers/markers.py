@@ -54,9 +54,9 @@ def last_epochs_equal(
     expected = _last_with_branches(history)
     for sink in sorted(expected.keys() | shown.keys()):
         if sink not in shown:
-            lines.append(f"{sink}: was not asked, and stands in the log")
+            lines.append(f"{sink}: was not asked, and is in the log")
         elif sink not in expected:
-            lines.append(f"{sink}: shows {shown[sink]}, and stands in no epoch of the log")
+            lines.append(f"{sink}: shows {shown[sink]}, and is in no epoch of the log")
         elif shown[sink] != expected[sink]:
             lines.append(f"{sink}: shows {shown[sink]}, the log's last epoch with branches there is {expected[sink]}")
     at_last = sum(epoch == last for epoch in shown.values())
@@ -76,7 +76,7 @@ def _agreement(last: int | None, at_last: int, sinks: int) -> str:
 
 
 def _last_with_branches(history: History) -> dict[str, int | None]:
-    """The last epoch in which each sink of the log had branches; what is pruned stands in the oldest manifest."""
+    """The last epoch in which each sink of the log had branches; what is pruned is in the oldest manifest."""
     epochs: dict[str, int | None] = dict(history.markers)
     for epoch in sorted(history.manifests):
         for sink, part in history.manifests[epoch].sinks.items():

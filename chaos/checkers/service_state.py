@@ -1,4 +1,4 @@
-"""What the store of a loop's state holds, read as the SQLite, Arrow and JSON that it is, without the library."""
+"""What the store of a service's state holds, read as the SQLite, Arrow and JSON that it is, without the library."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def count_keys(path: Path, pipeline: str) -> int:
 
 
 def read_store(path: Path, pipeline: str) -> StoreContent:
-    """What stands in the file at `path` for a pipeline of this name, at one moment. Raises `sqlite3.Error`."""
+    """What is in the file at `path` for a pipeline of this name, at one moment. Raises `sqlite3.Error`."""
     with closing(_opened(path)) as connection:
         mine = f"tpc~{pipeline}~%"
         kept = "SELECT DISTINCT epoch FROM deltas WHERE owned LIKE ? AND applied > 0 ORDER BY epoch"

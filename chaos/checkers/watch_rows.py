@@ -119,7 +119,7 @@ class FileRowsReader(Reader):
         """There is no connection."""
 
 
-# Readers that take down amounts by key, in MongoDB, PostgreSQL or a loop's state, while a run is being disturbed.
+# Readers that take down amounts by key, in MongoDB, PostgreSQL or a service's state, while a run is being disturbed.
 
 
 class PostgresTalliesReader(PostgresReader):
@@ -183,7 +183,7 @@ class MongoTalliesReader(Reader):
 
 
 class StateTalliesReader(Reader):
-    """Every value of a loop's state by its key, a list of amounts. Its store need not be there yet."""
+    """Every value of a service's state by its key, a list of amounts. Its store need not be there yet."""
 
     def __init__(self, store: Path, pipeline: str, *, poll_s: float = POLL_S) -> None:
         super().__init__(f"state {store.stem}", poll_s=poll_s)

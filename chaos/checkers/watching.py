@@ -5,7 +5,7 @@
 
 Here: when a reader looks, and what an error means. What it looks at stands with the readers (`watch_kafka`,
 `watch_rows`), what must hold of what it saw in `seen`. A system that is away is a gap: the reader
-connects anew and goes on. Any other error ends it and is written down, which fails every check on what it saw.
+connects again and goes on. Any other error ends it and is written down, which fails every check on what it saw.
 """
 
 from __future__ import annotations

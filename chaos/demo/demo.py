@@ -2,7 +2,7 @@
 
 `run_demo` starts the servers, loads the input, lets a supervisor run the pipeline while a killer kills it, and gives
 the verdict; `run_verify` repeats the verdict on servers that were kept; `run_start` starts such servers again after
-they have ended, `run_stop` ends them. All return an exit code: 0 when every check holds. How it looks stands in
+they have ended, `run_stop` ends them. All return an exit code: 0 when every check holds. How it looks is in
 `screen`, what must hold in `tpc.chaos.flights.verdict`.
 """
 

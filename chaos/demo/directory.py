@@ -85,7 +85,7 @@ def write_results(run: Mapping[str, Any], paths: DemoDirectory, checks: list[Che
 
 
 def verdict_json(run: Mapping[str, Any], checks: list[Check]) -> dict[str, Any]:
-    """The verdict as it stands in its file: one record per check, kill and epoch, and the run they belong to."""
+    """The verdict as it is in its file: one record per check, kill and epoch, and the run they belong to."""
     return {
         "passed": all(check.passed for check in checks),
         "checks": [check.to_json() for check in checks],

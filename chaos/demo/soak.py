@@ -2,7 +2,7 @@
 
 Every kill is a SIGKILL to all the pipeline's processes, at a step or a time that follows from the seed, and only after
 an epoch was completed since the last restart. When the time is over the pipeline runs to the end of its input in
-peace. What the soak has seen stands in `soak.json`, kill by kill while it runs; the report is made from it. When a
+peace. What the soak has seen is in `soak.json`, kill by kill while it runs; the report is made from it. When a
 check is red, what the systems held stays for a look.
 """
 
@@ -137,7 +137,7 @@ def kill_checks(record: RunRecord, exit_code: int) -> list[Check]:
 
 
 def soak_json(record: RunRecord, checks: list[Check]) -> dict[str, Any]:
-    """The soak as it stands in its file. Times are seconds since 1970; an unfinished soak has no checks."""
+    """The soak as it is in its file. Times are seconds since 1970; an unfinished soak has no checks."""
     with record.lock:
         recoveries = {life.number: life.recovery_s for life in record.lives}
         kills = [

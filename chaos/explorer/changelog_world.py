@@ -1,6 +1,6 @@
 """A state's changelog in a small world: epochs write to it, branches are lost, it is compacted, disks are lost.
 
-The rules by which a lost state is made again are the loop's own (`tpc.coordinator.service.state.rebuilding`,
+The rules by which a lost state is made again are the service's own (`tpc.coordinator.service.state.rebuilding`,
 `changelog_rows`, `tpc.changelog`); the topic, of one partition, and the store are modelled.
 """
 
@@ -39,7 +39,7 @@ class Decided(NamedTuple):
 
     @property
     def position(self) -> JSONObject:
-        """As it stands in a manifest."""
+        """As it is in a manifest."""
         return {"first": {"0": 0}, "end": {"0": self.end}, **content_of(self.content).to_json()}
 
 

@@ -21,8 +21,8 @@ INVARIANTS = {
     "undo": "the content before an epoch can be read until the epoch is complete",
     "memory": "an epoch runs on what the decided epochs before it make together",
     "rebuilt": "a lost state is made again as the log says, or not at all; always, if its changelog has lost nothing",
-    "cut": "each epoch of a loop begins where the one before it has ended, so that every event is in exactly one",
-    "source": "a loop reads on only in what its decided epochs have read, not in another one of the same name",
+    "cut": "each epoch of a service begins where the one before it has ended, so that every event is in exactly one",
+    "source": "a service reads on only in what its decided epochs have read, not in another one of the same name",
     "replay": "an epoch that is run again makes the rows that were decided, as long as its sources have the events",
     "legal": "the machine is never given an event that it has no row for, and no start is refused for nothing",
 }

@@ -1,4 +1,4 @@
-"""What must hold in every explored world of a loop, and what is its end.
+"""What must hold in every explored world of a service, and what is its end.
 
 What the decided epochs come to is computed here a second time, plainly, from the events and the cuts alone.
 """
@@ -83,10 +83,10 @@ def check(world: ServiceWorld) -> None:
 
 
 def _check_sources(began: Began) -> None:
-    """Who begins reads on only in what the decided epochs have read: a source is made anew after an epoch, or never."""
+    """Who begins reads on only in what the decided epochs have read: a source is recreated after an epoch, or never."""
     anew = [name for name, held in zip(SOURCES, began.sources, strict=True) if held.made]
     if anew and began.decided:
-        raise Violation("source", f"{anew[0]} was made anew since epoch {len(began.decided) - 1}, and is read on")
+        raise Violation("source", f"{anew[0]} was recreated since epoch {len(began.decided) - 1}, and is read on")
 
 
 def _epochs(log: Sequence[Intent]) -> Epochs:

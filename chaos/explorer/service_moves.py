@@ -1,4 +1,4 @@
-"""What can happen next to a loop: the steps of the process that leads, deaths, late messages, what gets lost.
+"""What can happen next to a service: the steps of the current leader, deaths, late messages, what gets lost.
 
 What the process computes, from where to where it reads and what it does at its start is the real code's
 (`service_process.py`). Modelled is the engine around it, whose every interleaving the other searches walk through: who
@@ -41,7 +41,7 @@ def moves(world: ServiceWorld) -> Iterator[Move]:
         yield from (Move(label, after, is_fault=True) for label, after in _faults(once_less))
 
 
-# The process that leads ----------------------------------------------------------------------------------------
+# The current leader ----------------------------------------------------------------------------------------
 
 
 def _taken_over(world: ServiceWorld) -> ServiceWorld:
@@ -222,7 +222,7 @@ def _faults(world: ServiceWorld) -> Iterator[tuple[str, ServiceWorld]]:
             yield f"{SOURCES[number]} compacts event {start}", _holding(world, number, held._replace(compacted=start))
         if world.log and not held.made:
             anew = _with(_holding(world, number, held._replace(made=1)), None)
-            yield f"the process dies, {SOURCES[number]} is made anew and has as much", anew
+            yield f"the process dies, {SOURCES[number]} is recreated and has as much", anew
 
 
 def _holding(world: ServiceWorld, source: int, held: Held) -> ServiceWorld:

@@ -1,4 +1,5 @@
-"""A process of a loop in the explorer: the real `Running`, run anew from its start up to where it asks for an answer.
+"""A process of a service in the explorer: the real `Running`, run again from its start up to where it asks for an
+answer.
 
 Its memory is what it has done since it began, so it is kept as that: what it found, and the answers that it got. What
 it asks next is computed of these by the code that runs in production (`running.py`, `cutting.py`, `barriers.py`,
@@ -155,7 +156,7 @@ class _Process:
         return self.counts[source]
 
     def run_epoch(self, epoch: int, service_pass: ServicePass) -> None:
-        """What becomes of an epoch, up to its end."""
+        """What happens to an epoch, up to its end."""
         made: list[list[Any]] = [[] for _ in SINKS]
         rests: list[int | None] = [None for _ in SINKS]
         for number, batch in service_pass.compute.run(RowChecks((), {})):

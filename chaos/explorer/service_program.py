@@ -1,4 +1,4 @@
-"""The program that the explored loop runs: two sources, a state that expires, a kept object, a sink of rows.
+"""The program that the explored service runs: two sources, a state that expires, a kept object, a sink of rows.
 
 The first source tells the time; its events add to a key of the state. Those of the second change the object, so that
 there are epochs that change the one, the other, or both. Every row shows what the functions have seen.

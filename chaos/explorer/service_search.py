@@ -1,4 +1,4 @@
-"""The search through what can happen to a loop."""
+"""The search through what can happen to a service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tpc.coordinator.service import running
 
 @dataclass(frozen=True)
 class ServiceScope:
-    """How much may happen to a loop beside what must; its state is held in memory, or read from its store."""
+    """How much may happen to a service beside what must; its state is held in memory, or read from its store."""
 
     service_faults: int = 2
     on_disk: bool = False

@@ -1,4 +1,4 @@
-"""A source of the explored loop. Its reader keeps the promises of `tpc.source`, but for what was compacted."""
+"""A source of the explored service. Its reader keeps the promises of `tpc.source`, but for what was compacted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is durable around a loop: the stores of its states, and a sink of rows.
+"""What is durable around a service: the stores of its states, and a sink of rows.
 
-What a store may do stands in `tpc.coordinator.service.state.rules`, which is asked here; a transaction is whole or not
+What a store may do is in `tpc.coordinator.service.state.rules`, which is asked here; a transaction is whole or not
 at all.
 """
 

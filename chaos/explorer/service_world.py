@@ -1,4 +1,4 @@
-"""The small world of a loop: its log, its sinks, its sources, the process that leads and one that comes late."""
+"""The small world of a service: its log, its sinks, its sources, the current leader and one that comes late."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def is_overtaken(acting: Acting) -> bool:
 
 
 def put(acting: Acting) -> Iterator[Happened]:
-    """One record, and everything that may become of it."""
+    """One record, and everything that may happen to it."""
     actor, world = acting.actor, acting.world
     effect = acting.effect
     assert isinstance(effect, PutRecord)
@@ -138,7 +138,7 @@ def put(acting: Acting) -> Iterator[Happened]:
 
 
 def take_ownership(acting: Acting) -> Iterator[Happened]:
-    """Every sink is told who leads, in any order."""
+    """Every sink is told the current leader, in any order."""
     actor, world = acting.actor, acting.world
     progress = actor.progress or fresh_progress()
     owner = Owner(actor.state.generation, actor.history.owners[actor.state.generation], 0.0)

@@ -40,7 +40,7 @@ STATES = StateScope(state_faults=2, epochs=3)
 """The store of a state, which is a participant of its own kind: it can be taken back while an epoch is not complete."""
 
 SERVICE = ServiceScope(service_faults=2)
-"""The loop of a service: several sources, one cut, what is read again, an epoch that is run again."""
+"""A service: several sources, one cut, what is read again, an epoch that is run again."""
 SERVICE_ON_DISK = ServiceScope(service_faults=1, on_disk=True)
 """The same with a state of which only a part is in memory."""
 

@@ -1,7 +1,7 @@
 """One state of the explored world: the log, the sinks, the coordinators that are alive, and what is on its way.
 
 Values only, never changed. `ExploredWorld.key` is equal for two states that differ in nothing that can matter, sinks
-being interchangeable; what can happen next stands in `moves.py`.
+being interchangeable; what can happen next is in `moves.py`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The main job: a year of flights into four systems, what must become of them, and the verdict."""
+"""The main job: a year of flights into four systems, what must happen to them, and the verdict."""

@@ -4,9 +4,9 @@ The rows are real (`real_rows`). This module makes a stream of them as streams a
 bounded window, with exact duplicates, with records that come long after the watermark, and with broken ones.
 All of it follows from a seed.
 
-What was done to a record stands in its Kafka header `loader` (`late`, `duplicate` or the kind of damage), so that a
+What was done to a record is in its Kafka header `loader` (`late`, `duplicate` or the kind of damage), so that a
 check can tell what was intended; the pipeline does not look at headers. What the pipeline does with the records stands
-in `pipeline`, what must become of them in `verdict`.
+in `pipeline`, what must happen to them in `verdict`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MEASUREMENTS = ("temp", "wind_speed", "visib")
 
 @dataclass(frozen=True)
 class Event:
-    """One record of a topic: where it stands in the stream (seconds since 1970), and its bytes."""
+    """One record of a topic: where it is in the stream (seconds since 1970), and its bytes."""
 
     position_s: float
     key: bytes | None

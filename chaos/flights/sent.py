@@ -1,4 +1,4 @@
-"""What the input topics of the main job hold, and what must become of it: computed with pandas, by rules of its own.
+"""What the input topics of the main job hold, and what must happen to it: computed with pandas, by rules of its own.
 
 Nothing of the pipeline is used here: a second opinion that shared code with the first would share its mistakes.
 """
@@ -89,7 +89,7 @@ class Sent:
 
     @cached_property
     def watermark_s(self) -> int:
-        """Where the watermark stands in the end: the slower input's newest hour, less the delay."""
+        """Where the watermark is in the end: the slower input's newest hour, less the delay."""
         import pandas
 
         flights = pandas.Series([flight["time"] for flight in self._flights.values()])

@@ -47,7 +47,7 @@ Where = Mapping[str, Any]
 
 
 class Answer(Enum):
-    """What becomes of the process that reports a step."""
+    """What happens to the process that reports a step."""
 
     GO_ON = auto()
     HOLD = auto()
@@ -148,7 +148,7 @@ class Killer:
 
     A life that begins later than `for_s` seconds after the first one is spared; None: however long the plan takes.
     `on_step`, `on_kill` and `on_silence` (a life told no step for `silent_s` seconds) are called for everything that
-    happens, from several threads, one at a time. What goes wrong there ends the life and stands in `failure`.
+    happens, from several threads, one at a time. What goes wrong there ends the life and is in `failure`.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ def _await_death(processes: Sequence[psutil.Process]) -> None:
 
 # Where a pipeline's processes report their steps, one short connection for each, and wait for leave to go on.
 #
-# What is answered is decided by who made the server; the other end stands in `step_reporter`.
+# What is answered is decided by who made the server; the other end is in `step_reporter`.
 
 
 class StepServer(socketserver.ThreadingTCPServer):

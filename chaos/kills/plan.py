@@ -1,6 +1,6 @@
 """Which kills a run gets: a seed says at which steps of the protocol, after how many epochs, in which order.
 
-A plan is data. Who carries it out, and which kills count, stands in `killer`.
+A plan is data. Who carries it out, and which kills count, is in `killer`.
 """
 
 from __future__ import annotations

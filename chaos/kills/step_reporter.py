@@ -2,7 +2,7 @@
 
 `python -m tpc.chaos.kills.step_reporter HOST:PORT module arguments...` is `python -m module arguments...`, except that
 each step in `TOLD`, on the driver and on the executors, is told to HOST:PORT first and waits for the answer.
-The program itself knows nothing of it. What is done with the reports stands in `killer`.
+The program itself knows nothing of it. What is done with the reports is in `killer`.
 """
 
 from __future__ import annotations

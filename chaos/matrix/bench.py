@@ -122,7 +122,7 @@ def warm_up(directory: Path, sessions: Sequence[WarmSession], servers: Servers, 
 # What the servers of a bench write while a case runs, kept beside a case that has failed: others follow it.
 
 _INDEXES = shutil.ignore_patterns("*.index", "*.timeindex")
-"""Ten megabytes of nothing each, as copies; Kafka makes them anew from the records."""
+"""Ten megabytes of nothing each, as copies; Kafka makes them again from the records."""
 
 
 class ServerLogs:

@@ -52,7 +52,7 @@ class CaseRun:
 
     recovery_bound_s = RECOVERY_BOUND_S
     hopeless_lives = 0
-    """How many lives after the last fault cannot come to anything, since what it broke is not mended yet."""
+    """How many lives after the last fault cannot come to anything, since what it broke is not repaired yet."""
 
     def __init__(self, bench: MatrixBench, case: Case, seed: int, *, doctor: str | None = None) -> None:
         self.bench = bench

@@ -174,7 +174,7 @@ class Classifier:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def status(self, number: int, text: str) -> int:
-        """What becomes of a call; it is counted."""
+        """What happens to a call; it is counted."""
         with self.lock:
             self.calls[number] += 1
             self.texts.setdefault(number, set()).add(text)

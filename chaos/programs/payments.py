@@ -73,13 +73,13 @@ def _is_complete(place: Path, key: str) -> bool:
 
 
 def expected() -> dict[str, Any]:
-    """What is refused at once; what becomes of the payments `checks` compares."""
+    """What is refused at once; what happens to the payments `checks` compares."""
     sent = pd.DataFrame(orders())
     return {"kafka-orders.refused": rows_of(sent[sent["cents"] <= 0], ["id", "account", "cents"])}
 
 
 def settled() -> pd.DataFrame:
-    """Every payment with what must become of it."""
+    """Every payment with what must happen to it."""
     sent = pd.DataFrame(orders())
     payable = sent[sent["cents"] > 0]
     dead = payable["cents"] % REFUSED == 0
@@ -114,7 +114,7 @@ def checks(place: Path) -> list[Check]:
 
 
 def outbox(place: Path) -> list[Any]:
-    """What has become of each payment so far."""
+    """The state of each payment so far."""
     return list(listed(Database(place / "outbox", 30.0), tuple(Fate), 10 * ORDERS))
 
 
@@ -129,7 +129,7 @@ def of_the_bank(bank: Bank, place: Path) -> list[Check]:
     return [
         multisets_equal("the bank has paid each order", _tuples(paid, ["account", "cents"]), bank.payments.values()),
         multisets_equal(
-            "the outbox says what became of each", _tuples(wanted, ["account", "cents", "state", "refusals"]), noted
+            "the outbox says the outcome of each", _tuples(wanted, ["account", "cents", "state", "refusals"]), noted
         ),
         nothing_left("no call before its epoch was complete", {"calls": bank.early}),
         nothing_left("no key for two payments", {"keys": bank.contradictions}),

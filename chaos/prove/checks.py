@@ -1,6 +1,6 @@
 """The checks that a mutant must not survive. Which of them say something about it is measured, not written here.
 
-A check is the explorer, the simulator, or a kit: a file of tests, or a folder of them. What it does stands in
+A check is the explorer, the simulator, or a kit: a file of tests, or a folder of them. What it does is in
 `worker.py`, which runs in a copy. A check has a deadline, since a mutant may hang.
 """
 
@@ -89,7 +89,7 @@ CHECKS = (
     Check("passes kit", 420.0, "tests/coordinator/spark/passes"),
     # The sources of the explorer's service stay, stay what they are, and are not read ahead.
     Check("sources kit", 120.0, "tests/coordinator/service/test_retired_sources.py"),
-    Check("made anew kit", 120.0, "tests/coordinator/service/test_recreated.py"),
+    Check("recreated kit", 120.0, "tests/coordinator/service/test_recreated.py"),
     Check("reading ahead kit", 120.0, "tests/coordinator/service/test_reading_ahead.py"),
     # In the explorer's service events come in the order of their times, no clock goes on, no event is refused, values
     # are small whole numbers, and functions plain ones.

@@ -1,4 +1,4 @@
-"""What people see of a proof: what became of each mutant, what did not hold, the closing line, and the exit code."""
+"""What people see of a proof: the outcome of each mutant, what did not hold, the closing line, and the exit code."""
 
 from __future__ import annotations
 

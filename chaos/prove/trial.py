@@ -27,7 +27,7 @@ _MOST_TOLD = 3
 
 
 class Fate(str, Enum):
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     CAUGHT = "caught"
     SURVIVED = "survived"
@@ -41,7 +41,7 @@ class Fate(str, Enum):
 
 @dataclass(frozen=True)
 class MutantTrial:
-    """What became of a mutant, and who noticed what."""
+    """The outcome of a mutant, and who noticed what."""
 
     mutant: str
     rule: int | None

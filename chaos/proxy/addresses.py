@@ -33,7 +33,7 @@ def proxied_postgres(dsn: str) -> Iterator[tuple[Proxy, str]]:
 def proxied_mongo(uri: str) -> Iterator[tuple[Proxy, str]]:
     """A proxy in front of the first server of a URI, and a URI that leads through it.
 
-    `directConnection` stands in it: a client of a replica set would go round the proxy.
+    `directConnection` is in it: a client of a replica set would go round the proxy.
     """
     parts = urlsplit(uri)
     host, _, port = parts.netloc.rpartition("@")[2].partition(",")[0].partition(":")

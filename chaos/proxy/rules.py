@@ -1,6 +1,6 @@
 """Rules: which request of all that pass the proxy is hit, by what, and the record that it was.
 
-A rule counts the requests that match it over all connections of its proxy. How a request is recognised stands in
+A rule counts the requests that match it over all connections of its proxy. How a request is recognised is in
 the framings, what the actions do to a connection in `relay`.
 """
 
@@ -32,7 +32,7 @@ class Request:
 
 
 class Action(Enum):
-    """What becomes of the request that a rule hits."""
+    """What happens to the request that a rule hits."""
 
     LOSE_REPLY_AND_RESET = "the server carries it out; its reply is swallowed, then the connection is reset"
     LOSE_REPLY_SILENTLY = "the server carries it out; its reply is swallowed, and the connection stays"

@@ -1,7 +1,7 @@
 """The HTML report of `make clusters`: servers as they are run in production, what struck them, what was refused.
 
 Turns the record of a run (`cases.json`: its cases, each with its suite) into what `clusters.html.j2` shows. Faults are
-those with a strike on record; rights, refusals and rotations are told apart from them.
+those with a strike on record; rights, refusals and rotations are distinguished from them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _title(name: str) -> str:
 
 
 def _selected(name: str) -> str:
-    """What of a name an expression of `pytest -k` can say: its words, without what stands in brackets."""
+    """What of a name an expression of `pytest -k` can say: its words, without what is in brackets."""
     words, _, variant = name.rpartition("::")[2].partition("[")
     parts = [part for part in re.split(r"[^\w.-]+", variant.rstrip("]")) if part]
     return " and ".join([words, *parts])

@@ -1,6 +1,6 @@
 """The HTML report of a run: one file that opens from disk, with its own styles and drawings and nothing to fetch.
 
-Turns the verdict's JSON (`tpc.chaos.demo.directory.verdict_json`) into numbers and lines; what they look like stands in
+Turns the verdict's JSON (`tpc.chaos.demo.directory.verdict_json`) into numbers and lines; what they look like is in
 `demo.html.j2`.
 """
 

@@ -230,7 +230,7 @@ class Grid:
         """Each kind of fault with what it means; a kind that is not of the table comes last."""
         self.steps = sorted(dict.fromkeys(item["step"] for item in both), key=step_order)
         self.reasons = {reason: n for n, reason in enumerate(dict.fromkeys(b["reason"] for b in blanks), start=1)}
-        """Each reason of a blank with the number that stands in its cells."""
+        """Each reason of a blank with the number that is in its cells."""
         self._cases = _by_place(cases)
         self._blanks = _by_place(blanks)
         self._letters = letters

@@ -1,7 +1,7 @@
 """What the HTML reports share: the templates' environment, times as text, distributions and their drawing.
 
 A report is one file that opens from disk, with its own styles and drawings and nothing to fetch. What a report says
-stands in the module of that report, what it looks like in its template.
+is in the module of that report, what it looks like in its template.
 """
 
 from __future__ import annotations

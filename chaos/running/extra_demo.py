@@ -15,6 +15,6 @@ def of_extra_demo() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package in ("", "tpc"):  # a mistake of this library, which no installation mends
+        if package in ("", "tpc"):  # a mistake of this library, which no installation repairs
             raise
         raise NotInstalledError(f"{package} is not installed", remedy="pip install 'tpc[demo]'.") from None

@@ -1,4 +1,4 @@
-"""The directory of a run: made anew, and never at the cost of something that is not of an earlier run."""
+"""The directory of a run: made again, and never at the cost of something that is not of an earlier run."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 mongo-java-server is a stand-in that speaks the protocol and keeps its data in one H2 file. It has no main class
 that takes an address: a py4j gateway (PySpark ships it) builds the server inside the new process, makes SIGTERM
-close it in good order, and is closed. What the stand-in cannot do stands in `notes`.
+close it in good order, and is closed. What the stand-in cannot do is in `notes`.
 """
 
 from __future__ import annotations

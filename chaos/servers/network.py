@@ -1,8 +1,8 @@
-"""A network of this machine's own, with a host for each server: parts of it can be cut off, and mended.
+"""A network of this machine's own, with a host for each server: parts of it can be cut off, and repaired.
 
 The hosts are network namespaces of Linux, joined by a bridge. A cut loses packets without a word, both ways: each side
 sends them to a hardware address that nobody has. Nothing is refused, TCP tries again and goes on where it was when the
-cut is mended, as with a cable that is pulled. Needs root, and `ip` of iproute2.
+cut is repaired, as with a cable that is pulled. Needs root, and `ip` of iproute2.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class SecuredMongoServer(MongoJavaServer):
         return f"mongodb://localhost:{self.port}/?tls=true&tlsCAFile={self.authority.path}"
 
     def show(self, certificate: Certificate) -> None:
-        """Show another certificate; a server that runs is started anew."""
+        """Show another certificate; a server that runs is started again."""
         self._certificate = certificate
         if self.alive:
             self.restart()

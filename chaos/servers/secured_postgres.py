@@ -45,7 +45,7 @@ class SecuredPostgresServer(PostgresServer):
         self._certificate: Certificate = self.authority.issue("server")
 
     def show(self, certificate: Certificate) -> None:
-        """Show another certificate from now on; a server that runs is started anew."""
+        """Show another certificate from now on; a server that runs is started again."""
         self._certificate = certificate
         if self.alive:
             self.restart()

@@ -2,7 +2,7 @@
 
 A local server is one process in one directory on ports of 127.0.0.1 that it keeps for its life: whoever kills and
 restarts it finds the same data under the same address. How a given server is set up, started and asked whether it
-is ready stands in its own module.
+is ready is in its own module.
 """
 
 from __future__ import annotations

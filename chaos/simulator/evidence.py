@@ -2,7 +2,7 @@
 
 An alarm is heard later than the look that it rests on. Meanwhile an operator whom another process has called may have
 put back what was wrong; so an alarm is judged by what its own process has met, not by what is there when it is heard.
-For the same reason what is wrong excuses nobody who has not met it. What is done about it stands in `operator_acts.py`.
+For the same reason what is wrong excuses nobody who has not met it. What is done about it is in `operator_acts.py`.
 """
 
 from __future__ import annotations

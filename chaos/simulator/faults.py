@@ -88,7 +88,7 @@ class Fault(str, Enum):
     TASKS_OUTLIVE = "tasks-outlive"
     """The driver dies during a pass; its tasks prepare afterwards."""
     PASS_FAILED = "pass-failed"
-    """The pass ends with a row that a sink cannot take; the next start finds it mended."""
+    """The pass ends with a row that a sink cannot take; the next start finds it repaired."""
 
     SPARK_LOG_LOST = "spark-log-lost"
     """At a power cut Spark's files that nobody made durable are gone."""

@@ -1,7 +1,7 @@
 """What has really happened, written down beside the coordinators: records landed, branches committed and aborted.
 
 The ledger sees every record when it lands in the log and every branch when its fate changes in a sink, and judges each
-step at once. The judgement of a whole run stands in `invariants.py`.
+step at once. The judgement of a whole run is in `invariants.py`.
 """
 
 from __future__ import annotations

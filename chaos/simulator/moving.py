@@ -1,6 +1,6 @@
 """The operator moves the simulated pipeline: its log ends, and a copy of log and checkpoint goes on at another place.
 
-What a savepoint and its restore do with files stands in `coordinator.operations.savepoints` and is tested on a disk;
+What a savepoint and its restore do with files is in `coordinator.operations.savepoints` and is tested on a disk;
 here it is one act, and what is tried is the protocol around it: processes that are left behind, late messages, starts
 at the old place, second copies of the savepoint, and forks into the same targets.
 """

@@ -67,7 +67,7 @@ class SimulatedPass:
         """Nobody watches from outside."""
 
     def _watch(self) -> None:
-        """What the watch does beside a pass: now and then it is looked who leads."""
+        """What the watch does beside a pass: now and then it is checked who leads."""
         if len(self.world.messages) % 3 == 0 and self.world.calls % 4 == 0:
             self.engine.journal.require_leading()
 

@@ -1,6 +1,6 @@
 """The files of a simulated Spark, which nobody makes durable, and how a coordinator sees them.
 
-What Spark itself does with them stands in `spark_query.py`.
+What Spark itself does with them is in `spark_query.py`.
 """
 
 from __future__ import annotations

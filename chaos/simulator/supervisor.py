@@ -1,7 +1,7 @@
 """Everything around the coordinators: starts and restarts them, gives them their turns, and cuts the power.
 
 The supervisor stands for the service that restarts a process, and for the scheduler of the machine. What a person does
-stands in `operator_acts.py`.
+is in `operator_acts.py`.
 """
 
 from __future__ import annotations

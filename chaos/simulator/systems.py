@@ -73,7 +73,7 @@ class System:
     down_until_s: float = 0.0
     refused_epochs: set[int] = field(default_factory=set)
     contradicted: set[str] = field(default_factory=set)
-    """Branches of which it cannot tell what became of them."""
+    """Branches of which it cannot tell their outcome."""
     before: dict[str, Handle] | None = None
     """Its markers as they were before it went back; None when it has not."""
 

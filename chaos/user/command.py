@@ -1,6 +1,6 @@
 """`tpc chaos run`: the user's pipeline or service under faults, on local servers or the user's, and the verdict on it.
 
-What is done with the pipeline stands in `run`; here are the servers around it, what stays, and the exit code.
+What is done with the pipeline is in `run`; here are the servers around it, what stays, and the exit code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The lives of a run as they begin and end: numbered, told what to do, given up when they take too long.
 
-Knows processes and files; which life gets which fault stands in `rounds`.
+Knows processes and files; which life gets which fault is in `rounds`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which faults a pipeline gets, in which order: drawn from a seed, from the steps that the pipeline was seen to reach.
 
-A plan is data: the same seed, kinds and steps give the same plan. What a fault is stands in `chaos.faults`; who carries
+A plan is data: the same seed, kinds and steps give the same plan. A fault is described in `chaos.faults`; who carries
 the plan out, in `rounds`.
 """
 

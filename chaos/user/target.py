@@ -136,7 +136,7 @@ def _function(name: str) -> Any:
         loaded = importlib.import_module(module)
     except Exception as error:
         raise ConfigurationError(
-            f"module {module!r} cannot be imported: {type(error).__name__}: {error}", remedy="mend the import."
+            f"module {module!r} cannot be imported: {type(error).__name__}: {error}", remedy="fix the import."
         ) from error
     if not hasattr(loaded, function):
         raise ConfigurationError(

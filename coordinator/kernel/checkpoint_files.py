@@ -45,7 +45,7 @@ class CheckpointFiles(ABC):
     """One checkpoint. Its text is what Spark is told."""
 
     notes: Path
-    """A directory of this machine for what no decision rests on: the lock, the stop word, notes for people."""
+    """A directory of this machine for what no decision rests on: the lock, the stop request, notes for people."""
     can_tear: bool = True
     """Whether a file may be there in part after a crash; False where it is there whole or not at all."""
 

@@ -91,7 +91,7 @@ class Coordinator:
                 sinks = self.participants.sinks.values()
                 of_sinks = [path for sink in sinks for path in sink.locked_files()]
                 end_fenced_process(self._lock.path, self._lock.before, [*self.journal.log.locked_files(), *of_sinks])
-                self._lock.retake()  # before a supervisor starts anew whom that has ended
+                self._lock.retake()  # before a supervisor starts again whom that has ended
 
     def hold(self) -> None:
         """Between epochs, when no record is put: raises `FencedError` when somebody has taken over."""
@@ -100,7 +100,7 @@ class Coordinator:
 
     def upkeep(self) -> None:
         """Between epochs: sweep if it is time to, and hold the checkpoint's lock where this start has gone past it."""
-        self._lock.retake()  # who held it may have ended, and its supervisor starts it anew
+        self._lock.retake()  # who held it may have ended, and its supervisor starts it again
         self.engine.upkeep()
 
     def read(self) -> History:
@@ -221,7 +221,7 @@ class Coordinator:
 
     @contextmanager
     def _fenced_first(self, *also: type[TransientError]) -> Iterator[None]:
-        """What looks like a contradiction to a fenced coordinator is the work of the one that leads."""
+        """What looks like a contradiction to a fenced coordinator is the work of the current leader."""
         contradictions: tuple[type[TpcError], ...] = (HistoryMismatchError, *also)
         with self.engine.annotate_errors():
             try:

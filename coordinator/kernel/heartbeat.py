@@ -1,4 +1,4 @@
-"""The sign of life beside a checkpoint, by which a process that stands by sees whether the one that leads still runs.
+"""The heartbeat beside a checkpoint, by which a process that stands by sees whether the current leader still runs.
 
 Nothing rests on it: what keeps two coordinators apart is the log. It is given by a thread, so that only a process
 that is gone or stands still is silent, not one that waits for a system which would let nobody else go on either.
@@ -27,7 +27,7 @@ BEAT_S = 0.5
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """What the process that leads has said last. Who looks compares it with the one before: no clock is compared."""
+    """What the current leader has said last. Who looks compares it with the one before: no clock is compared."""
 
     turn: int
     """Grows with each process that leads: one that stood still meanwhile sees that it is no longer its own."""
@@ -50,12 +50,12 @@ def read_heartbeat(directory: Path) -> Heartbeat | None:
 
 
 def this_process() -> dict[str, Any]:
-    """What signs and the records of terms say of the process that leads."""
+    """What heartbeats and the records of terms say of the current leader."""
     return {"process": os.getpid(), "host": socket.gethostname(), "boot": since_boot.which()}
 
 
 def current_leader(directory: Path) -> dict[str, Any] | None:
-    """Which process leads, for people, and how old its newest sign is by the clock of the file system; None: nobody."""
+    """The leading process, for people, and how old its heartbeat is by the file system's clock; None: nobody."""
     heartbeat = read_heartbeat(directory)
     if heartbeat is None or heartbeat.ended:
         return None
@@ -109,4 +109,4 @@ class HeartbeatWriter:
             temporary.write_text(json.dumps(asdict(heartbeat)))
             temporary.replace(self._directory / FILE_NAME)
         except OSError as error:  # a full disk, say: at worst somebody takes over
-            logger.debug("no sign of life can be given: %s", error)
+            logger.debug("no heartbeat can be given: %s", error)

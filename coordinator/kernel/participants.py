@@ -1,7 +1,7 @@
 """The sinks of a pipeline as the driver sees them: their committers, asked in parallel.
 
 Turns the machine's wishes (commit these handles, sweep what no intent names) into calls of the sink contract, one
-thread a sink. Which branches may be aborted by whom stands in `tpc.sweeping`; when, in the machine.
+thread a sink. Which branches may be aborted by whom is in `tpc.sweeping`; when, in the machine.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Participants:
             raise
 
     def give_up(self, manifest: Manifest, handles: frozenset[str], identities: Mapping[str, str]) -> dict[str, GivenUp]:
-        """End branches that an operator has given up; what became of each. `identities` are those of the sinks now.
+        """End branches that an operator has given up; the outcome of each. `identities` are those of the sinks now.
 
         A sink that has left the pipeline, or points at another system than the one that holds the branches, is not
         asked: an operator's decision lets it go.

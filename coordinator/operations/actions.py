@@ -93,7 +93,7 @@ def _held(pipeline: Job) -> Iterator[Coordinator]:
 
 
 def in_doubt(pipeline: Job) -> list[dict[str, Any]]:
-    """Every branch that a sink holds prepared for the pipeline, and what becomes of it. Changes nothing."""
+    """Every branch that a sink holds prepared for the pipeline, and what happens to it. Changes nothing."""
     coordinator = pipeline.coordinator()
     with annotate_errors(data_status_for_reader), closing(coordinator):
         history, participants = coordinator.read(), coordinator.participants

@@ -1,7 +1,7 @@
-"""The cut of a loop's epoch as it stands in the manifest, in the place where Spark's does: where each source stood.
+"""The cut of a service's epoch as it is in the manifest, in the place where Spark's does: where each source stood.
 
-What Spark's `offsets/N` is to a query is a text of the loop's own here: the names of the sources, in the order of the
-positions, and the event time to which each had come.
+What Spark's `offsets/N` is to a query is a text of the service's own here: the names of the sources, in the order of
+the positions, and the event time to which each had come.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def watermark_of(manifest: Manifest) -> int | None:
 def _told(manifest: Manifest) -> JSONObject:
     if not manifest.barrier.offsets_file.startswith("{"):
         raise HistoryMismatchError(
-            "this directory is the checkpoint of a Spark query, not of a loop",
+            "this directory is the checkpoint of a Spark query, not of a service",
             pipeline=str(manifest.pipeline),
             epoch=manifest.epoch,
             remedy="give the service a directory of its own.",

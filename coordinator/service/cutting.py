@@ -77,7 +77,7 @@ class Cutter:
         self._identities: list[Identities] = [{} for _ in inputs]
         """Which topics, say, the positions count in, as epochs note it."""
         self._noted: list[str | None] = [None for _ in inputs]
-        """Where each source stands in the last epoch that was cut, or by the log."""
+        """Where each source stood in the last epoch that was cut, or by the log."""
         self._moved: list[SourceReader] = []
         """Those that stand elsewhere since the last cut than before it."""
         self._cut_at = time.monotonic()

@@ -33,7 +33,7 @@ class Undoable(Protocol):
 
 
 class KeyedState(Undoable, Protocol):
-    """What the loop asks of a state (`tpc.coordinator.service.state.State`); what functions ask is a mapping's."""
+    """What the service asks of a state (`tpc.coordinator.service.state.State`); what functions ask is a mapping's."""
 
     name: str
     ttl_ms: int | None

@@ -1,4 +1,4 @@
-"""A process of a service that leads: lock, recovery, one epoch after the other, and a sign of life all along."""
+"""A process of a service that leads: lock, recovery, one epoch after the other, and a heartbeat all along."""
 
 from __future__ import annotations
 

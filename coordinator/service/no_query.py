@@ -9,7 +9,7 @@ class NoQueryLog(SparkLog):
     """Nothing is read of a query, and nothing is written."""
 
     def query_id(self) -> str | None:
-        """The loop's, in every service."""
+        """The service's own."""
         return NO_QUERY
 
     def batches(self, kind: str) -> list[int]:

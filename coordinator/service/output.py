@@ -1,4 +1,4 @@
-"""What the functions of a loop have made in one epoch: rows by their kind, in the order in which they came."""
+"""What the functions of a service have made in one epoch: rows by their kind, in the order in which they came."""
 
 from __future__ import annotations
 

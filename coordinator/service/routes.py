@@ -1,4 +1,4 @@
-"""Which rows of a loop have which columns and go to which sink, as the user says it.
+"""Which rows of a service have which columns and go to which sink, as the user says it.
 
 `service.write("sums", ...).to(...).otherwise(...)`. Nothing is computed here: that is `row_batches.py`.
 """

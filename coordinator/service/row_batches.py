@@ -1,4 +1,4 @@
-"""The rows of a loop's epoch as Arrow batches in which each route is marked, as every pass is fed them.
+"""The rows of a service's epoch as Arrow batches in which each route is marked, as every pass is fed them.
 
 One row, one evaluation: a condition is computed once per row, and routing, `otherwise`, counts and digests are made of
 its value.

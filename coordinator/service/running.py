@@ -289,10 +289,10 @@ def _named(what: str, names: Sequence[str]) -> str:
     return " and ".join(f"{what} {name!r}" for name in names)
 
 
-# When a loop's process looks for old garbage that refers to itself: between epochs, not in the middle of one.
+# When a service's process looks for old garbage that refers to itself: between epochs, not in the middle of one.
 #
 # Every event of an epoch lives until its end. Python would take them for old objects, and look through them and through
-# all libraries every some ten thousand events: a fifth of the processor's time of a loop, and more with a state
+# all libraries every some ten thousand events: a fifth of the processor's time of a service, and more with a state
 # (measured). Young objects, as functions leave them behind, are looked through at any time as ever.
 
 _NEVER = 1_000_000_000

@@ -1,6 +1,6 @@
 """The user's entry without Spark: a service reads, computes and writes in one plain process, exactly once.
 
-What the user says stands in `description`; here it is run: `tpc.service(...)`, `.run`.
+What the user says is in `description`; here it is run: `tpc.service(...)`, `.run`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One epoch's pass in the loop's own process: the functions make rows of events, one partition feeds every sink."""
+"""One epoch's pass in the service's own process: the functions make rows of events, one partition feeds every sink."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A process of a service that waits until the one that leads is gone or silent, and then takes over like any start.
+"""A process of a service that waits until the current leader is gone or silent, and then takes over like any start.
 
-Who leads is seen by its sign of life, and by its lock, which goes with it. Whoever is wrong about that has fenced a
+Who leads is seen by its heartbeat, and by its lock, which goes with it. Whoever is wrong about that has fenced a
 process that could have gone on, and nothing more: the log lets one of them decide.
 """
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 0.2
 GONE_AFTER_S = 4 * BEAT_S
-"""How long a sign is looked at whose process has let go of the lock."""
+"""How long a heartbeat is looked at whose process has let go of the lock."""
 FILE_NAME = "next"
 
 
@@ -44,7 +44,9 @@ class Standby:
     def __init__(self, directory: Path, log: Log, silent_after_s: float | None) -> None:
         if silent_after_s is not None and not is_length(silent_after_s, GONE_AFTER_S, math.inf):
             what = f"who leads cannot be taken for silent after {described(silent_after_s)} s"
-            raise ConfigurationError(what, remedy=f"give at least {GONE_AFTER_S:g} s: a sign comes every {BEAT_S:g} s.")
+            raise ConfigurationError(
+                what, remedy=f"give at least {GONE_AFTER_S:g} s: a heartbeat comes every {BEAT_S:g} s."
+            )
         self._directory = directory
         self._log = log
         self._silent_after_s = math.inf if silent_after_s is None else silent_after_s
@@ -82,7 +84,7 @@ class Standby:
                 seen, looked_at = heartbeat, now
         self._check_place()
         if seen is not None and not seen.ended:
-            logger.warning("process %d has given no sign of life for %.1f s: taking over", seen.process, silent_s)
+            logger.warning("process %d has given no heartbeat for %.1f s: taking over", seen.process, silent_s)
         return True
 
     def leave(self) -> None:
@@ -105,8 +107,8 @@ class Standby:
         return self._place is not None
 
     def _is_over(self, heartbeat: Heartbeat | None, silent_s: float) -> bool:
-        """Whether who gave this sign, and no other for so long, leads no more."""
-        # Where the lock says another process than the sign, somebody is just beginning, or an operator is at work.
+        """Whether who gave this heartbeat, and no other for so long, leads no more."""
+        # Where the lock says another process than the heartbeat, somebody is just beginning, or an operator is at work.
         # Where it says the same and is held nevertheless, it is by one that stands still and was taken over before.
         is_ended = heartbeat is None or heartbeat.ended
         is_holder = heartbeat is not None and holder_of(self._directory) == (heartbeat.process, heartbeat.began)
@@ -117,7 +119,7 @@ class Standby:
         return heartbeat is not None and silent_s >= self._silent_after_s and self._was_left_again()
 
     def _was_left_again(self) -> bool:
-        """Whether who went past the lock's holder last has died before its first sign: only one gone past holds it."""
+        """Whether who went past the lock's holder last died before its first heartbeat: only one gone past holds it."""
         last = holder_of(self._directory)
         return (
             last is not None
@@ -132,7 +134,7 @@ class Standby:
         return descriptor is not None
 
     def _check_machine(self, heartbeat: Heartbeat) -> None:
-        """Whoever gives a sign here lives on this machine: the states' stores let in no other's processes."""
+        """Whoever gives a heartbeat here lives on this machine: the states' stores let in no other's processes."""
         if heartbeat.boot != since_boot.which():
             raise ConfigurationError(
                 f"process {heartbeat.process} on {heartbeat.host} leads, and this is another machine",
@@ -140,7 +142,7 @@ class Standby:
             )
 
     def _check_place(self) -> None:
-        """Who leads by the log must be one that gives its signs here, or lives on this machine.
+        """Who leads by the log must be one that gives its heartbeats here, or lives on this machine.
 
         By its boot: in containers the machine has another host name at each start. But two containers of one machine
         may have a directory each; in one where nobody has ever begun, nobody can be seen to have ended.
@@ -159,7 +161,7 @@ class Standby:
             return
         if heartbeat is None or (heartbeat.host, heartbeat.process) != (term["host"], term["process"]):
             raise ConfigurationError(
-                f"the log was last led by process {term['process']} on {term['host']}, which gives no sign of life in "
+                f"the log was last led by process {term['process']} on {term['host']}, which gives no heartbeat in "
                 f"{self._directory}",
                 remedy="stand by with the directory, and on the machine, of who leads: its states lie there, and only "
                 "there can be seen whether it runs. If it is stopped for good, start once without standby.",

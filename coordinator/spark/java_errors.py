@@ -86,7 +86,7 @@ def in_words(error: BaseException) -> BaseException:
 def _gone(said: str) -> TransientError:
     return TransientError(
         f"Spark's JVM has ended or cannot be reached: {said}",
-        remedy="restart the pipeline (a supervisor does it): the log says what became of the epoch, and the start "
+        remedy="restart the pipeline (a supervisor does it): the log says the outcome of the epoch, and the start "
         "finishes or repeats it.",
     )
 

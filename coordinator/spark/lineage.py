@@ -4,7 +4,7 @@ Spark writes these files and never fsyncs them; a power cut leaves them empty, u
 goes on to name. At the beginning of a batch everything that the batches before have made lies there: snapshots and
 changelogs, what describes them, the sources' own logs. Each file is made durable once, with its directory, and again
 when it has grown since, by a thread that works while the pass runs; the intent waits for it. Which of them a start
-needs stands in `state.py` and `sources.py`.
+needs is in `state.py` and `sources.py`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _YOUNG_NS = 10_000_000_000
 """A file written to more recently may not be whole yet: Spark's RocksDB store copies the files of a snapshot under the
 names that they keep (`RocksDBFileManager`, Spark 4.0), beside later batches too."""
 AFTER_FAILED_SYNC = (
-    "mend the checkpoint's disk and mount it anew, since the kernel may call written what it has dropped, then "
+    "repair the checkpoint's disk and mount it again, since the kernel may call written what it has dropped, then "
     "restart: the epoch is repeated whole, from what is on the disk."
 )
 """What to do where Spark's files could not be made durable."""

@@ -52,7 +52,7 @@ def tasks_on_a_machine(context: SparkContext, tasks: int) -> int:
     spark = context._jsc.sc()
     if spark.isLocal():
         return tasks
-    driver = spark.env().blockManager().blockManagerId()  # it stands in the list too
+    driver = spark.env().blockManager().blockManagerId()  # it is in the list too
     there = [(one.host(), one.port()) for one in spark.statusTracker().getExecutorInfos()]
     hosts = Counter(host for host, port in there if (host, port) != (driver.host(), driver.port()))
     return max(hosts.values(), default=0) * tasks // max(hosts.total(), 1)

@@ -60,7 +60,7 @@ class PipelineDescription(Job):
     ) -> Writing:
         """Begin the routes of a streaming DataFrame; a second one joins the same unit (a union in one query).
 
-        With a `name` the position of its sources is found by that, wherever its line stands in the program; without one
+        With a `name` the position of its sources is found by that, wherever its line is in the program; without one
         by what it reads and the sinks that it feeds.
 
         `partition_by` repartitions the epoch by columns, so that keyed merges with that key are written by the

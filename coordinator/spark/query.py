@@ -197,7 +197,7 @@ class PipelineQuery(QueryFacts):
                 self._ended.set()
 
     def _upkeep(self) -> None:
-        """Sweep if it is time to. After any error the machine stands in the middle of a step, so the query ends."""
+        """Sweep if it is time to. After any error the machine is in the middle of a step, so the query ends."""
         try:
             self._coordinator.upkeep()
             self._stop_if_asked()

@@ -139,7 +139,7 @@ def _repair_files(spark: SparkLog, state: StateFiles, sources: SourceRepair, sti
 
 
 def _repair_plans(history: History, spark: SparkLog, torn: Iterable[int], still_leading: Callable[[], None]) -> None:
-    """A decided plan is written back from the intent log; one that is only a plan goes, and Spark plans it anew."""
+    """A decided plan is written back from the intent log; one that is only a plan goes, and Spark plans it again."""
     for batch in torn:
         manifest = history.manifests.get(batch)
         still_leading()
@@ -147,7 +147,7 @@ def _repair_plans(history: History, spark: SparkLog, torn: Iterable[int], still_
             logger.warning("Spark's offsets/%d is torn: written back from the intent log", batch)
             spark.restore("offsets", batch, manifest.barrier.offsets_file)
         else:
-            logger.warning("Spark's offsets/%d is torn and was not decided: moved aside, to be planned anew", batch)
+            logger.warning("Spark's offsets/%d is torn and was not decided: moved aside, to be planned again", batch)
             spark.move_aside("offsets", batch)
 
 

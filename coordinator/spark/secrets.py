@@ -1,6 +1,6 @@
 """Secrets that Spark would write down: a variable of `tpc.env` that is handed to the executors by a setting of Spark.
 
-`spark.executorEnv.PG_DSN` stands in the event log and on the environment page, in clear unless `spark.redaction.regex`
+`spark.executorEnv.PG_DSN` is in the event log and on the environment page, in clear unless `spark.redaction.regex`
 finds its name or its value. Which variables matter is told by the sinks and the log of the pipeline.
 """
 

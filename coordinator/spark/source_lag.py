@@ -109,7 +109,7 @@ def _parsed(told: Any) -> Any:
 class SourceLagNote:
     """The note in `directory`, the checkpoint's own of this library; where that is not there, nothing is noted.
 
-    It is not forced to disk: after a power cut it may be gone or damaged, and is written anew after the next batch.
+    It is not forced to disk: after a power cut it may be gone or damaged, and is written again after the next batch.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -32,7 +32,7 @@ class SourceRepair:
     """What is to be done before Spark reads the sources' logs."""
 
     set_aside: list[str] = field(default_factory=list)
-    """Torn or out of their order, and not needed: Spark writes them anew."""
+    """Torn or out of their order, and not needed: Spark writes them again."""
     restored: dict[str, str] = field(default_factory=dict)
     """Torn, with the text that they had."""
     known_to: dict[int, int] = field(default_factory=dict)

@@ -147,7 +147,7 @@ class SparkFiles(CheckpointFiles):
             said = _said(error)
         raise TransientError(
             f"the checkpoint's {self.where(name)} cannot be {_PAST[what]}: {said}",
-            remedy="bring the file system back, or mend what it names (address, rights, bucket), then restart.",
+            remedy="bring the file system back, or correct what it names (address, rights, bucket), then restart.",
         )
 
     @cached_property

@@ -56,7 +56,7 @@ class StateFiles:
     def in_the_way(self) -> list[str]:
         """Torn files that Spark would read although it can do without, once a commit was found that is whole.
 
-        Snapshots beside the changelogs of the same versions, and descriptions that it writes anew.
+        Snapshots beside the changelogs of the same versions, and descriptions that it writes again.
         """
         if not self._files.can_tear:
             return []
@@ -137,6 +137,6 @@ def _ids_of(files: Mapping[str, str], version: int) -> list[str]:
 
 
 def _since(name: str) -> int | None:
-    """From which batch on a description holds; None for one that Spark writes anew where it is missing."""
+    """From which batch on a description holds; None for one that Spark writes again where it is missing."""
     match = _OF_A_BATCH.fullmatch(name.rpartition("/")[2])
     return int(match[1]) if match else None

@@ -1,6 +1,6 @@
 """Into how many partitions Spark has cut a query's state, which it decides at the first start and keeps for good.
 
-It stands in the second line of every `offsets/N`, and whatever a session says later is passed over. Spark 4.3 can cut
+It is in the second line of every `offsets/N`, and whatever a session says later is passed over. Spark 4.3 can cut
 the state anew offline, by a batch of its own; no epoch of an intent log is that batch, so that it is not used here.
 """
 
@@ -43,7 +43,7 @@ def tell_passed_over(wanted: str | None, known: int | None) -> None:
 
 
 def refuse_other_partitions(wanted: int, known: int | None) -> None:
-    """Raises `ConfigurationError` where the state would have to be cut anew."""
+    """Raises `ConfigurationError` where the state would have to be cut again."""
     if wanted == known:
         return
     raise ConfigurationError(

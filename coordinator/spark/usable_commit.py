@@ -19,7 +19,7 @@ def usable_commit(
     """The newest batch whose `commits/N` is whole, the one the next manifest rests on, and whose state is there.
 
     -1 for none. Those after it cannot be gone on from: torn ones, those whose state a power cut has taken, those of a
-    catch-up that was interrupted, which name the state stores that it made anew, and that of the newest decided epoch
+    catch-up that was interrupted, which name the state stores that it recreated, and that of the newest decided epoch
     where its plan is a `late` one: no manifest says yet which state is the epoch's. Raises when what is decided after
     it cannot be caught up from there, because the log no longer holds all of it.
     """

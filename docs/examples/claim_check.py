@@ -47,7 +47,7 @@ PATIENCE_S = 300.0
 
 
 def pipeline() -> tpc.Pipeline:
-    """The job, unstarted. The reference says whose body it is and its digest; its epoch stands in a header."""
+    """The job, unstarted. The reference says whose body it is and its digest; its epoch is in a header."""
     limit = {"spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_AT_ONCE)}
     spark = spark_session("claim-check", directory=PLACE / "spark", extra=limit)
     documents = (

@@ -42,7 +42,7 @@ VALID = {("absent", "create"): "live", ("live", "modify"): "live", ("live", "del
 
 
 def judge(key: tuple[Any, ...], batches: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """What becomes of the commands on one object that came in one epoch."""
+    """What happens to the commands on one object that came in one epoch."""
     phase, version = state.getOption or ("absent", 0)
     outcomes = []
     # Spark hands over the rows of a group in any order; an object's commands are in one partition: by their offsets.

@@ -3,7 +3,7 @@
 The commit that adds a branch's file names the branch in its metadata, and sets the table's `txn` version of this
 pipeline and sink to the epoch; Delta refuses it if another commit has moved that version meanwhile. Local directories.
 """
-# ruff: noqa: D102  what the methods promise stands in `tpc.sink`
+# ruff: noqa: D102  what the methods promise is in `tpc.sink`
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class DeltaCommitter(StagedCommitter):
         """deltalake syncs nothing: the commits since, and some before, whose makers may have died without doing it."""
         log = self.sink.path / "_delta_log"
         for version in range(max(0, looked_at - ATTEMPTS), DeltaTable(self.sink.path).version() + 1):
-            with suppress(FileNotFoundError):  # cleaned: it stands in a checkpoint
+            with suppress(FileNotFoundError):  # cleaned: it is in a checkpoint
                 sync(log / f"{version:020d}.json")
         sync(log)
 

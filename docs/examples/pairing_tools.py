@@ -74,7 +74,7 @@ def feed(
 
 
 def look(kafka: str, postgres: str, name: str, table: str = "pairs") -> bool:
-    """Compare what stands in Kafka and in PostgreSQL with each other and with the events; True when all is right."""
+    """Compare what is in Kafka and in PostgreSQL with each other and with the events; True when all is right."""
     of_time: dict[datetime, dict[str, int]] = {}
     records = list(read_topic(kafka, f"{name}.events"))
     for record in records:

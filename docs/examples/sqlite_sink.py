@@ -1,5 +1,5 @@
 """A sink for SQLite, which cannot prepare a transaction: rows are staged; a commit moves them and sets a marker."""
-# ruff: noqa: D102  what the methods promise stands in `tpc.sink`
+# ruff: noqa: D102  what the methods promise is in `tpc.sink`
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class StagedCommitter(Committer):
 
     @abstractmethod
     def withdraw(self, committables: Sequence[Committable]) -> list[GivenUp]:
-        """Their files are gone: see to it that a commit on its way fails, and say what became of each branch."""
+        """Their files are gone: see to it that a commit on its way fails, and say the outcome of each branch."""
 
     def commit(self, committables: Sequence[Committable]) -> list[Outcome]:
         """`publish`, again whenever somebody else was faster; what cannot be learned is UNKNOWN."""

@@ -1,4 +1,4 @@
-"""Which decided effects are due, and what became of each call: claimed before it, noted after it, durable both times.
+"""Which decided effects are due, and the outcome of each call: claimed before it, noted after it, durable both times.
 
 An effect is due when its epoch is complete, which the caller knows, and its pause is over. Claims are made under a
 coordinator's term: whoever has a later one takes over, and the one before gets no more. What came of a call that was

@@ -1,4 +1,4 @@
-"""The carrier: threads of the driver that call what is due, each a call at a time, and note what became of it.
+"""The carrier: threads of the driver that call what is due, each a call at a time, and note its outcome.
 
 It is told which epochs are complete and under which term it carries; without a term nothing is called.
 """
@@ -52,7 +52,7 @@ class Carrier:
     def __init__(self, sink: EffectSink, call: Call, calls: Calls, owner: Owner) -> None:
         self.sink, self.calls, self.owner = sink, calls, owner
         self._ours = [owner]
-        """The terms of which one stands in the outbox; more than one while nobody knows whether a renewal was made."""
+        """The terms of which one is in the outbox; more than one while nobody knows whether a renewal was made."""
         self._call = call
         self._complete = -1
         self._has_begun = False
@@ -164,7 +164,7 @@ class Carrier:
 
         def note() -> None:
             fate, words, refused = outcome.fate, outcome.words, outcome.refused
-            with self._changed:  # no renewal in between: the term that stands in the outbox is ours
+            with self._changed:  # no renewal in between: the term that is in the outbox is ours
                 self.calls.not_done(self._ours, claim, fate, words, refused=refused, pause_s=pause_s)
 
         self._noted(note)

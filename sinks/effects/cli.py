@@ -1,4 +1,4 @@
-"""The command `tpc effects`: what has become of the effects in an outbox; a person's word on those that are left."""
+"""The command `tpc effects`: the state of the effects in an outbox; a person's word on those that are left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def effects(
     limit: Annotated[int, typer.Option(min=1, help="how many of those left for a person are shown")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="for a program to read")] = False,
 ) -> None:
-    """What has become of effects: how many are waiting, done or dead, and each that is left for a person.
+    """The state of effects: how many are waiting, done or dead, and each that is left for a person.
 
     Changes nothing; with --again or --done a person decides about one of those, and that is noted in the outbox. A
     running pipeline calls it within seconds.

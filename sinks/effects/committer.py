@@ -187,7 +187,7 @@ class Branches:
         return "/".join([self.keys, *(quote(value, "") for value in values)])
 
     def withdraw(self, branch: Committable) -> GivenUp:
-        """See to it that a commit on its way changes nothing; what became of the branch."""
+        """See to it that a commit on its way changes nothing; the outcome of the branch."""
         with self.database.transaction() as db:
             if self._has(db, "markers", branch.handle):
                 return GivenUp.COMMITTED

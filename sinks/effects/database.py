@@ -1,6 +1,6 @@
-"""The database of an outbox: made once, opened for a transaction at a time. What stands in it others decide.
+"""The database of an outbox: made once, opened for a transaction at a time. What is in it others decide.
 
-    <outbox>/_tpc/effects.db         effects with what became of them, markers, what was given up, who carries
+    <outbox>/_tpc/effects.db         effects with their outcome, markers, what was given up, who carries
     <outbox>/_tpc/effects-identity   which outbox this is; made after the database, so that a missing one is noticed
 
 Drivers and operators open it, executors only write staged files. At a takeover two drivers may have it open: POSIX

@@ -30,7 +30,7 @@ class Guarantee(str, Enum):
 
 
 class Fate(str, Enum):
-    """What has become of an effect. Those in `OPEN` are still to be carried out."""
+    """The state of an effect. Those in `OPEN` are still to be carried out."""
 
     WAITING = "waiting"
     """Not called yet, or to be called again."""

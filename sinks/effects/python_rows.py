@@ -28,7 +28,7 @@ def specs_of(schema: pyarrow.Schema) -> dict[str, Spec]:
 
 
 def python_row(row: str, specs: str | None) -> dict[str, Any]:
-    """The row that stands in the outbox; `specs` as JSON, None where none were kept."""
+    """The row that is in the outbox; `specs` as JSON, None where none were kept."""
     if specs is None:
         return dict(json.loads(row))
     fields = json.loads(row, parse_float=_Digits, parse_int=_Digits)

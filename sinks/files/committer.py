@@ -1,6 +1,6 @@
-"""The driver's half of the file sink: which files are there, and what becomes of them.
+"""The driver's half of the file sink: which files are there, and what happens to them.
 
-How a decided epoch is published stands in `publish`.
+How a decided epoch is published is in `publish`.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def manifest_bytes(committables: Sequence[Committable]) -> bytes:
 
 
 def void_bytes(branch: Handle) -> bytes:
-    """The manifest that stands in the place of a branch's epoch when that was given up: it names no file."""
+    """The manifest that is in the place of a branch's epoch when that was given up: it names no file."""
     return _encoded(branch, [])
 
 

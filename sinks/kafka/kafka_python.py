@@ -41,7 +41,7 @@ def require_kafka_python(sink: str | None) -> None:
     complaint = unfitness()
     if complaint is not None:
         raise ConfigurationError(
-            f"{complaint}, and Kafka's transactions are ended, and its topics told apart, with private methods of "
+            f"{complaint}, and Kafka's transactions are ended, and its topics distinguished, with private methods of "
             f"versions {SUPPORTED}",
             sink=sink,
             remedy=f"pip install 'kafka-python{SUPPORTED}'.",

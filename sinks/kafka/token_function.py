@@ -63,7 +63,7 @@ class TokenFunction:
         except Exception as error:  # noqa: BLE001  # it is the user's, and may quote a secret
             raise TransientError(
                 f"{self._name} gave no token for Kafka, called by hand it says more: {type(error).__name__}",
-                remedy="mend what it asks; a supervisor starts the pipeline again meanwhile.",
+                remedy="correct what it asks; a supervisor starts the pipeline again meanwhile.",
             ) from None
 
     def __repr__(self) -> str:

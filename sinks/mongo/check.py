@@ -85,7 +85,7 @@ def explained(sink: MongoSink) -> Iterator[None]:
         raise ConfigurationError(
             f"MongoDB cannot be reached within {sink.timeout_s:g} s: {in_words(error)}",
             sink=sink.name,
-            remedy="start the server, or mend host, port and TLS options of the connection string.",
+            remedy="start the server, or correct host, port and TLS options of the connection string.",
         ) from error
     except (ExecutionTimeout, NetworkTimeout) as error:
         raise TransientError(
@@ -96,7 +96,7 @@ def explained(sink: MongoSink) -> Iterator[None]:
     except OperationFailure as error:
         remedies = {
             UNAUTHORIZED: "grant the user readWrite on this database.",
-            AUTHENTICATION_FAILED: "mend user, password and authSource of the connection string.",
+            AUTHENTICATION_FAILED: "correct user, password and authSource of the connection string.",
         }
         remedy = remedies.get(error.code or 0, "see the server's message.")
         raise ConfigurationError(f"MongoDB refuses: {in_words(error)}", sink=sink.name, remedy=remedy) from error
@@ -127,7 +127,7 @@ def _check_plan(sink: MongoSink, plan: MergePlan, schema: pyarrow.Schema) -> Non
     needed = [*plan.key, *plan.columns, *([plan.order_by] if plan.order_by else [])]
     for column in needed:
         if column not in schema.names:
-            raise _column(sink, column, f"the rows have no such column, only {schema.names}", "mend key= or merge=.")
+            raise _column(sink, column, f"the rows have no such column, only {schema.names}", "correct key= or merge=.")
     for column in schema.names:
         if column not in needed:
             raise _column(sink, column, "the merge does not say what happens to it", "add it to merge=.")

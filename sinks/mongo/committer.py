@@ -1,6 +1,6 @@
-"""The driver's half of the MongoDB sink: which branches are there, and what becomes of them.
+"""The driver's half of the MongoDB sink: which branches are there, and what happens to them.
 
-What is checked before the first epoch stands in `check`, how a decided epoch is committed in `commit_epoch`.
+What is checked before the first epoch is in `check`, how a decided epoch is committed in `commit_epoch`.
 An outbox document of an epoch that the marker settles is garbage.
 """
 

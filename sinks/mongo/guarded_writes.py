@@ -1,7 +1,7 @@
 """The write that applies an operation once: a compare and set on the guard, made of what the target holds now.
 
 An operation takes effect once, however often and by whomever it is applied: a merge carries the epoch in its guard and
-finds it there, an insert carries its own name. Which operations there are stands in `operations`; who sends the writes
+finds it there, an insert carries its own name. Which operations there are is in `operations`; who sends the writes
 in `apply` and `transactions`.
 """
 

@@ -2,7 +2,7 @@
 
 `{_id: tpc~pipeline~incarnation~sink, epoch, handles, base, begun, progress, given_up, ended}`: the newest committed
 epoch and its branches; those that a guarded commit may have applied in part, and how far it has come with each
-(`progress`); those that an operator has given up, which nobody can begin or mark any more; and what became of each,
+(`progress`); those that an operator has given up, which nobody can begin or mark any more; and the outcome of each,
 `{handle, end}`. A branch is begun before it is given up or never: both are changes of this one document. `base` is
 drawn when the document is made, before the first epoch, and every branch records it: one that finds another base, or
 no document, knows that markers were removed and that what is absent proves nothing. Readers who need one view over
@@ -170,7 +170,7 @@ class Markers:
         return self._changed(identifier, {"_id": identifier}, {"$addToSet": {"given_up": {"$each": names}}})
 
     def end(self, ends: Mapping[Handle, GivenUp]) -> EpochMarker:
-        """Write down what became of given-up branches, unless that is known of one of them; the marker after that."""
+        """Write down the outcome of given-up branches, unless that is known of one of them; the marker after that."""
         identifier = marker_id_of(next(iter(ends)))
         as_seen = {"_id": identifier, "ended.handle": {"$nin": sorted(map(str, ends))}}
         written = [{"handle": str(handle), "end": end.value} for handle, end in ends.items()]

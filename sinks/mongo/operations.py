@@ -1,4 +1,4 @@
-"""What one row does to one target document: the operation that stands in the outbox.
+"""What one row does to one target document: the operation that is in the outbox.
 
 An operation is a BSON document that needs nothing else to be applied:
 
@@ -10,7 +10,7 @@ An operation is a BSON document that needs nothing else to be applied:
 An outbox of before may hold `"set"|"keep": {column: value}, "order": [column, value]` instead of whole rows.
 
 NULLs are left out of sums and bounds: they never change one. In a row that is taken a NULL removes the field. The write
-that is made of an operation stands in `guarded_writes`.
+that is made of an operation is in `guarded_writes`.
 """
 
 from __future__ import annotations

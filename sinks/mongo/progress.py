@@ -35,7 +35,7 @@ class Progress:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Progress:
-        """As it stands in the marker; fields that are not there are empty."""
+        """As it is in the marker; fields that are not there are empty."""
         refused, in_doubt = (frozenset(document.get(name, ())) for name in ("refused", "in_doubt"))
         return cls(document.get("operations", 0), refused, in_doubt)
 

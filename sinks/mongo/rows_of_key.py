@@ -1,4 +1,4 @@
-"""Two rows of one key: which of them is taken, and what becomes of both. In MongoDB's order and equality.
+"""Two rows of one key: which of them is taken, and what happens to both. In MongoDB's order and equality.
 
 The same functions decide between two rows of a branch and between a row and the document that is stored, so that it
 makes no difference where they meet.

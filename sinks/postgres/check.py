@@ -110,7 +110,7 @@ def _found_table(connection: BoundedConnection, sink: PostgresSink) -> Table:
         raise _refuse(
             sink,
             f"there is no table {sink.target!r} in database {connection.info.dbname!r}",
-            "create it, or mend table= and schema= (names are case-sensitive here); or grant USAGE on its schema.",
+            "create it, or correct table= and schema= (names are case-sensitive here); or grant USAGE on its schema.",
         )
     kinds = {"r": None, "p": None, "v": "a view", "m": "a materialized view", "f": "a foreign table"}
     what = kinds.get(table.kind, "no table")

@@ -1,6 +1,6 @@
 """The driver's half of the PostgreSQL sink: COMMIT PREPARED, ROLLBACK PREPARED, what is in doubt, markers.
 
-Needs nothing of the process that wrote a branch: a gid is enough. What a missing gid means stands in `commit_prepared`,
+Needs nothing of the process that wrote a branch: a gid is enough. What a missing gid means is in `commit_prepared`,
 what is refused before the first epoch in `check`, the statements about owner entries in `owners`.
 """
 

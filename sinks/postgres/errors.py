@@ -1,4 +1,4 @@
-"""What an error of PostgreSQL means for the epoch: a row that must be mended, a wait, a setting.
+"""What an error of PostgreSQL means for the epoch: a row that must be repaired, a wait, a setting.
 
 Sorts by SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html), never by the words of a
 message, which the server may translate; finds line and column of the row that COPY refused in the error's context.
@@ -86,7 +86,7 @@ def refused_by_server(error: psycopg.Error, sink: PostgresSink) -> Configuration
         remedy = "check user, password and database of the dsn, and pg_hba.conf."
     else:
         what = f"PostgreSQL cannot be reached: {words}"
-        remedy = "start the server, or mend host and port of the dsn."
+        remedy = "start the server, or correct host and port of the dsn."
     return ConfigurationError(what, sink=sink.name, remedy=remedy)
 
 
@@ -178,7 +178,7 @@ def failed(error: psycopg.Error, doing: str, handle: Handle) -> TpcError:
     if state.startswith(_SETTING_WRONG):
         return ConfigurationError(
             f"PostgreSQL does not let this sink go on {doing}: {said(error)}",
-            remedy="mend the server's side as it says (somebody may have changed the table), then restart.",
+            remedy="correct the server's side as it says (somebody may have changed the table), then restart.",
             **where,
         )
     return TransientError(f"PostgreSQL failed {doing}: {said(error)}", remedy=_HINTS.get(state), **where)

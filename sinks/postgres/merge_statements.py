@@ -2,7 +2,7 @@
 
 Rows of one key meet twice: those of one branch in the staging table, and what comes of them meets the row that is
 stored. Both are decided by the same expressions, by the order of the column's type and then of its text, so that it
-makes no difference where two rows meet. What is compared stands in ORDER BY and GROUP BY, which follow the type's own
+makes no difference where two rows meet. What is compared is in ORDER BY and GROUP BY, which follow the type's own
 order wherever its operators are.
 """
 

@@ -31,7 +31,8 @@ HOLDERS_MAX = 5
 SAVE_BEFORE_MERGE = "SAVEPOINT before_merge"
 UNDO_MERGE = "ROLLBACK TO SAVEPOINT before_merge"
 
-# A prepared transaction's locks are told apart by what stands for its session in pg_locks; each also locks its own id.
+# A prepared transaction's locks are distinguished by what stands for its session in pg_locks; each also locks its own
+# id.
 _HOLDERS = """
     SELECT DISTINCT x.gid FROM pg_prepared_xacts x
     JOIN pg_locks own ON own.locktype = 'transactionid' AND own.transactionid = x.transaction AND own.granted

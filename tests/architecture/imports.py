@@ -42,7 +42,7 @@ class Tree:
 
 
 def is_within(module: str, package: str) -> bool:
-    """Whether `module` is `package` or stands in it."""
+    """Whether `module` is `package` or is in it."""
     return module == package or module.startswith(f"{package}.")
 
 

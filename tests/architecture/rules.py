@@ -35,13 +35,13 @@ def wrong_rooms(tree: Tree, may_import: Mapping[str, Collection[str]]) -> list[s
 
 
 def wrong_tiers(tree: Tree, package: str, tiers: Sequence[Collection[str]], known: Collection[Edge] = ()) -> list[str]:
-    """Imports inside `package` from a lower tier into a higher one. Tiers name what stands in it, the highest first.
+    """Imports inside `package` from a lower tier into a higher one. Tiers name what is in it, the highest first.
 
     `*` names what no other tier does; without it a member without a tier is a violation too. Those that are `known`
     are passed over.
     """
     members = {_member(module, package) for module in tree.within(package) - {package}}
-    wrong = [f"{package}.{name} stands in no tier" for name in sorted(members) if _tier(name, tiers) is None]
+    wrong = [f"{package}.{name} is in no tier" for name in sorted(members) if _tier(name, tiers) is None]
     for found in tree.imports:
         if package in (found.importer, found.imported) or (found.importer, found.imported) in known:
             continue

@@ -88,7 +88,7 @@ def test_an_import_against_the_way_that_is_known_is_passed_over_and_no_other(tmp
 
 def test_what_stands_in_no_tier_is_told(tmp_path: Path) -> None:
     tree = tree_of(tmp_path, k__cluster__a="", k__new="")
-    assert wrong_tiers(tree, "tpc.k", TIERS[1:]) == ["tpc.k.new stands in no tier"]
+    assert wrong_tiers(tree, "tpc.k", TIERS[1:]) == ["tpc.k.new is in no tier"]
 
 
 def test_a_package_is_imported_only_by_whom_it_is_for(tmp_path: Path) -> None:

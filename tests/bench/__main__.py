@@ -32,7 +32,7 @@ console = Console(highlight=False, soft_wrap=True)
 if not console.is_terminal:
     console.width = 120
 
-Directory = Annotated[Path, typer.Option(help="for the results; its `work` folder is made anew")]
+Directory = Annotated[Path, typer.Option(help="for the results; its `work` folder is recreated")]
 INTERVAL_MS = 1000
 """Of all systems in the runs that ratios are computed from."""
 ROWS_PER_EPOCH = 500_000
@@ -147,7 +147,7 @@ def executors(
 def growth(
     directory: Directory = Path("tpc-bench"),
     epochs: Annotated[int, typer.Option(help="in all")] = 20_000,
-    lives: Annotated[int, typer.Option(help="the pipeline is started anew so often")] = 10,
+    lives: Annotated[int, typer.Option(help="the pipeline is started again so often")] = 10,
 ) -> None:
     """Whether epoch time, recovery time, memory, log or markers grow: growth.json and growth.png."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -186,7 +186,7 @@ def _services(arena: Arena, results: Results, *, quick: bool) -> None:
     known = len(results.runs)
     service_latencies(arena, results, seconds=LATENCY_S, rounds=1 if quick else ROUNDS)
     _tell(results.runs[known:])
-    console.print("the state of a loop")
+    console.print("the state of a service")
     keys, epochs = (100_000, 200) if quick else (1_000_000, 1_000)
     states(results, arena.directory / "state", keys=keys, changes=1_000, epochs=epochs)
     _tell(results.runs[-1:])

@@ -1,6 +1,6 @@
 """What an epoch costs with its checkpoint on a local disk, on a server that speaks S3, and on HDFS: the same, in turns.
 
-The S3 server is written in Python and shares the machine: what it takes itself is measured and told apart. How many
+The S3 server is written in Python and shares the machine: what it takes itself is measured and distinguished. How many
 requests an epoch makes is what another store's times can be multiplied with.
 """
 

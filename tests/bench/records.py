@@ -65,7 +65,7 @@ class Results:
 
     @classmethod
     def read(cls, path: Path) -> Results:
-        """What stands in a file."""
+        """What is in a file."""
         found = json.loads(path.read_text())
         return cls(path, found["settings"], [Run(**run) for run in found["runs"]])
 

@@ -1,4 +1,4 @@
-"""The state of a loop: epochs of changes in a large state, beside what two fsynced writes of the same bytes cost.
+"""The state of a service: epochs of changes in a large state, beside what two fsynced writes of the same bytes cost.
 
     python -m tests.bench.state --keys 1000000 --changes 1000 --epochs 10000 --directory /where/the/disk/is
 

@@ -1,11 +1,11 @@
-"""Embedded stores for the state of a loop, in turns: which one keeps a large state whose small changes are fsynced.
+"""Embedded stores for the state of a service, in turns: which one keeps a large state whose small changes are fsynced.
 
     python -m tests.bench.stores --keys 1000000 --changes 1000 --epochs 300 --directory /where/the/disk/is
 
 An epoch is what a state does with its store, in its plainest form: the changes are written to a file of their own and
 fsynced, as prepare does, and then applied by one transaction that is fsynced too. The stores take turns, epoch by
 epoch, so that all meet the same disk and the same neighbours. Afterwards each is opened again, and read whole. Prints
-milliseconds of the epochs, seconds of the reading, the size of the files, and the load; what rests on it stands in
+milliseconds of the epochs, seconds of the reading, the size of the files, and the load; what rests on it is in
 `docs/explanation/performance.md`. LMDB and RocksDB come with the extra `bench`.
 """
 

@@ -50,7 +50,7 @@ def expected_rows(last_epoch: int) -> list[dict[str, object]]:
 
 
 class ClusterPipeline:
-    """One pipeline with its log in `directory`; `sinks` makes them anew for every coordinator, as a restart does."""
+    """One pipeline with its log in `directory`; `sinks` makes them again for every coordinator, as a restart does."""
 
     report = PassReport()
 
@@ -69,7 +69,7 @@ class ClusterPipeline:
 
     @property
     def coordinator(self) -> Coordinator:
-        """The one that leads; started if there is none. Raises what a start raises."""
+        """The current leader; started if there is none. Raises what a start raises."""
         if self._coordinator is None:
             self._sinks = self.make()
             made = Coordinator(self.id, self._sinks, LocalLog(self.log), LocalFiles(self.directory), EngineSettings())

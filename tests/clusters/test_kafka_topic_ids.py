@@ -49,7 +49,7 @@ def test_a_topic_made_anew_a_moment_ago_is_refused_whoever_has_heard_of_it(broke
     topic = topics.name("anew")
     brokers.make_topic(topic)
     with reader_of(brokers, topic) as reader:
-        topics.make_anew(topic, partitions=3)
+        topics.recreate(topic, partitions=3)
         with pytest.raises(StateLostError, match="is not the one that it has read"):
             reader.confirm()
         reader.seek(None)

@@ -271,7 +271,7 @@ def test_a_prometheus_scrapes_a_pipeline_and_judges_it_by_the_alerts(tmp_path: P
 
 
 def judged(port: int) -> list[dict[str, Any]]:
-    """The rules once each was evaluated over what was scraped: the pipeline's clock stands in 1970, so it is silent."""
+    """The rules once each was evaluated over what was scraped: the pipeline's clock is in 1970, so it is silent."""
     [group] = asked(port, "rules")["groups"]
     rules: list[dict[str, Any]] = group["rules"]
     if any(rule["health"] == "unknown" for rule in rules) or all(rule["state"] == "inactive" for rule in rules):

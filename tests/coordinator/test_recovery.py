@@ -102,7 +102,7 @@ class Job:
             failpoints.install({})
 
     def check(self) -> None:
-        """Every row of the feed stands in its sinks exactly once, and nothing is left behind."""
+        """Every row of the feed is in its sinks exactly once, and nothing is left behind."""
         ids = {row["id"]: row["value"] for row in self.feed.added}
         assert self.evens.values("id") == {i: 1 for i, value in ids.items() if value % 2 == 0}
         assert self.odds.values("id") == {i: 1 for i, value in ids.items() if value % 2 == 1}
@@ -239,7 +239,7 @@ def test_a_catch_up_that_died_on_its_way_is_begun_again(job: Job, monkeypatch: p
     with monkeypatch.context() as patched, pytest.raises(Dead):
         patched.setattr(SparkPass, "replay", dies_after_one)
         job.run()
-    assert max(job.spark_files("commits")) == 2  # it names state stores that were made anew
+    assert max(job.spark_files("commits")) == 2  # it names state stores that were recreated
     job.run()
     job.check()
 

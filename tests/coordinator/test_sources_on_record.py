@@ -289,7 +289,7 @@ def test_a_topic_that_was_created_again_is_refused_at_the_start_until_it_is_said
     assert inputs is not None
     assert dict(sources_of(inputs)[0].ids) == {topic: topics.kafka.topic_id(topic)}
 
-    topics.kafka.make_anew(topic, partitions=1)
+    topics.kafka.recreate(topic, partitions=1)
     topics.produce(topic, range(100, 110))
     slots = topics.log().slots()
     with pytest.raises(StateLostError, match="created again") as raised:
@@ -332,7 +332,7 @@ def test_nothing_is_decided_of_a_topic_that_was_created_again_while_its_epoch_wa
 
     def create_again(_: str, what: Mapping[str, Any]) -> None:
         failpoints.install({})
-        topics.kafka.make_anew(topic, partitions=1)
+        topics.kafka.recreate(topic, partitions=1)
         topics.produce(topic, range(100, 110))
 
     failpoints.install({"epoch.planned": create_again})

@@ -18,7 +18,7 @@ def all_errors() -> list[type[TpcError]]:
 
 @pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
 def test_every_error_survives_pickling_with_all_it_says(kind: type[TpcError]) -> None:
-    error = kind("it broke", pipeline="p#1", epoch=7, sink="s", safe="all", remedy="mend it")
+    error = kind("it broke", pipeline="p#1", epoch=7, sink="s", safe="all", remedy="fix it")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
     assert str(copy) == str(error)

@@ -1,7 +1,7 @@
 """Imports point one way: the rules of this project as data, each held by a test.
 
 The rules are about packages and computed from the tree: a new module is under them without being named here. How they
-are checked stands in `tests/architecture/rules.py`, which is tested on made-up trees.
+are checked is in `tests/architecture/rules.py`, which is tested on made-up trees.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def texts(source: str) -> list[str]:
 
 
 def free_of_charge(source: str) -> list[str]:
-    """The texts that advise to start anew and do not say what that writes."""
+    """The texts that advise to start again and do not say what that writes."""
     return [
         text
         for text in texts(source)

@@ -42,7 +42,7 @@ Rejection = tuple[datetime, str, int]
 
 @dataclass
 class Expected:
-    """What must become of the events, computed without Spark and without the example."""
+    """What must happen to the events, computed without Spark and without the example."""
 
     pairs: Counter[Pair]
     rejected: Counter[Rejection]

@@ -39,7 +39,7 @@ Pair = tuple[datetime, int, int, int]
 
 @dataclass
 class Expected:
-    """What must become of the events, computed from the input alone.
+    """What must happen to the events, computed from the input alone.
 
     A timestamp whose second event comes an hour late is a pair if its first one waits still, as it does where its
     partition was read that far ahead of the other; else both are rejected.

@@ -197,7 +197,7 @@ class FourSystemsJob:
         return sum(offset or 0 for offset, _ in lag.values())
 
     def check(self) -> None:
-        """Every message fed stands in every chosen system exactly once, and nothing is in doubt."""
+        """Every message fed is in every chosen system exactly once, and nothing is in doubt."""
         ids = Counter(row["id"] for row in self.fed)
         found: dict[str, Any] = {
             "kafka": self.in_kafka,

@@ -12,7 +12,7 @@ from tpc.manifest import Manifest
 
 
 class PlainPass(Protocol):
-    """The pass of a test: it hands back what it has made, and what it tells of itself stands in `report`."""
+    """The pass of a test: it hands back what it has made, and what it tells of itself is in `report`."""
 
     @property
     def report(self) -> PassReport: ...

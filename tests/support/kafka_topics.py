@@ -50,7 +50,7 @@ class KafkaTopics:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(DEADLINE_S)
         self._see(topic, partitions)
 
-    def make_anew(self, topic: str, *, partitions: int) -> None:
+    def recreate(self, topic: str, *, partitions: int) -> None:
         """Delete it, and create another one of its name."""
         before = self.topic_id(topic)
         self.admin.delete_topics([topic])[topic].result(DEADLINE_S)

@@ -140,7 +140,7 @@ LONGEST_S: dict[str, int] = {
 whole, in one of those."""
 
 NOTED_FROM_S = 20
-"""A file that takes as long as this stands in the table."""
+"""A file that takes as long as this is in the table."""
 GROWN = 2.0
 """A file that takes so many times what is noted has grown; less may be the load of the machine."""
 TOLD_FROM_S = 120

@@ -45,7 +45,7 @@ def run_kits(kits: Sequence[str]) -> Reports:
 
 
 def read(report: Path) -> Reports:
-    """What stands in a report of pytest."""
+    """What is in a report of pytest."""
     found: Reports = defaultdict(dict)
     for case in ET.parse(report).iter("testcase"):
         kit = case.attrib["classname"].rpartition(".Test")[2]

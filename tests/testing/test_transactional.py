@@ -29,7 +29,7 @@ class TestReplaced(ReplacedKit):
 REJECTED: list[tuple[type[TransactionalConformance], str, tuple[Any, ...] | None, str]] = [
     (kept_objects.LossyKit, "the_bytes_give_the_object_back", (), "put all of the object into the bytes"),
     (kept_objects.NoChangeKit, "a_change_makes_another_object", (), "has changed nothing"),
-    (kept_objects.SharedKit, "what_a_copy_changes_does_not_show_in_the_original", (), "make everything anew"),
+    (kept_objects.SharedKit, "what_a_copy_changes_does_not_show_in_the_original", (), "make everything again"),
     (kept_objects.SharedKit, "an_aborted_epoch_leaves_what_was_decided", (), "not what was decided"),
     (kept_objects.SharedKit, "another_process_goes_on_with_what_this_one_wrote", (), "nothing that only this process"),
     (kept_objects.UnorderedKit, "the_same_changes_make_the_same_bytes_in_every_process", None, "in a fixed order"),

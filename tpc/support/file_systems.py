@@ -11,7 +11,7 @@ REMOTE = frozenset({*_NETWORK, *(f"fuse.{name}" for name in _PROGRAMS)})
 
 
 def file_system(path: Path) -> str:
-    """The kind of file system `path` lies on, as Linux names it; empty where that cannot be told."""
+    """The kind of file system `path` lies on, as Linux names it; empty where that is unknown."""
     mounts = Path("/proc/self/mounts")
     if not mounts.exists():
         return ""

@@ -24,7 +24,7 @@ def which() -> str:
 def process_began() -> float:
     """When this process began; exact to a hundredth, since both times are off by the same.
 
-    Said once, whatever becomes of the clock: with its number it tells this process from others, also from one of the
+    Said once, whatever happens to the clock: with its number it tells this process from others, also from one of the
     same number in another container.
     """
     return _began(os.getpid())

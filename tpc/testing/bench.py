@@ -132,7 +132,7 @@ class Bench:
         return self.branch(writer.prepare(), rows)
 
     def branch(self, committable: Committable | None, rows: Rows) -> Branch:
-        """What became of a branch with these rows, its committable as another process would read it."""
+        """The outcome of a branch with these rows, its committable as another process would read it."""
         if committable is None:
             refuse(
                 "`prepare` returned None for a branch with rows.",

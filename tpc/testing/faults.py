@@ -64,7 +64,7 @@ class FaultTests(KitTests):
             "answer UNKNOWN also when it is the connection that cannot be made.",
         )
         bench.commit(branch, committer=committer)
-        bench.require_visible(branch, after="the outage", clause=Clause.DURABLE, to_do="connect anew after an error.")
+        bench.require_visible(branch, after="the outage", clause=Clause.DURABLE, to_do="connect again after an error.")
 
     def test_a_commit_sent_again_after_an_outage_doubles_nothing(self, bench: Bench) -> None:
         branch = bench.committed()
@@ -90,7 +90,7 @@ class FaultTests(KitTests):
         branch = bench.prepare()
         with bench.outage():
             self.fails_in_time(lambda: bench.committer.give_up([branch.committable]), "`give_up` in an outage")
-        with no_error("`give_up` after an outage", Clause.GIVEN_UP, "connect anew after an error."):
+        with no_error("`give_up` after an outage", Clause.GIVEN_UP, "connect again after an error."):
             ends = bench.settling.patiently(lambda: bench.committer.give_up([branch.committable]))
         require(
             ends == [GivenUp.UNDONE],
@@ -104,7 +104,7 @@ class FaultTests(KitTests):
         branch = bench.prepare()
         with bench.outage():
             self.fails_in_time(lambda: QUESTIONS[question](bench.committer), f"`{question}` in an outage")
-        with no_error(f"`{question}` after an outage", Clause.DEADLINE, "connect anew after an error."):
+        with no_error(f"`{question}` after an outage", Clause.DEADLINE, "connect again after an error."):
             bench.settling.patiently(lambda: QUESTIONS[question](bench.committer))
         require(
             branch.resource in bench.listed(),

@@ -27,7 +27,7 @@ class SinkHooks:
     """The columns of the rows that the kit writes; `row` fills them. Tests of `types` set others on the instance."""
 
     types: ClassVar[Sequence[pyarrow.DataType]] = ()
-    """The types that the sink takes besides, if `make_sink` makes targets for whatever stands in `self.schema`."""
+    """The types that the sink takes besides, if `make_sink` makes targets for whatever is in `self.schema`."""
 
     fixed_columns: ClassVar[str] = ""
     """A reason, if targets of other columns cannot be made, so that there are no `types`."""
@@ -36,7 +36,7 @@ class SinkHooks:
     """How many tables of any columns Hypothesis makes up."""
 
     keyed: ClassVar[str] = ""
-    """The key column of a sink that merges by key; `merged` then says what becomes of a key that is there."""
+    """The key column of a sink that merges by key; `merged` then says what happens to a key that is there."""
 
     secrets: ClassVar[Sequence[str]] = ()
     """Strings of the sink's settings that must never be seen, a password say."""

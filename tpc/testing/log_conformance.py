@@ -250,7 +250,7 @@ class LogConformance(LogPruning):
                     require(log.read(slot) == record(slot, size_bytes), f"slot {slot} was read while it was not whole")
                     reads += 1
                     met.add(slot)
-                require(process.is_alive(), "the putting process ended; why stands in the captured output")
+                require(process.is_alive(), "the putting process ended; why is in the captured output")
                 require(time.monotonic() < deadline, f"only {reads} reads of {len(met)} slots in {DEADLINE_S:g} s")
 
     def test_a_put_that_is_killed_leaves_its_slot_whole_or_empty(self) -> None:

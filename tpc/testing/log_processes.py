@@ -77,7 +77,7 @@ def _results(pipes: Sequence[Connection]) -> list[Any]:
         try:
             results |= {pipe: pipe.recv() for pipe in waiting if pipe in ready}
         except EOFError:
-            raise AssertionError("a racing process ended with an error; it stands in the captured output") from None
+            raise AssertionError("a racing process ended with an error; it is in the captured output") from None
     return [results[pipe] for pipe in pipes]
 
 

@@ -19,7 +19,7 @@ from tpc.testing.processes import ask
 from tpc.testing.requirements import Clause, no_error, require
 
 COMMITTABLE_BYTES = 1_000
-"""A committable's JSON stands in the intent of every epoch; 'a few hundred bytes', says the contract."""
+"""A committable's JSON is in the intent of every epoch; 'a few hundred bytes', says the contract."""
 
 AT_ONCE = 6
 """How many sinks of one kind a pipeline may have in this kit's eyes; their checks run side by side."""
@@ -146,7 +146,7 @@ class PortabilityTests(KitTests):
 
     def test_a_committer_is_used_again_after_close(self, bench: Bench) -> None:
         branch = bench.prepare()
-        to_do = "connect anew in the next call; let `close` be called twice."
+        to_do = "connect again in the next call; let `close` be called twice."
         with no_error("`close`, or a call after it,", Clause.REUSE, to_do):
             bench.committer.close()
             bench.committer.close()

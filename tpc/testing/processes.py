@@ -54,7 +54,7 @@ def write_and_die(
 
 
 def die(what: str, *arguments: Any, deadline_s: float) -> Death:
-    """What became of a process that was killed right before one of its acts; `what` is a function of `killed`."""
+    """The outcome of a process that was killed right before one of its acts; `what` is a function of `killed`."""
     death: Death = _in_process(f"_{what}_and_die", arguments, deadline_s=deadline_s)
     return death
 
@@ -62,7 +62,7 @@ def die(what: str, *arguments: Any, deadline_s: float) -> Death:
 def give_up_and_pause(
     sink: Sink, pipeline: PipelineId, committables: Sequence[Committable], at: int, *, deadline_s: float
 ) -> Pause:
-    """What became of a give-up that stood still right before one of its acts while others committed."""
+    """The outcome of a give-up that stood still right before one of its acts while others committed."""
     work = (sink, pipeline, list(committables), at)
     pause: Pause = _in_process("_give_up_and_pause", work, deadline_s=deadline_s)
     return pause

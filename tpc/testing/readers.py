@@ -27,7 +27,7 @@ def counted(rows: Rows) -> Counter[str]:
 def expected_rows(branches: Iterable[Rows], key_column: str, merged: Callable[[Row, Row], Row]) -> Rows:
     """What readers see when the rows of these branches were committed in this order.
 
-    `key_column`: of a sink that merges by key, else empty; `merged` says what becomes of a key that is there already.
+    `key_column`: of a sink that merges by key, else empty; `merged` says what happens to a key that is there already.
     """
     rows = [row for branch in branches for row in branch]
     if not key_column:

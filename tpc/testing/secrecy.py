@@ -85,5 +85,5 @@ class SecrecyTests(KitTests):
         """None of the texts holds a secret."""
         for secret in self.secrets:
             seen = [where for where, text in said.items() if secret in text]
-            # The secret itself stands in no report.
+            # The secret itself is in no report.
             require(not seen, f"A secret is in {', '.join(seen)}.", Clause.SECRETS, LEAVE_OUT)

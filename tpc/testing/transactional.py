@@ -79,7 +79,7 @@ class TransactionalConformance:
         value, expected = self._after(1), self._after(1)
         copy = self._read_back(value)
         self._changed(copy, 1)
-        to_do = "To do: let `loads` make everything anew from the bytes; share nothing but what never changes."
+        to_do = "To do: let `loads` make everything again from the bytes; share nothing but what never changes."
         assert self.same(value, expected), f"a change of `loads(dumps(x))` shows in `x`. {to_do}"
         assert self.same(self._read_back(value), expected), f"a change of a copy shows in the next copy. {to_do}"
 

@@ -1,6 +1,6 @@
 """Which faults are tried at which steps of a query of Spark, and why not the others: one table, data only.
 
-How it is read stands in `tables`.
+How it is read is in `tables`.
 """
 
 from __future__ import annotations

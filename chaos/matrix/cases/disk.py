@@ -46,7 +46,7 @@ class LogDiskCase(SpecialCase):
 
 
 class LogDiskRun(HeldRun):
-    """While the disk takes nothing a driver must end with an error, a second one too; then it is mended."""
+    """While the disk takes nothing a driver must end with an error, a second one too; then it is repaired."""
 
     hopeless_lives = 1
 

@@ -1,6 +1,6 @@
 """Which faults are tried at which steps of a service, and why not the others: one table, data only.
 
-How it is read stands in `tables`. One process does everything, in the order of `LETTERS`: what a step of one branch
+How it is read is in `tables`. One process does everything, in the order of `LETTERS`: what a step of one branch
 finds prepared are the branches before it.
 """
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DISKS, STANDBY = "service-disks", "service-standby"
 STANDS_BY = "this one stands by"
-"""What a process says that waits for the one that leads."""
+"""What a process says that waits for the current leader."""
 STANDS_BY_WITHIN_S = 30.0
 
 
@@ -40,7 +40,7 @@ def disk_cases() -> list[SpecialCase]:
 
 @dataclass(frozen=True)
 class StandbyCase(SpecialCase):
-    """The process that leads is killed or stopped while another one waits."""
+    """The current leader is killed or stopped while another one waits."""
 
     def run(self, bench: MatrixBench, seed: int) -> CaseRecord:
         """See `Case.run`."""

@@ -1,6 +1,6 @@
 """Cases whose fault is made by whoever holds the case: while a process waits at the step, or between two lives.
 
-Same record, same checks, same readers as the cases of the matrix (`case_run`); which cases there are stands in
+Same record, same checks, same readers as the cases of the matrix (`case_run`); which cases there are is in
 `process`, `disk` and `load`.
 """
 

@@ -1,6 +1,6 @@
 """Sends the commits of a decided epoch, again and again while their outcome is unknown.
 
-Between the attempts it looks who leads: another coordinator may have repaired the epoch, or finished it and pruned its
+Between the attempts it checks who leads: another coordinator may have repaired the epoch, or finished it and pruned its
 markers. What an answer means for the epoch is decided in the machine.
 """
 

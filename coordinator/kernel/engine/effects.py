@@ -123,7 +123,7 @@ class EffectExecutor:
             logger.info("another coordinator leads, and this one has met: %s", error)
             return fenced
         except TpcError as unread:
-            logger.warning("it is not known who leads: %s", unread)
+            logger.warning("the current leader is unknown: %s", unread)
         return None
 
     # The sinks -------------------------------------------------------------------------------------------------

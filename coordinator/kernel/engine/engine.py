@@ -146,7 +146,7 @@ class Engine:
         except FencedError as fenced:
             return fenced
         except Exception as error:  # noqa: BLE001  whoever asks has an error of his own to tell
-            logger.debug("it cannot be asked who leads: %s", error)
+            logger.debug("the current leader is unknown: %s", error)
         finally:
             self._lock.release()
         return None

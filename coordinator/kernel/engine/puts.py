@@ -1,6 +1,6 @@
 """Puts the machine's records into the log, with what the shell adds to them: identities, times, what is carried over.
 
-A put that was not answered is repeated, identically, until the log says what became of it.
+A put that was not answered is repeated, identically, until the log says its outcome.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Puts:
         self.claim: dict[str, Any] = {}
         """What the shell adds to every generation record: the sinks' identities, columns, what is read, the query."""
         self.has_led = False
-        """Whether a term of this coordinator stands in the log."""
+        """Whether a term of this coordinator is in the log."""
         self.sink_seconds: Mapping[str, Mapping[str, float]] = {}
         """How long each sink took in the pass of the current epoch (`PassReport`); empty in a recovery."""
         self._last_complete: dict[str, Any] | None = None
@@ -85,7 +85,7 @@ class Puts:
         return Stored()
 
     def _put_until_known(self, record: Record) -> None:
-        """Put the identical record until the log says what became of it, or for `log_timeout_s`."""
+        """Put the identical record until the log says its outcome, or for `log_timeout_s`."""
         settings, started = self.settings, self.clock.monotonic()
         delay_s, is_open = settings.retry_delay_s, False
         while True:

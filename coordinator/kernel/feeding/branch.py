@@ -231,5 +231,5 @@ def sum_of(digests: pyarrow.Array) -> int:
 
 
 def in_hexadecimal(digest: int) -> str:
-    """A digest as it stands in manifests."""
+    """A digest as it is in manifests."""
     return f"{digest:016x}"

@@ -1,6 +1,6 @@
 """What a pass is told of its pipeline and its epoch: values, so that a pass can be run by anybody.
 
-Under which term, and what becomes of the manifest that it hands back, a pass does not know.
+Under which term, and what happens to the manifest that it hands back, a pass does not know.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ def slowest(sink: str, reports: Sequence[PartitionReport]) -> dict[str, float]:
 
 # Which rows of a replay are written again: those of the lost branches, found by their digests.
 #
-# Plain data in, plain data out; who runs the data again stands in `epoch_pass.py`.
+# Plain data in, plain data out; who runs the data again is in `epoch_pass.py`.
 
 
 def lost_digests(effect: ReplayEpoch) -> dict[str, frozenset[str]]:
@@ -311,7 +311,7 @@ def refuse_ambiguous(effect: ReplayEpoch, inexact: Collection[str]) -> None:
 
 
 def replacements(effect: ReplayEpoch, parts: Mapping[str, SinkPart]) -> dict[str, Branch]:
-    """The lost branches' handles with the branches of the same rows that were written anew, each for one of them."""
+    """The lost branches' handles with the branches of the same rows that were written again, each for one of them."""
     if effect.manifest is None:
         return {}
     made = {sink: list(part.branches) for sink, part in parts.items()}

@@ -111,5 +111,5 @@ class Log(ABC):
         """The error of a slot that holds something else than this process knows."""
         return LogGoneError(
             f"slot {slot} of the log at {self.describe()} holds other bytes than this process knows: "
-            "another log, or an older copy of it that went on, stands in its place"
+            "another log, or an older copy of it that went on, is in its place"
         )

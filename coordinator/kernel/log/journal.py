@@ -1,6 +1,6 @@
 """A pipeline's records in a log: typed ones are put, all are read, and it is noticed when somebody else puts one.
 
-What a log is stands in `contract`, what records mean in `tpc.records`, what they mean together in `tpc.history`; who
+A log is described in `contract`, what records mean in `tpc.records`, what they mean together in `tpc.history`; who
 may put what is the machine's business.
 """
 
@@ -103,7 +103,7 @@ class Journal:
             if slot < floor:
                 break
             if str(slot) in voids:
-                self._require_chain(records, slot, voids[str(slot)])  # whatever became of its bytes since
+                self._require_chain(records, slot, voids[str(slot)])  # whatever happened to its bytes since
                 continue
             data = self.log.read(slot)
             end = data if end is None else end

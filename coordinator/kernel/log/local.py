@@ -53,7 +53,7 @@ class LocalLog(Log):
         except OSError as error:
             raise TransientError(
                 f"the log at {self.directory} cannot take slot {slot}: {error.strerror}",
-                remedy="free space or mend the disk, then restart the pipeline.",
+                remedy="free space or repair the disk, then restart the pipeline.",
             ) from error
         is_ours = self._put(temporary, self._path(slot), data, slot)
         if after is not None:
@@ -93,7 +93,7 @@ class LocalLog(Log):
     def _unreadable(self, error: OSError) -> TransientError:
         return TransientError(
             f"the log at {self.directory} cannot be read: {error.strerror}",
-            remedy="mend the disk, or the limit that was met, then restart the pipeline.",
+            remedy="repair the disk, or the limit that was met, then restart the pipeline.",
         )
 
     def goes_on(self, slot: int, data: bytes) -> bool:
@@ -149,7 +149,7 @@ class LocalLog(Log):
         except OSError as error:
             raise TransientError(
                 f"the log at {self.directory} cannot be pruned: {error.strerror}",
-                remedy="mend the disk, or the rights to delete in that directory.",
+                remedy="repair the disk, or the rights to delete in that directory.",
             ) from error
 
     def where(self, slot: int) -> str:

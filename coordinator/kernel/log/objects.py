@@ -2,7 +2,7 @@
 
 A put creates the object unless there is one (`If-None-Match: *` on S3). Whether the store honours that is tried once,
 on an object of our own, before the first put of a process: a store that does not would silently overwrite a decision.
-How the store is reached, and what its errors prove, stands in `object_store`.
+How the store is reached, and what its errors prove, is in `object_store`.
 
 Not for a local directory: the local store of `obstore` does not fsync (object_store 0.14 has a switch for it, which
 obstore does not pass on), so a record that was put can be gone after a power cut. `LocalLog` is for directories.
@@ -193,7 +193,7 @@ class ObjectLog(Log):
     def _failed(self, what_failed: str, said: str) -> TransientError:
         return TransientError(
             f"the log at {self.describe()} {what_failed}: {said}",
-            remedy="bring the store back or mend what it names (bucket, rights, clock), then restart the pipeline.",
+            remedy="bring the store back or correct what it names (bucket, rights, clock), then restart the pipeline.",
         )
 
     def _store(self) -> ObjectStore:

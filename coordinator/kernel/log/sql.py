@@ -3,7 +3,7 @@
 A put is one transaction. Its first statement inserts the row unless there is one, if the row before it holds what the
 putter knows, and holds that row fast until COMMIT. Until the COMMIT is sent nothing can have been put; from then on,
 until the answer, nobody knows, and the same bytes may be put again. What differs between the two
-systems, and how they are reached, stands in `sql_connection`.
+systems, and how they are reached, is in `sql_connection`.
 """
 
 from __future__ import annotations
@@ -200,7 +200,9 @@ class SqlLog(Log):
 
     def _remedy(self, error: Exception) -> str:
         of_file = (remedy_of_sqlite(error, path) for path in self.locked_files())
-        return next(filter(None, of_file), "bring the database back or mend what it names, then restart the pipeline.")
+        return next(
+            filter(None, of_file), "bring the database back or correct what it names, then restart the pipeline."
+        )
 
     def _engine(self) -> Engine:
         """One engine a process: connections do not survive a fork."""

@@ -1,4 +1,4 @@
-"""The command `tpc adopt`: a Spark query goes on under this library. What is done stands in `adoption`."""
+"""The command `tpc adopt`: a Spark query goes on under this library. What is done is in `adoption`."""
 
 from __future__ import annotations
 

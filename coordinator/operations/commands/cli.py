@@ -1,6 +1,6 @@
 """The operator's commands of `tpc`: what a pipeline's log says, what is in doubt, to finish, to sweep.
 
-Here are arguments and words; what is done stands in `operations`. Loads Spark and the sinks only with a pipeline.
+Here are arguments and words; what is done is in `operations`. Loads Spark and the sinks only with a pipeline.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def status(place: LogOrJob, *, log: LogPlace = None, as_json: AsJson = False) ->
 
 
 def in_doubt(target: Target, *, as_json: AsJson = False) -> None:
-    """Every prepared branch of the pipeline, and what will become of it. Changes nothing."""
+    """Every prepared branch of the pipeline, and what will happen to it. Changes nothing."""
     from tpc.coordinator.operations import actions
 
     doubts = actions.in_doubt(load_job(target))

@@ -72,7 +72,7 @@ def resolve(
         return
     typer.echo(
         f"recorded: epoch {epoch} {sink} {chosen[0].value}. Start the pipeline, or run `tpc recover`: it ends "
-        "what the sink still holds of the epoch, and `tpc status` then tells what became of each branch."
+        "what the sink still holds of the epoch, and `tpc status` then tells the outcome of each branch."
     )
     if cost:
         typer.echo(f"{cost}.")

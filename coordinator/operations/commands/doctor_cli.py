@@ -1,4 +1,4 @@
-"""The command `tpc doctor`: what is looked at stands in `doctor`. It changes nothing."""
+"""The command `tpc doctor`: what is looked at is in `doctor`. It changes nothing."""
 
 from __future__ import annotations
 

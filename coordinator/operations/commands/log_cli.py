@@ -1,6 +1,6 @@
 """The commands `tpc log import` and `tpc log check`: what an operator does with a whole intent log.
 
-The work stands in `log.moving`, `log.checking` and `log_report`.
+The work is in `log.moving`, `log.checking` and `log_report`.
 """
 
 from __future__ import annotations

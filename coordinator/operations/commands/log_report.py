@@ -1,6 +1,6 @@
 """What a look at every record of a log comes to, as plain data and as lines, with what a start would do about it.
 
-What is looked at stands in `log.checking`. No sink and no checkpoint of Spark is asked: `tpc check` does that.
+What is looked at is in `log.checking`. No sink and no checkpoint of Spark is asked: `tpc check` does that.
 """
 
 from __future__ import annotations

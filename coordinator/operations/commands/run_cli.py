@@ -1,6 +1,6 @@
 """The command `tpc run`: a job in a process of its own, started again by a restart strategy.
 
-Here are arguments, signals and words; what is done stands in `supervisor`, and what the process does in `job_process`.
+Here are arguments, signals and words; what is done is in `supervisor`, and what the process does in `job_process`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(
     max_backoff_s: Annotated[float | None, _of("exponential: the longest")] = None,
     backoff_multiplier: Annotated[float | None, _of("exponential: by which each is multiplied")] = None,
     jitter_factor: Annotated[float | None, _of("exponential: the random part of each")] = None,
-    reset_backoff_threshold_s: Annotated[float | None, _of("exponential: it begins anew after such a run")] = None,
+    reset_backoff_threshold_s: Annotated[float | None, _of("exponential: it begins again after such a run")] = None,
     max_failures_per_interval: Annotated[int | None, _of("failure-rate: gives up at more")] = None,
     interval_s: Annotated[float | None, _of("failure-rate: the interval")] = None,
 ) -> None:

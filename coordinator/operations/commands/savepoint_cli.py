@@ -1,6 +1,6 @@
 """The commands `tpc savepoint`, `tpc restore`, `tpc savepoints list` and its like: a pipeline as one folder.
 
-Here are arguments and words; what is done stands in `savepoints` and `savepoint_targets`.
+Here are arguments and words; what is done is in `savepoints` and `savepoint_targets`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What `tpc watch` shows of a pipeline at a moment, as lines and rows; nothing here is drawn.
 
-How a log is looked at stands in `ui.watching`, what a look means in `ui.facts`; the facts are those of `tpc status`.
+How a log is looked at is in `ui.watching`, what a look means in `ui.facts`; the facts are those of `tpc status`.
 """
 
 from __future__ import annotations

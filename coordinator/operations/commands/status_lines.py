@@ -15,9 +15,7 @@ def status_lines(state: dict[str, Any]) -> list[str]:
         f"last decided epoch {state['last_decided']}, last complete epoch {state['last_complete']}",
     ]
     if leader := state.get("leader"):
-        lines.append(
-            "led by process {process} on {host}, whose last sign of life is {age_s:.1f} s old".format(**leader)
-        )
+        lines.append("led by process {process} on {host}, whose last heartbeat is {age_s:.1f} s old".format(**leader))
     if event_time := state.get("event_time"):
         lines += event_time_lines(event_time)
     if state["pending"] is None:
@@ -75,7 +73,7 @@ def joined_line(sink: str) -> str:
 
 
 def resolution_line(resolution: dict[str, Any]) -> str:
-    """One decision of an operator, with what became of the branches that it concerned."""
+    """One decision of an operator, with the outcome of the branches that it concerned."""
     line = "resolved: epoch {epoch} {sink} {action} ({reason})".format(**resolution)
     ends = Resolution.from_json(resolution).ends
     return f"{line}; {given_up_in_words(ends)}" if ends else line

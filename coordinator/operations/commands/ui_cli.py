@@ -1,4 +1,4 @@
-"""The command `tpc ui`: a page that shows what logs say. What it shows stands in `ui`."""
+"""The command `tpc ui`: a page that shows what logs say. What it shows is in `ui`."""
 
 from __future__ import annotations
 

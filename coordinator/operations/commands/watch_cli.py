@@ -1,6 +1,6 @@
 """The command `tpc watch`: a pipeline's log on the screen of a terminal, drawn again and again.
 
-What is shown stands in `screen`. It changes nothing, asks no sink, and starts no Spark but for a `module:function`.
+What is shown is in `screen`. It changes nothing, asks no sink, and starts no Spark but for a `module:function`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The user's callbacks: called in a thread of their own, after each complete epoch and for a parked one.
 
-An epoch waits for no callback. Which epochs were told stands in a note beside the log, so that a start goes on after
+An epoch waits for no callback. Which epochs were told is in a note beside the log, so that a start goes on after
 them: every complete epoch is told at least once, as long as the log still holds it. No decision rests on the note.
 """
 

@@ -1,6 +1,6 @@
 """One epoch as its records tell it: what was read, what each sink took, which records speak of it. Plain data.
 
-Reads the log only. `tpc show` prints it; the history of all epochs stands in `epochs`.
+Reads the log only. `tpc show` prints it; the history of all epochs is in `epochs`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of a running pipeline, for Prometheus: what the engine's transitions tell, counted. Constant work per epoch.
 
-Asks neither sink nor log. What each metric means stands in docs/reference/metrics.md; who serves them, in
+Asks neither sink nor log. What each metric means is in docs/reference/metrics.md; who serves them, in
 `metrics_server`.
 """
 
@@ -54,7 +54,7 @@ class Families:
         def histogram(name: str, what: str, labels: list[str]) -> Histogram:
             return Histogram(name, what, labels, registry=registry, buckets=SECONDS)
 
-        self.epochs = counter("tpc_epochs_total", "Epochs by what became of them.", ["pipeline", "outcome"])
+        self.epochs = counter("tpc_epochs_total", "Epochs by their outcome.", ["pipeline", "outcome"])
         self.phases = histogram("tpc_epoch_phase_seconds", "How long a phase took.", ["pipeline", "phase"])
         self.rows = counter("tpc_rows_total", "Rows of complete epochs.", sink)
         self.bytes = counter("tpc_bytes_total", "Bytes prepared in complete epochs.", sink)
@@ -93,7 +93,7 @@ def families(registry: CollectorRegistry) -> Families:
 
 
 class Metrics:
-    """Counts what becomes of one pipeline. Everything that can be counted stands at 0 from the start."""
+    """Counts what happens to one pipeline. Everything that can be counted stands at 0 from the start."""
 
     def __init__(self, registry: CollectorRegistry, pipeline: str, sinks: Iterable[str], clock: Clock) -> None:
         self._of = families(registry)

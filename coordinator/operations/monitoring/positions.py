@@ -1,6 +1,6 @@
 """Where a pipeline stands, for programs that are no part of it: the sources' positions at the end of an epoch.
 
-Reads the log alone: starts no Spark, asks no sink, changes nothing. What commands print of epochs stands in `epochs`.
+Reads the log alone: starts no Spark, asks no sink, changes nothing. What commands print of epochs is in `epochs`.
 """
 
 from __future__ import annotations

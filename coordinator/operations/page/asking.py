@@ -2,7 +2,7 @@
 
 Nothing is changed: no commit, no abort, no sweep. A sink has connections of its own here, opened for each question and
 closed after it, since a committer is one thread's. A system that hangs holds up its own question and no page beyond the
-deadline; it is not asked again before it has answered. What the answers mean stands in `pages`.
+deadline; it is not asked again before it has answered. What the answers mean is in `pages`.
 """
 
 from __future__ import annotations

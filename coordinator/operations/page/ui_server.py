@@ -1,7 +1,7 @@
 """The page of `tpc ui` in a pipeline's own process: opened before anything starts, closed with the query.
 
 Loads starlette and its kin only where the page is wanted; without them it is refused before anything starts. What is
-shown stands in `ui`: it reads the log, asks the sinks through connections of its own, and hears nothing of the engine.
+shown is in `ui`: it reads the log, asks the sinks through connections of its own, and hears nothing of the engine.
 """
 
 from __future__ import annotations

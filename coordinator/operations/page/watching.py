@@ -1,6 +1,6 @@
 """One pipeline's log, looked at again and again by a thread of its own; what it last said, and how old that is.
 
-A log that hangs holds up its own thread and nothing else: who asks gets the last look. What a look means stands in
+A log that hangs holds up its own thread and nothing else: who asks gets the last look. What a look means is in
 `facts`; nothing here is drawn.
 """
 

@@ -1,6 +1,6 @@
 """Where savepoints are kept, a folder or a URL of an object store, each under a name of its own: listed and removed.
 
-What may be removed stands in `keeping`.
+What may be removed is in `keeping`.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _FolderHome(Home):
         except OSError as error:
             raise ConfigurationError(
                 f"{folder} cannot be removed: {durable_files.in_words(error)}",
-                remedy=f"mend the disk or the rights, then `tpc savepoints drop {folder}`, which ends what is begun.",
+                remedy=f"repair the disk or the rights, then `tpc savepoints drop {folder}`, which ends what is begun.",
             ) from error
 
 

@@ -1,6 +1,6 @@
 """The savepoints at one place: what there is, how old, and what may go. A pipeline's only home never goes by itself.
 
-What a place is, a folder or a URL, stands in `homes`.
+What a place is, a folder or a URL, is in `homes`.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _finished(made: Writing) -> Path:
     except OSError as error:
         raise ConfigurationError(
             f"the savepoint {made.folder} lacks its name: {durable_files.in_words(error)}",
-            remedy="mend the disk, then repeat the command with the same words: it ends what is begun.",
+            remedy="repair the disk, then repeat the command with the same words: it ends what is begun.",
             log_has_ended=True,
         ) from error
 
@@ -235,7 +235,7 @@ def _require_settled(history: History) -> int:
 
 # Writes the folder of one savepoint: copies of Spark's files and of the log's records, and the manifest last.
 #
-# Everything is durable before the manifest has its name. When that may be stands in `making`.
+# Everything is durable before the manifest has its name. When that may be is in `making`.
 
 _UNFINISHED = f".{FILE_NAME}.unfinished"
 """The manifest while it has not got its name."""

@@ -28,7 +28,7 @@ CHECKPOINT, LOG = "checkpoint", "log"
 
 
 class Kind(str, Enum):
-    """What may become of a savepoint."""
+    """What may happen to a savepoint."""
 
     MOVE = "move"
     """Its pipeline has ended with it: it goes on from here, or is forked."""

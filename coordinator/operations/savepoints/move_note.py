@@ -1,4 +1,4 @@
-"""The note at a savepoint on where its pipeline goes on: put when a restore begins, put anew once that has ended.
+"""The note at a savepoint on where its pipeline goes on: put when a restore begins, put again once that has ended.
 
 Between the two the savepoint is its pipeline's only home still: what lies at the new place is half of it.
 """

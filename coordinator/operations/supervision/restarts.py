@@ -51,7 +51,7 @@ class FixedDelay:
 
 @dataclass(frozen=True)
 class ExponentialDelay:
-    """A delay that is multiplied with every failure up to a bound, and begins anew after a process that ran for long.
+    """A delay that is multiplied with every failure up to a bound, and begins again after a process that ran for long.
 
     `jitter_factor` moves each delay by a random part of itself, up or down, so that processes that failed together do
     not come back together. `attempts_before_reset_backoff` is how many restarts there are until a process has run for
@@ -87,7 +87,7 @@ class ExponentialDelay:
         return min(self.max_backoff_s, moved_s)
 
     def _since_reset(self, failures: Sequence[Failure]) -> int:
-        """How many failures there are since the backoff began anew, the newest included; from 1."""
+        """How many failures there are since the backoff began again, the newest included; from 1."""
         count = 0
         for failure in reversed(failures):
             count += 1

@@ -1,7 +1,7 @@
 """Restarts a pipeline's process when it dies, by a restart strategy; but never one whose exit code says: for good.
 
 The process is started in a group of its own, so that the driver, its JVM and its Python workers end together.
-A process says why it ended by its exit code: `exit_code_for(error)`. How long to wait stands in `restarts`.
+A process says why it ended by its exit code: `exit_code_for(error)`. How long to wait is in `restarts`.
 """
 
 from __future__ import annotations

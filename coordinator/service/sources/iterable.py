@@ -12,7 +12,7 @@ from tpc.source import Origin, Part, Source, SourceReader
 
 
 class IterableSource(Source):
-    """What `values` gives: an iterable that begins anew each time (a list, say), or a function that returns one.
+    """What `values` gives: an iterable that begins again each time (a list, say), or a function that returns one.
 
     Each time they must be the same values in the same order; more may have come at the end.
     """

@@ -1,4 +1,4 @@
-"""State of a loop: what functions keep between events, a participant of every epoch like any sink.
+"""State of a service: what functions keep between events, a participant of every epoch like any sink.
 
     sink = StateSink("waiting", "/data/pairs/state")     # one more sink of the pipeline
     state = sink.state(pipeline, dict, ttl_s=300.0)      # what the function sees; `sink.state(pipeline, "disk")`

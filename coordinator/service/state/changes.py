@@ -22,7 +22,7 @@ _RESTS_ON = b"tpc.rests_on"
 
 
 class Change(NamedTuple):
-    """One key and what became of it."""
+    """One key and its outcome."""
 
     key: bytes
     value: bytes | None

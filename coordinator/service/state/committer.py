@@ -1,4 +1,4 @@
-"""Applies decided deltas, once and in order, and tells what the store holds. What it may do stands in `rules.py`."""
+"""Applies decided deltas, once and in order, and tells what the store holds. What it may do is in `rules.py`."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class StateCommitter(Committer):
         return refused or Outcome(Verdict.COMMITTED, "applied")
 
     def _catch_up(self) -> None:
-        """What is applied is applied, whatever becomes of this."""
+        """What is applied is applied, whatever happens to this."""
         try:
             self._upkeep.catch_up()
         except TpcError as error:

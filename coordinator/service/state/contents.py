@@ -78,7 +78,7 @@ class MemoryContents(Contents):
         self._expires_ms: dict[bytes, int] = {}
         """Of the keys that expire."""
         self._expiring: list[tuple[int, bytes]] = []
-        """A heap; what stands in it may have been changed or gone since, up to about as much as what has not."""
+        """A heap; what is in it may have been changed or gone since, up to about as much as what has not."""
 
     def restore(self, before: int | None) -> None:
         """Read it whole."""

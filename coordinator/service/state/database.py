@@ -1,7 +1,7 @@
 """One SQLite file: made once, opened when it is first used, every transaction durable when it has ended.
 
 Any number of processes may have it open; threads of one process take turns. Knows no states: what the tables are for
-stands in `store.py`.
+is in `store.py`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ CHECKPOINT_PAGES = 64_000
 """A commit writes the write-ahead log back only when it has become so long; before that `upkeep.py` does."""
 
 LOG_BYTES = 2_000_000
-"""What a write-ahead log that begins anew keeps of its file: its size tells how much is to be written back."""
+"""What a write-ahead log that begins again keeps of its file: its size tells how much is to be written back."""
 
 CACHE_KIB = 65_536
 FORMAT = 3
-"""Of the tables; stands in the file as SQLite's `user_version`."""
+"""Of the tables; is in the file as SQLite's `user_version`."""
 TABLES = """
 CREATE TABLE identity (id INTEGER PRIMARY KEY, uuid TEXT NOT NULL);
 CREATE TABLE owners (owned TEXT PRIMARY KEY, generation INT NOT NULL, nonce TEXT NOT NULL, since REAL NOT NULL);

@@ -1,7 +1,7 @@
 """An object of the user's as a participant of every epoch: a state of one key, whose value is the whole object's bytes.
 
 Prepared, decided, applied, undone and restored like any state (`rules.py`, `committer.py`); what an epoch works on
-stands in `tpc.transactional`.
+is in `tpc.transactional`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How a lost store is made again from its changelog: up to the last decided epoch, exactly, or not at all.
 
-The rules alone: what is filled stands in `lost_stores.py`, where the rows come from in the changelog, and the explorer
+The rules alone: what is filled is in `lost_stores.py`, where the rows come from in the changelog, and the explorer
 runs them on models of both. An epoch that is decided and not complete may be in the changelog or not: its branch is
 committed by the recovery that follows. What comes out is compared with what the log says that the state held.
 """

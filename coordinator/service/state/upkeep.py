@@ -127,11 +127,11 @@ class _Thread(threading.Thread):
 
 # Writes a store's write-ahead log back into its file: only the place of what is durable already changes.
 #
-# Always with nobody writing, and never twice over the same log. SQLite before 3.51.3 can take a log that was begun anew
-# for one that is written back already, when a writer begins it anew while a checkpoint of a log that was whole before
-# looks at it ("the WAL-reset bug"; with a checkpoint that was made to pause there, a committed epoch was gone and the
-# file malformed in three runs of three). Where nobody writes back, SQLite does it within a commit, once the log is long
-# (`Database`).
+# Always with nobody writing, and never twice over the same log. SQLite before 3.51.3 can take a log that was begun
+# again for one that is written back already, when a writer begins it anew while a checkpoint of a log that was whole
+# before looks at it ("the WAL-reset bug"; with a checkpoint that was made to pause there, a committed epoch was gone
+# and the file malformed in three runs of three). Where nobody writes back, SQLite does it within a commit, once the log
+# is long (`Database`).
 
 WORTH_BYTES = 1_000_000
 """A page that several epochs have changed is written once; and an epoch that comes meanwhile waits for all of it."""

@@ -13,7 +13,7 @@ from typing import Any
 from tpc.errors import START_ANEW, HistoryMismatchError
 
 INITIAL: Mapping[str, Any] = {"xid": 0}
-"""The offset before the first batch: the same in each life. Where the stream begins stands in the end of batch 0."""
+"""The offset before the first batch: the same in each life. Where the stream begins is in the end of batch 0."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Holder:
 
 
 def opened(dsn: str | Elsewhere, timeout_s: float) -> BoundedConnection:
-    """A connection that only reads. Raises `ConfigurationError`, or `TransientError` when nobody answers in time."""
+    """A connection that only reads. Raises `ConfigurationError`, or `TransientError` when no server answers in time."""
     text = resolve(dsn)
 
     def attempt() -> BoundedConnection:
@@ -117,7 +117,7 @@ def asked() -> Iterator[None]:
         if isinstance(error, psycopg.DataError) and error.sqlstate is None:  # not the server's word, but psycopg's
             raise DataError(
                 f"a value of the source's table cannot be held: {words}",
-                remedy="mend the value (infinite dates and those before the year 1 are none of Python's), or leave its "
+                remedy="fix the value (infinite dates and those before the year 1 are none of Python's), or leave its "
                 "column out with columns=[...].",
             ) from error
         raise _translated(words, error.sqlstate) from error

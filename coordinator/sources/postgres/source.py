@@ -87,7 +87,7 @@ class PostgresSource:
         if isinstance(start, Since) and start.time.tzinfo is None:
             raise ConfigurationError("the time of Since has no time zone", remedy="datetime(..., tzinfo=timezone.utc)")
         if partitions < 1 or (rows_per_epoch is not None and rows_per_epoch < 1):
-            raise ConfigurationError("partitions and rows_per_epoch must be 1 or more", remedy="mend them.")
+            raise ConfigurationError("partitions and rows_per_epoch must be 1 or more", remedy="correct them.")
         self.table = table
         self.schema = schema
         self.dsn = dsn

@@ -224,7 +224,7 @@ class TableStreamReader(DataSourceStreamReader):
                 raise DataError(
                     f"a value of column {field.name!r} of table {self.reading.name!r} is no {field.type} of Spark",
                     column=field.name,
-                    remedy="leave the column out with columns=[...], or mend the value (NaN and infinity are none).",
+                    remedy="leave the column out with columns=[...], or correct the value (NaN and infinity are none).",
                 ) from error
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
@@ -238,7 +238,7 @@ class TableStreamReader(DataSourceStreamReader):
         return self._connection
 
     def commit(self, end: Mapping[str, Any]) -> None:
-        """Nothing: the position stands in the manifest, and the server holds nothing for it."""
+        """Nothing: the position is in the manifest, and the server holds nothing for it."""
 
     def stop(self) -> None:
         """Close the connection."""

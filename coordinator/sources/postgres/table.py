@@ -93,7 +93,7 @@ def _found(
     if row is None:
         raise ConfigurationError(
             f"there is no table {table!r} in database {connection.info.dbname!r}",
-            remedy="create it, or mend table= and schema= (names are case-sensitive here).",
+            remedy="create it, or correct table= and schema= (names are case-sensitive here).",
         )
     oid, database, found_schema, found, kind, persistence, row_security, is_of_several = row
     if kind not in "rp" or persistence != "p":
@@ -160,7 +160,7 @@ def _read_columns(
     for column in columns if wanted is None else wanted:
         if column not in columns:
             raise ConfigurationError(
-                f"table {name[2]!r} has no column {column!r}; it has {', '.join(columns)}", remedy="mend columns=."
+                f"table {name[2]!r} has no column {column!r}; it has {', '.join(columns)}", remedy="correct columns=."
             )
         declared, is_enum, _, _, may_read = columns[column]
         if not may_read:

@@ -1,6 +1,6 @@
 """One batch's pass as Spark runs it: one job, and its reports.
 
-What is done with the rows of a partition, and what follows from the reports, stands in `kernel.feeding`, which knows no
+What is done with the rows of a partition, and what follows from the reports, is in `kernel.feeding`, which knows no
 Spark.
 """
 

@@ -216,7 +216,7 @@ def _schemas(frame: DataFrame, routes: Sequence[RoutePlan]) -> dict[str, Any]:
 def conditions_of(writing: Writing) -> tuple[dict[str, Column], list[Column]]:
     """The conditions to be computed, each once, by the names of their columns; and per route its flag, made of those.
 
-    One `Column` object, or one text, that stands in several routes is one condition.
+    One `Column` object, or one text, that is in several routes is one condition.
     """
     from pyspark.sql import functions as F
 
@@ -265,7 +265,7 @@ def computed_once(condition: Column) -> Column:
 
 # The order in which the rows of an epoch reach the sinks, where the user asks for one.
 #
-# Spark sorts no stream, so this stands in the pass, on the frame of one batch: there the rows of a key are in one
+# Spark sorts no stream, so this is in the pass, on the frame of one batch: there the rows of a key are in one
 # partition (`partition_by=`), each partition is sorted, and writers take its rows as they come. No second job, no
 # further shuffle.
 

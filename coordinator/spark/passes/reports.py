@@ -25,7 +25,7 @@ REPORT_SCHEMA = "sink string, payload binary"
 
 @dataclass(frozen=True)
 class TaskAttempt:
-    """Which task this was. `task_id` is unique in Spark's application, and stands in the handles of its branches.
+    """Which task this was. `task_id` is unique in Spark's application, and is in the handles of its branches.
 
     `number` is 0 for the first attempt, again in each attempt of the stage: a stage is tried again when shuffle files
     are gone with an executor.

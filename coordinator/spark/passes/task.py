@@ -1,6 +1,6 @@
 """A partition of an epoch as a Spark task: runs on executors, inside `mapInArrow`.
 
-Spark runs the function that is given to it; what is done with the rows stands in `partition.py`. A task that fails
+Spark runs the function that is given to it; what is done with the rows is in `partition.py`. A task that fails
 after a prepare undoes its own branches; it never touches another attempt's. Errors of this library travel back in the
 report instead of failing the task, since Spark would run a task again that can only fail again.
 """

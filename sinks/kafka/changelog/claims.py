@@ -14,7 +14,7 @@ from tpc.sinks.kafka.cluster.group_offsets import Offset, commit_offset, group_o
 from tpc.sinks.kafka.cluster.raw_requests import RawClient
 
 BEGINS = "begins"
-"""In a committable's `data`: the branch is the first that stands in its topic."""
+"""In a committable's `data`: the branch is the first that is in its topic."""
 
 
 def claim_group(topic: str) -> str:

@@ -24,7 +24,7 @@ _AT_ONCE = 10_000
 _WAIT_S = 0.1
 REMEDY = (
     "nothing was changed. Bring the topic back as it was. Where the state's folder is there still, the changelog may "
-    "be taken out on the record instead (`tpc remove MODULE:SERVICE SINK`, with the old settings) and begun anew in "
+    "be taken out on the record instead (`tpc remove MODULE:SERVICE SINK`, with the old settings) and begun again in "
     "another topic."
 )
 
@@ -44,7 +44,7 @@ class TopicReader(ChangelogReader):
             return self._require_empty()
         if position["topic"] != self._topic:
             raise ConfigurationError(
-                f"the changelog is topic {self._topic!r} now, and what the state holds stands in {position['topic']!r}",
+                f"the changelog is topic {self._topic!r} now, and what the state holds is in {position['topic']!r}",
                 remedy="name the old topic again; before a changelog gets another topic it is taken out on the record "
                 "(`tpc remove MODULE:SERVICE SINK`, with the old settings).",
             )
@@ -81,7 +81,7 @@ class TopicReader(ChangelogReader):
         if next(self._messages(Reading({"first": first, "end": end})), None) is not None:
             raise ConfigurationError(
                 f"topic {self._topic!r} holds messages already, and the changelog of a state begins in it",
-                remedy="give every changelog a topic of its own, and one that begins anew a new one.",
+                remedy="give every changelog a topic of its own, and one that begins again a new one.",
             )
 
     def check_begins(self) -> None:
@@ -146,7 +146,7 @@ class TopicReader(ChangelogReader):
         return {n for n in self._numbers(all_of_it) if self._bounds(committed, n)[1] < self._bounds(all_of_it, n)[1]}
 
     def _met(self, error: KafkaError) -> None:
-        """Something else than a message: the end of a partition passes, and what the client mends itself."""
+        """Something else than a message: the end of a partition passes, and what the client repairs itself."""
         from confluent_kafka import KafkaError
 
         code = error.code()

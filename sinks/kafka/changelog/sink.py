@@ -1,4 +1,4 @@
-"""The sink that takes a state's changes into its topic: a Kafka sink whose rows say what became of a key."""
+"""The sink that takes a state's changes into its topic: a Kafka sink whose rows say the outcome of a key."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class ChangelogWriter(Writer):
             if lowest < end.get(name, 0):
                 raise StateLostError(
                     f"partition {name} of the changelog {self._sink.topic!r} goes on at offset {lowest}, and it had "
-                    f"come to {end[name]}: the topic was made anew",
+                    f"come to {end[name]}: the topic was recreated",
                     epoch=self._handle.epoch,
                     sink=self._sink.name,
                     remedy="nothing of this epoch is decided. Bring the old topic back, or take the changelog out on "

@@ -26,7 +26,7 @@ _ANY_TOPIC = "__consumer_offsets"
 def require_login(connection: ConnectionSettings, timeout_s: float) -> None:
     """Return when the cluster has answered.
 
-    Raises `ConfigurationError` for refused settings or a refused login, `TransientError` when nobody answers.
+    Raises `ConfigurationError` for refused settings or a refused login, `TransientError` when no server answers.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient

@@ -78,7 +78,7 @@ def needed_rights(topic: str | None, marker_topic: str | None, group: str | None
 def require_rights(
     cluster: KafkaCluster, client: TransactionClient, pipeline: PipelineId, rights: Iterable[Right], timeout_s: float
 ) -> None:
-    """Raise `ConfigurationError` that names every right that is missing; `TransientError` if nobody answers."""
+    """Raise `ConfigurationError` that names every right that is missing; `TransientError` if no server answers."""
     asked = _Questions(cluster, client, f"{pipeline.prefix}rights")
     missing = [right for right in rights if not patiently(partial(asked.has, right), timeout_s)]
     if missing:

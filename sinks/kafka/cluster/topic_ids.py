@@ -1,4 +1,4 @@
-"""The ids of topics: one that is deleted and made anew has another id, for good (KIP-516; brokers from 2.8 on tell it).
+"""The ids of topics: one that is deleted and recreated has another id, for good (KIP-516; brokers from 2.8 on tell it).
 
 Brokers are told of such a change one after the other. Asked are those that lead the topics' partitions, since what a
 broker holds it knows, and another one, in turn: one that has led, and is behind the others or cut off from them, still
@@ -106,6 +106,6 @@ def _agreed(described: Iterable[Any]) -> dict[str, str]:
         if ids.setdefault(name, told) != told:
             raise TransientError(
                 f"brokers do not agree which topic {name!r} is: {ids[name]} or {told}",
-                remedy="it was deleted and made anew, and not all have heard of it yet. Restart the service.",
+                remedy="it was deleted and recreated, and not all have heard of it yet. Restart the service.",
             )
     return ids

@@ -123,7 +123,7 @@ class TransactionEnding:
                 self._fence(branch.resource)
 
     def give_up(self, committables: Sequence[Committable]) -> list[GivenUp]:
-        """Abort what is open of these branches; then markers and descriptions tell what became of each."""
+        """Abort what is open of these branches; then markers and descriptions tell the outcome of each."""
         transactions = [Transaction.of(committable) for committable in committables]
         exact = [one for one in transactions if one.endtxn_version >= 5]
         replies = dict(zip((one.transactional_id for one in exact), self._end(exact, commit=False), strict=True))

@@ -1,6 +1,6 @@
 """Whether a committed branch's marker shows; where its group's coordinator has lost it, it is put again.
 
-A group's coordinator holds the offsets of an open transaction in its memory, and makes them anew from its log wherever
+A group's coordinator holds the offsets of an open transaction in its memory, and makes them again from its log wherever
 it becomes the leader. A broker that came back from a SIGKILL has been seen to call a transaction complete and to show
 the offset before it ever after (once, on Kafka 4.3.1; why is not known). So a marker is looked for when the partitions
 of groups have changed leaders since all of an epoch showed, and costs nothing otherwise. That the rows' own partitions

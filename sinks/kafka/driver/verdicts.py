@@ -67,7 +67,7 @@ def end_of_given_up(
     committed: Set[str],
     description: Description | Reply,
 ) -> GivenUp:
-    """What became of a branch after its abort was asked for; `reply` is the answer to EndTxn 5, if that was sent.
+    """The outcome of a branch after its abort was asked for; `reply` is the answer to EndTxn 5, if that was sent.
 
     NONE says that it is aborted, now or before. Where the id has expired and the marker too, nobody knows.
     """

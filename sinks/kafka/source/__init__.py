@@ -1,1 +1,1 @@
-"""Kafka as a source of a loop: all partitions of its topics, read_committed, from positions that the log keeps."""
+"""Kafka as a source of a service: all partitions of its topics, read_committed, from positions that the log keeps."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _AGAIN_S = 0.1
 _DELETED = (
-    "let this user describe and read it. If it was deleted: one that is made anew under its name is refused, so bring "
+    "let this user describe and read it. If it was deleted: one that is recreated under its name is refused, so bring "
     f"it back, or {START_ANEW}."
 )
 Partition: TypeAlias = "tuple[str, int]"
@@ -27,7 +27,7 @@ Offsets: TypeAlias = "dict[Partition, int]"
 
 
 def position_of(offsets: Mapping[Partition, int], topics_read: Iterable[str] = ()) -> str:
-    """The text that stands in manifests. Of `topics_read` each is there, also one without a partition to be read."""
+    """The text that is in manifests. Of `topics_read` each is there, also one without a partition to be read."""
     topics: dict[str, dict[str, int]] = {topic: {} for topic in topics_read}
     for (topic, partition), offset in sorted(offsets.items()):
         topics.setdefault(topic, {})[str(partition)] = offset
@@ -142,7 +142,7 @@ def in_words(partition: Partition) -> str:
 
 
 def lost(partition: Partition, offset: int, why: str) -> StateLostError:
-    """What comes next is gone: by retention, or because the topic was made anew."""
+    """What comes next is gone: by retention, or because the topic was recreated."""
     return StateLostError(
         f"{in_words(partition)} is to be read from offset {offset} on: {why}",
         remedy=f"nothing was skipped. Bring the messages back, or {START_ANEW}.",

@@ -1,4 +1,4 @@
-"""Reads Kafka topics for a loop: all partitions, assigned by hand, from positions that the log keeps."""
+"""Reads Kafka topics for a service: all partitions, assigned by hand, from positions that the log keeps."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class KafkaReader(SourceReader):
         known, topics = ({}, set[str]()) if position is None else (offsets_of(position), topics_of(position))
         cluster = self._cluster()
         found = self._found(cluster, topics)
-        self._identities = self._ids().ask()  # before any offset: what is made anew from now on shows
+        self._identities = self._ids().ask()  # before any offset: what is recreated from now on shows
         begin = cluster.beginnings(found, known, topics, self._source.first)
         self._position, self._next = dict(begin), dict(begin)
         self._polled = {partition: [] for partition in sorted(begin)}

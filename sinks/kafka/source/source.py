@@ -33,7 +33,7 @@ class KafkaSource(Source):
     - `look_again_s`: how often it is looked for new partitions.
     - `timeout_s`: deadline of every question to the cluster.
     - `continues`: topics that are to be taken for those of their name that were read before, by name the topic's id:
-      of a linked cluster, say, in which the same offsets name the same messages. One made anew is refused otherwise.
+      of a linked cluster, say, in which the same offsets name the same messages. One recreated is refused otherwise.
 
     Reads what is committed; the consumer group is not used (`Service.offsets_to` moves one). In an epoch the partitions
     follow each other in the order of their numbers, and each is in its order.

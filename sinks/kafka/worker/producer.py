@@ -114,7 +114,7 @@ class InitialisedProducer:
     def initialise(self, timeout_s: float) -> None:
         """Ask the coordinator for a producer id.
 
-        Raises `ConfigurationError` for a refused login or a missing right, `TransientError` when nobody answers.
+        Raises `ConfigurationError` for a refused login or a missing right, `TransientError` when no server answers.
 
         A call that has timed out is taken up again where it is by the next. One long call waits for librdkafka's next
         attempt when the first came before there was a connection: 500 ms for every third producer (measured); a

@@ -73,7 +73,7 @@ class OpenTransaction:
         return before
 
     def _drain_to(self, most: int, serve: Callable[[], object]) -> None:
-        """`serve` until no more than `most` rows have no answer yet; the deadline begins anew with each answer."""
+        """`serve` until no more than `most` rows have no answer yet; the deadline begins again with each answer."""
         fewest = len(self.source.producer)
         deadline = Deadline(self._settings.timeout_s)
         while (waiting := len(self.source.producer)) > most:
@@ -196,7 +196,7 @@ class OpenTransaction:
         librdkafka 2.16 forgets a partition whose registration is answered after the abort has begun, sends no EndTxn
         and answers that all is well (measured: 2 in 300): the transaction would hold up readers until it times out. A
         new epoch of the producer ends it, also if the registration arrives later. The coordinator gives one as soon
-        as no abort is going on; nobody will ask again what became of a branch that was never prepared.
+        as no abort is going on; nobody will ask again the outcome of a branch that was never prepared.
         """
         if not self.source.is_let_go:
             timeout_s = self._settings.timeout_s  # no name for the client here: its connections go before others come
@@ -297,7 +297,7 @@ def waiting_for(statistics: str | None) -> str:
     return f" for {', '.join(waiting[:_NAMED])}{more}" if waiting else ""
 
 
-# What it means that librdkafka or a broker did not take a row: a row to be mended, a missing right, or a moment.
+# What it means that librdkafka or a broker did not take a row: a row to be repaired, a missing right, or a moment.
 
 
 def error_of_failed_row(handle: Handle, source: InitialisedProducer) -> TpcError:

@@ -1,4 +1,4 @@
-"""What the two programs of a loop's measure share: their arguments, the user's own work, and how they tell."""
+"""What the two programs of a service's measure share: their arguments, the user's own work, and how they tell."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ def test_a_sink_that_never_had_rows_shows_none_and_passes() -> None:
         pytest.param({"a": 2, "b": 1}, "b: shows 1, the log's last epoch with branches there is 2", id="behind"),
         pytest.param({"a": 3, "b": 2}, "a: shows 3, the log's last epoch with branches there is 2", id="ahead"),
         pytest.param({"a": 2, "b": None}, "b: shows None, the log's last epoch with branches there is 2", id="gone"),
-        pytest.param({"a": 2}, "b: was not asked, and stands in the log", id="not asked"),
-        pytest.param({**EQUAL, "c": 2}, "c: shows 2, and stands in no epoch of the log", id="not in the log"),
+        pytest.param({"a": 2}, "b: was not asked, and is in the log", id="not asked"),
+        pytest.param({**EQUAL, "c": 2}, "c: shows 2, and is in no epoch of the log", id="not in the log"),
     ],
 )
 def test_a_sink_that_differs_is_named(shown: dict[str, int | None], difference: str) -> None:

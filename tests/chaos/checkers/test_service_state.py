@@ -1,4 +1,4 @@
-"""What stands in the store of a loop's state is read without the library: entries, deltas, what can be taken back."""
+"""What is in the store of a service's state is read without the library: entries, deltas, what can be taken back."""
 
 from __future__ import annotations
 

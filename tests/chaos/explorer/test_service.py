@@ -1,4 +1,4 @@
-"""The search through a loop: what its processes do is the real code's, and what is wrong in it is seen."""
+"""The search through a service: what its processes do is the real code's, and what is wrong in it is seen."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_start_that_reads_on_in_a_source_that_was_made_anew_is_seen(monkeypatc
     monkeypatch.setattr(cutting, "require_same", lambda *_: None)
     exploration = ServiceScope(service_faults=1).run()
     assert exploration.violated == "source"
-    assert "the process dies, timed is made anew and has as much" in exploration.trace
+    assert "the process dies, timed is recreated and has as much" in exploration.trace
 
 
 def test_an_object_that_keeps_the_copy_of_an_aborted_epoch_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

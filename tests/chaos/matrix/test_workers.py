@@ -1,4 +1,4 @@
-"""Test benches side by side: what becomes of a run whose workers cannot work."""
+"""Test benches side by side: what happens to a run whose workers cannot work."""
 
 from __future__ import annotations
 

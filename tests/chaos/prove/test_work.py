@@ -1,4 +1,4 @@
-"""When the work of a proof is begun, and what becomes of the rest when some of it fails."""
+"""When the work of a proof is begun, and what happens to the rest when some of it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each case stands in the cell of its step and fault, told from its neighbours by a letter."""
+"""Each case is in the cell of its step and fault, told from its neighbours by a letter."""
 
 from __future__ import annotations
 

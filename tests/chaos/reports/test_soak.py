@@ -1,4 +1,4 @@
-"""The report of a soak shows every kill and what became of it, in one file that fetches nothing."""
+"""The report of a soak shows every kill and its outcome, in one file that fetches nothing."""
 
 from __future__ import annotations
 

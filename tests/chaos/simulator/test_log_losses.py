@@ -1,4 +1,4 @@
-"""The simulated log goes away under a running coordinator: noticed, never taken for a fence, and mended."""
+"""The simulated log goes away under a running coordinator: noticed, never taken for a fence, and repaired."""
 
 from __future__ import annotations
 

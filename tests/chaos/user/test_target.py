@@ -1,4 +1,4 @@
-"""What a user's module must have is found, and what is missing is told with the line that mends it."""
+"""What a user's module must have is found, and what is missing is told with the line that fixes it."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def executors(events: Sequence[Event]) -> int:
 
 
 def told(events: Sequence[Event]) -> dict[str, Any]:
-    """What became of executors, stages and tasks."""
+    """The outcome of executors, stages and tasks."""
     ended = [event for event in events if event["Event"] == "SparkListenerTaskEnd"]
     return {
         "executors_added": sum(event["Event"] == "SparkListenerExecutorAdded" for event in events),

@@ -1,4 +1,4 @@
-"""How often an epoch is cut: seconds and numbers of events are told apart by their type, never guessed."""
+"""How often an epoch is cut: seconds and numbers of events are distinguished by their type, never guessed."""
 
 from __future__ import annotations
 

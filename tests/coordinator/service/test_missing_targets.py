@@ -1,4 +1,4 @@
-"""A directory that holds epochs and is gone, or not mounted, is asked for: no start makes it anew."""
+"""A directory that holds epochs and is gone, or not mounted, is asked for: no start recreates it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def away(_is_over: Callable[[], bool]) -> None:
 
 
 def lost(_is_over: Callable[[], bool]) -> None:
-    raise StateLostError("the topic was made anew")
+    raise StateLostError("the topic was recreated")
 
 
 def test_it_reads_beside_the_epoch_and_has_ended_with_it() -> None:
@@ -81,7 +81,7 @@ def test_it_reads_beside_the_epoch_and_has_ended_with_it() -> None:
 
 def test_what_it_meets_is_raised_when_the_epoch_has_ended() -> None:
     steps = []
-    with pytest.raises(StateLostError, match="made anew"), ReadingAhead(lost, goes_on) as ahead:
+    with pytest.raises(StateLostError, match="recreated"), ReadingAhead(lost, goes_on) as ahead:
         ahead.begin()
         steps.append("committed")
     assert steps == ["committed"]
@@ -91,7 +91,7 @@ def test_of_an_epoch_that_fails_its_own_error_is_raised_and_the_other_logged(cap
     with pytest.raises(ZeroDivisionError), ReadingAhead(lost, goes_on) as ahead:
         ahead.begin()
         raise ZeroDivisionError
-    assert "made anew" in caplog.text
+    assert "recreated" in caplog.text
 
 
 def test_a_service_that_is_asked_to_stop_does_not_end_in_what_may_pass(caplog: pytest.LogCaptureFixture) -> None:
@@ -175,7 +175,7 @@ def test_a_loss_that_is_met_ahead_ends_the_run_with_its_epoch_complete(tmp_path:
     made = numbers.source
 
     def met(_rows: int) -> int:
-        raise StateLostError("the topic was made anew")
+        raise StateLostError("the topic was recreated")
 
     class Losing(Between):
         def reader(self) -> SourceReader:
@@ -184,7 +184,7 @@ def test_a_loss_that_is_met_ahead_ends_the_run_with_its_epoch_complete(tmp_path:
             return reader
 
     numbers.source = lambda: Losing(lambda: numbers.values)  # type: ignore[method-assign]
-    with pytest.raises(StateLostError, match="made anew"):
+    with pytest.raises(StateLostError, match="recreated"):
         numbers.run()
     assert [(row["epoch"], row["status"]) for row in numbers.history()] == [(0, "complete")]
     numbers.source = made  # type: ignore[method-assign]

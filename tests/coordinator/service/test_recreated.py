@@ -1,4 +1,4 @@
-"""A topic that was made anew under its old name: no position counts in it, and nothing is decided of its events."""
+"""A topic that was recreated under its old name: no position counts in it, and nothing is decided of its events."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Topic(IterableSource):
 
 
 class Made(Numbers):
-    """A service that reads from a topic which can be made anew."""
+    """A service that reads from a topic which can be recreated."""
 
     def __init__(self, directory: Path, numbers: int = 0) -> None:
         super().__init__(directory, numbers)
@@ -72,7 +72,7 @@ class Made(Numbers):
         """From now on."""
         self.told = told
 
-    def make_anew(self, identity: str = "second", numbers: int = 1000) -> None:
+    def recreate(self, identity: str = "second", numbers: int = 1000) -> None:
         """With as many events as the old one had, and more: no position is beyond its end."""
         self.told, self.values = {"t": identity}, [10_000 + n for n in range(numbers)]
 
@@ -105,13 +105,13 @@ def refuses(service: Made, match: str = "is not the one that it has read") -> No
 
 
 def test_a_start_refuses_a_topic_made_anew_that_has_more_events_than_were_read(service: Made) -> None:
-    service.make_anew()
+    service.recreate()
     refuses(service, r"'t' of source 'numbers' is not the one that it has read: that was first, and this is second")
 
 
 def test_the_old_topic_brought_back_is_read_on(service: Made) -> None:
     old = service.values
-    service.make_anew()
+    service.recreate()
     refuses(service)
     service.told, service.values = {"t": "first"}, [*old, 4, 5]
     service.run()
@@ -119,7 +119,7 @@ def test_the_old_topic_brought_back_is_read_on(service: Made) -> None:
 
 
 def test_under_another_name_the_new_topic_is_read_from_its_beginning(service: Made) -> None:
-    service.make_anew(numbers=10)
+    service.recreate(numbers=10)
     service.name = "numbers-2"
     anew = service.service()
     anew.retire("numbers")
@@ -131,7 +131,7 @@ def test_a_start_that_takes_over_a_death_refuses_it_too(tmp_path: Path) -> None:
     service = Made(tmp_path, 4)
     with pytest.raises(Die):
         service.run_with({"sink.commit": die})
-    service.make_anew()
+    service.recreate()
     with pytest.raises(StateLostError, match="not the one that it has read"):
         service.run()
     assert service.written("even") == [0, 2]  # what was decided of the old one is finished all the same
@@ -147,7 +147,7 @@ def test_an_epoch_that_lost_its_branches_is_not_run_again_from_a_topic_made_anew
 
     with pytest.raises(Die):
         service.run_with({"epoch.decided": lose})
-    service.make_anew()
+    service.recreate()
     with pytest.raises(StateLostError, match="not the one that it has read"):
         service.run()
     assert service.written("even") == []
@@ -226,7 +226,7 @@ def test_a_copy_with_the_same_positions_is_read_on_once_it_is_named_and_not_anot
     service.run()
     assert service.is_right()
     assert service.recorded() == {"t": "linked"}
-    service.make_anew("third")
+    service.recreate("third")
     refuses(service)
 
 
@@ -235,7 +235,7 @@ def test_what_is_not_told_for_a_while_is_kept_in_mind(service: Made) -> None:
     service.values += [4, 5]
     service.run()
     assert service.recorded() == {"t": "first"}
-    service.make_anew()
+    service.recreate()
     refuses(service)
 
 
@@ -258,7 +258,7 @@ def test_a_source_that_was_retired_and_is_read_again_is_refused_where_it_was_mad
         without = service.service()
         without.retire("numbers")
         without.run(until_end=True)
-    service.make_anew()
+    service.recreate()
     again = service.service()
     again.retire("other")
     with pytest.raises(StateLostError, match="not the one that it has read"):
@@ -266,7 +266,7 @@ def test_a_source_that_was_retired_and_is_read_again_is_refused_where_it_was_mad
 
 
 def test_a_check_before_a_start_says_so(service: Made) -> None:
-    service.make_anew()
+    service.recreate()
     made = service.service()
     with pytest.raises(StateLostError, match="not the one that it has read"):
         probe_sources(made.coordinator(), made._program())

@@ -1,4 +1,4 @@
-"""A service without Spark: what it writes, what it records, and what becomes of it when it dies."""
+"""A service without Spark: what it writes, what it records, and what happens to it when it dies."""
 
 from __future__ import annotations
 

@@ -230,12 +230,12 @@ def test_a_standby_that_cannot_see_who_leads_is_refused(tmp_path: Path) -> None:
     journal = Journal(LocalLog(tmp_path / "log"))
     journal.open()
     journal.append(RecordKind.GENERATION, generation_body(1, host="elsewhere", process=7))
-    with pytest.raises(ConfigurationError, match="led by process 7 on elsewhere, which gives no sign of life"):
+    with pytest.raises(ConfigurationError, match="led by process 7 on elsewhere, which gives no heartbeat"):
         Standby(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
 
 
 def test_a_standby_in_a_container_of_another_host_name_is_not_taken_for_another_machine(tmp_path: Path) -> None:
-    """The newest term is of a process that gave no sign, an operator's command or a start that failed, say."""
+    """The newest term is of a process that gave no heartbeat, an operator's command or a start that failed, say."""
     journal = Journal(LocalLog(tmp_path / "log"))
     journal.open()
     body = generation_body(1, host="a container that is gone", process=7, boot=since_boot.which())
@@ -254,12 +254,12 @@ def test_a_standby_whose_directory_nobody_has_begun_in_does_not_take_over_from_a
     journal.open()
     body = generation_body(1, host="another container", process=7, boot=since_boot.which())
     journal.append(RecordKind.GENERATION, body)
-    with pytest.raises(ConfigurationError, match="process 7 on another container, which gives no sign of life"):
+    with pytest.raises(ConfigurationError, match="process 7 on another container, which gives no heartbeat"):
         Standby(tmp_path / "tpc", LocalLog(tmp_path / "log"), 2.0).wait()
 
 
 def test_who_has_just_begun_is_not_taken_for_the_one_before_it_that_had_its_number(tmp_path: Path) -> None:
-    """As in two containers, whose processes are all number 1. The new one holds the lock, and has given no sign yet."""
+    """As in two containers, whose processes are all number 1. The new one holds the lock and has given no heartbeat."""
     notes = tmp_path / "tpc"
     notes.mkdir()
     ended = {"turn": 1, **this_process(), "began": since_boot.process_began() - 60, "ended": True}
@@ -324,7 +324,7 @@ def test_a_standby_on_another_machine_than_the_leader_is_refused(tmp_path: Path)
 
 
 def _beaten(path: Path, sign: dict[str, Any]) -> bool:
-    """Another machine's sign, once more."""
+    """Another machine's heartbeat, once more."""
     sign["count"] = sign.get("count", 0) + 1
     path.with_name("new").write_text(json.dumps(sign))
     path.with_name("new").replace(path)

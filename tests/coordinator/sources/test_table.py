@@ -1,4 +1,4 @@
-"""What a table cannot be read as a stream for is refused before the first batch, with a remedy that mends it."""
+"""What a table cannot be read as a stream for is refused before the first batch, with a remedy that fixes it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_a_jvm_that_is_gone_is_named_and_what_became_of_the_epoch_is_left_to_the
         translated_errors(),
     ):
         raise error
-    assert "the log says what became of the epoch" in caught.value.remedy
+    assert "the log says the outcome of the epoch" in caught.value.remedy
 
 
 def test_a_connection_that_is_refused_elsewhere_is_not_taken_for_the_jvm_s() -> None:

@@ -95,7 +95,7 @@ def test_a_file_that_spark_still_copied_is_made_durable_again_and_then_left_alon
     copied.parent.mkdir(parents=True, exist_ok=True)
     copied.write_bytes(b"the beginning")
     lineage.begin().wait()
-    os.utime(copied.parent, (0, 0))  # what a file holds does not change the directory that it stands in
+    os.utime(copied.parent, (0, 0))  # what a file holds does not change the directory that it is in
     lineage.begin().wait()
 
     with copied.open("ab") as file:

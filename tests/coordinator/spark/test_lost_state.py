@@ -1,4 +1,4 @@
-"""A start goes on from the newest commit whose state is whole, and mends what the sources' logs have lost."""
+"""A start goes on from the newest commit whose state is whole, and repairs what the sources' logs have lost."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_a_plan_that_cannot_be_made_durable_is_a_passing_trouble_with_words(
     monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(TransientError, match="offsets/2 could not be made durable: Input/output error") as caught:
         log.make_durable(2)
-    assert "mount it anew" in caught.value.remedy
+    assert "mount it again" in caught.value.remedy
 
 
 def test_a_file_written_back_has_its_bytes_and_no_old_checksum(log: SparkLog) -> None:

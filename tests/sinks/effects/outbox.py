@@ -93,7 +93,7 @@ class Outbox:
         return made
 
     def fates(self) -> dict[str, Fate]:
-        """What has become of each effect, by the place that names it."""
+        """The state of each effect, by the place that names it."""
         found = listed(Database(self.path, 10.0), tuple(Fate), 1000)
         return {one.key.rpartition("/")[2]: one.fate for one in found}
 

@@ -48,7 +48,7 @@ def next_term(driver: EffectCommitter) -> None:
 
 
 def has_begun(driver: EffectCommitter) -> bool:
-    """Whether its carrier's first term stands in the outbox."""
+    """Whether its carrier's first term is in the outbox."""
     return driver._carrier is not None and driver._carrier._has_begun
 
 
@@ -57,7 +57,7 @@ def test_a_term_that_is_renewed_while_an_outcome_is_noted_does_not_fence_its_own
 
     class Slow(Calls):
         def not_done(self, *of: Any, **more: Any) -> None:
-            """The database is busy until the next term stands in it, if that can be."""
+            """The database is busy until the next term is in it, if that can be."""
             noting.set()
             renewed.wait(0.5)
             super().not_done(*of, **more)

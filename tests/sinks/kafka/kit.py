@@ -70,7 +70,7 @@ class KafkaKit(SinkConformance):
         self.timeout_s = 1.0 if re.search("outage|errors_or_logs", request.node.name) else 20.0
         if "outage" in request.node.name:
             # A woken broker may notice only later that it was away: its coordinators, which have just answered, then
-            # list no transactions until they are loaded anew, and write the markers of those that have ended again.
+            # list no transactions until they are loaded again, and write the markers of those that have ended again.
             monkeypatch.setattr(self, "settle_s", DEADLINE_S)
         eventually(self.is_there, f"topic {self.topic} is known")
         if server not in self.loaded:
@@ -122,7 +122,7 @@ class KafkaKit(SinkConformance):
     def in_states(self, *states: str) -> list[str]:
         """The transactional ids of this test's pipelines whose transaction is in one of these states.
 
-        Asked again while coordinators are loading: a woken broker notices late that it was away, and loads them anew.
+        Asked again while coordinators are loading: a woken broker notices late that it was away, and loads them again.
         """
         admin = admin_client(bootstrap_servers=self.kafka.bootstrap, client_id="tests")
         try:
@@ -142,7 +142,7 @@ class KafkaKit(SinkConformance):
             yield
         finally:
             process.resume()
-            # It has missed its own heartbeats and registers anew.
+            # It has missed its own heartbeats and registers again.
             eventually(self.is_there, "the broker is back")
 
     def forget_markers(self, sink: Sink) -> None:

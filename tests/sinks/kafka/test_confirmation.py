@@ -1,4 +1,4 @@
-"""What becomes of a commit by what coordinators show, step by step; they are played, since brokers do it in one go."""
+"""What happens to a commit by what coordinators show, step by step; they are played, since brokers do it in one go."""
 
 from __future__ import annotations
 

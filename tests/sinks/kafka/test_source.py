@@ -1,4 +1,4 @@
-"""Kafka as a source of a loop: positions, the order of a cut, and what a reader refuses."""
+"""Kafka as a source of a service: positions, the order of a cut, and what a reader refuses."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def test_a_topic_made_anew_that_has_grown_past_the_position_is_refused_and_nothi
     topic, taken = kafka.topic(partitions=1), list[str]()
     kafka.produce(topic, [(None, f"old {n}") for n in range(5)])
     run_into(taken, topic, kafka, tmp_path)
-    kafka.make_anew(topic, partitions=1)
+    kafka.recreate(topic, partitions=1)
     kafka.produce(topic, [(None, f"new {n}") for n in range(50)])
     with pytest.raises(StateLostError, match=rf"{topic}.* of source .* is not the one that it has read"):
         run_into(taken, topic, kafka, tmp_path)
@@ -370,13 +370,13 @@ def test_a_topic_made_anew_while_a_service_runs_is_refused_and_nothing_of_it_dec
     topic, taken = kafka.topic(partitions=1), list[str]()
     kafka.produce(topic, [(None, f"old {n}") for n in range(5)])
 
-    def made_anew(_step: str, where: Mapping[str, Any]) -> None:
+    def recreated(_step: str, where: Mapping[str, Any]) -> None:
         """The client goes on in the new topic where it stood in the old one, as a rule; at times it tells of it."""
         assert where["epoch"] == 0, "an epoch of the new topic is decided"
-        kafka.make_anew(topic, partitions=1)
+        kafka.recreate(topic, partitions=1)
         kafka.produce(topic, [(None, f"new {n}") for n in range(50)])
 
-    failpoints.install({"epoch.decided": made_anew})
+    failpoints.install({"epoch.decided": recreated})
     try:
         with pytest.raises((StateLostError, TransientError)):
             run_into(taken, topic, kafka, tmp_path, every=5, until_end=False)
@@ -394,7 +394,7 @@ def test_a_topic_made_anew_between_a_cut_and_its_decision_is_refused(kafka: Kafk
         reader.seek(None)
         read(reader, 1)
         reader.confirm()
-        kafka.make_anew(topic, partitions=1)
+        kafka.recreate(topic, partitions=1)
         with pytest.raises(StateLostError, match=topic):
             reader.confirm()
 
@@ -408,7 +408,7 @@ def test_a_topic_that_is_deleted_confirms_nothing(kafka: KafkaTopics) -> None:
             reader.confirm()
         with pytest.raises(ConfigurationError, match="cannot be read") as refused:
             reader.seek(json.dumps({topic: {"0": 0}}))
-    assert "one that is made anew under its name is refused" in str(refused.value)
+    assert "one that is recreated under its name is refused" in str(refused.value)
 
 
 def test_a_closed_source_is_asked_nothing_more(kafka: KafkaTopics) -> None:
@@ -424,7 +424,7 @@ def test_a_topic_made_anew_is_read_on_by_who_says_that_it_continues_the_old(kafk
     topic, taken = kafka.topic(partitions=1), list[str]()
     kafka.produce(topic, [(None, f"old {n}") for n in range(5)])
     run_into(taken, topic, kafka, tmp_path)
-    kafka.make_anew(topic, partitions=1)
+    kafka.recreate(topic, partitions=1)
     kafka.produce(topic, [(None, f"copied {n}") for n in range(7)])
     run_into(taken, topic, kafka, tmp_path, continues={topic: kafka.topic_id(topic)})
     assert taken[5:] == ["copied 5", "copied 6"]
@@ -442,7 +442,7 @@ def test_the_id_of_a_topic_is_what_kafka_s_own_tools_write(kafka: KafkaTopics) -
         for _ in range(2):
             reader.seek(None)
             assert reader.identities() == {topic: kafka.topic_id(topic)}
-            kafka.make_anew(topic, partitions=1)
+            kafka.recreate(topic, partitions=1)
 
 
 def test_partitions_that_are_gone_are_refused(kafka: KafkaTopics) -> None:

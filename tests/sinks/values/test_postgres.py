@@ -87,7 +87,7 @@ def numbered(column: pa.Array) -> pa.RecordBatch:
 
 
 def outcome(postgres: PostgresDatabase, sql: str, column: pa.Array, epoch: int) -> str:
-    """What becomes of a column in a table of its own; it must be one of three."""
+    """What happens to a column in a table of its own; it must be one of three."""
     postgres.execute("DROP TABLE IF EXISTS t")
     postgres.execute(f"CREATE TABLE t (id bigint PRIMARY KEY, v {sql})")
     sink = PostgresSink("t", dsn=postgres.dsn, timeout_s=10)

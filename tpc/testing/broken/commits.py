@@ -124,7 +124,7 @@ class MarkerGoesBack(DirectorySink):
             return outcomes
 
         def newest_marker(self, since_generation: int = 0) -> Marker | None:
-            """What stands in the marker, if it is this incarnation's."""
+            """What is in the marker, if it is this incarnation's."""
             newest = super().newest_marker(since_generation)
             if newest is None:
                 return None

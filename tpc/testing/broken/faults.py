@@ -16,7 +16,7 @@ LONGER_THAN_ANY_DEADLINE_S = 3600.0
 
 
 class CommitRaises(DirectorySink):
-    """Its commit raises, so that nobody learns what became of the other branches."""
+    """Its commit raises, so that nobody learns the outcome of the other branches."""
 
     class Committer(DirectoryCommitter):
         """UNKNOWN becomes an error."""

@@ -125,7 +125,7 @@ class SecretInCommittable(DirectorySink):
         """Hands the password on."""
 
         def prepare(self) -> Committable | None:
-            """It then stands in the log for ever."""
+            """It then is in the log for ever."""
             committable = super().prepare()
             if committable is None:
                 return None

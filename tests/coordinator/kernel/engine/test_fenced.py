@@ -1,4 +1,4 @@
-"""Whoever watches a query asks the engine who leads when the query has ended: another, nobody, or it is not known."""
+"""Whoever watches a query asks the engine for the leader when the query has ended: another, none, or unknown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_another_coordinator_s_term_is_told() -> None:
 
 
 def test_a_record_that_is_just_being_put_is_not_another_s() -> None:
-    """It stands in the log, and the journal that puts it does not know it yet."""
+    """It is in the log, and the journal that puts it does not know it yet."""
     pipeline = started()
     told: list[FencedError | None] = []
 

@@ -53,7 +53,7 @@ def test_an_epoch_whose_intent_stands_is_left_to_the_one_that_has_gone_on_from_i
 
 
 def test_a_record_of_another_after_a_lost_answer_proves_nothing_about_the_intent() -> None:
-    """An older copy of the log may have been put in its place, and the intent stands in the one that was moved."""
+    """An older copy of the log may have been put in its place, and the intent is in the one that was moved."""
     pipeline = started()
     pipeline.log.lost_answers = [False]
     pipeline.clock.while_waiting = pipeline.somebody_takes_over

@@ -75,7 +75,7 @@ def test_an_owner_of_the_slot_that_cannot_be_read_is_asked_for_until_it_is_known
     with acting("log.put", another_decides), pytest.raises(FencedError, match="slot 4") as caught:
         run_epoch(old, 1, runner)
     assert failures == []
-    assert caught.value.safe == "the log says whether epoch 1 is decided: the one that leads finishes it or runs it."
+    assert caught.value.safe == "the log says whether epoch 1 is decided: the current leader finishes it or runs it."
 
 
 def test_an_owner_of_the_slot_that_stays_unreadable_leaves_the_decision_unknown() -> None:

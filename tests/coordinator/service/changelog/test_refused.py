@@ -17,7 +17,7 @@ from tpc.sinks import KafkaChangelog
 from tpc.support.deadlines import patiently
 
 
-def made_anew(kafka: KafkaTopics, topic: str, partitions: int = 3) -> None:
+def recreated(kafka: KafkaTopics, topic: str, partitions: int = 3) -> None:
     """The topic of this name is another one."""
     from confluent_kafka.admin import NewTopic
 
@@ -36,7 +36,7 @@ def made_anew(kafka: KafkaTopics, topic: str, partitions: int = 3) -> None:
 def test_a_topic_that_was_made_anew(is_lost_too: bool, kafka: KafkaTopics, tmp_path: Path) -> None:
     counted = Counted.at(tmp_path, kafka, numbers=60)
     counted.run(every=20)
-    made_anew(kafka, counted.name)
+    recreated(kafka, counted.name)
     if is_lost_too:
         counted.lose_disk()
     counted.values += range(60, 100)
@@ -129,7 +129,7 @@ def test_one_topic_for_two_states(tmp_path: Path) -> None:
 
 def removed(counted: Counted, sink: str) -> None:
     """An operator takes the state or its changelog out on the record."""
-    actions.remove_sink(counted.service(), sink, "begins anew")
+    actions.remove_sink(counted.service(), sink, "begins again")
 
 
 @pytest.mark.parametrize("sink", ["kept", "kept-changelog"])

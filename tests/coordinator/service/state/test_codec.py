@@ -186,7 +186,7 @@ def test_bytes_that_are_no_value_are_corruption(data: bytes) -> None:
 
 
 def test_the_first_version_can_always_be_read() -> None:
-    """Written by the first version; never to be made anew."""
+    """Written by the first version; never to be recreated."""
     held = b'\x01{"a":[1,2.5,null,{"$tuple":["x",{"$bytes":"AA=="}]}],"b":{"$dict":[[1,{"$set":["p"]}]]},"c":'
     held += b'{"$datetime":"2024-02-29T12:00:00+00:00"},"d":{"$Decimal":"1.50"},"e":{"$date":"2024-02-29"},"f":'
     held += b'{"$timedelta":[1,2,3]},"g":{"$UUID":"12345678-1234-5678-1234-567812345678"},"h":{"$frozenset":[]}}'

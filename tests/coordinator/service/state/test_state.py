@@ -373,7 +373,7 @@ def test_a_key_expires_when_the_watermark_passes_its_time_to_live(tmp_path: Path
     epochs.run(3, lambda state: None, watermark_ms=11_000)
     assert epochs.stored() == {"b": 1}
     epochs.state.restore()
-    epochs.run(4, at(14_000, b=1), watermark_ms=14_000)  # the same value, written again: its time begins anew
+    epochs.run(4, at(14_000, b=1), watermark_ms=14_000)  # the same value, written again: its time begins again
     epochs.run(5, lambda state: None, watermark_ms=23_999)
     assert epochs.stored() == {"b": 1}
     epochs.run(6, lambda state: None, watermark_ms=24_000)

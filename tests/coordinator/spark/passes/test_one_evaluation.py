@@ -1,4 +1,4 @@
-"""One row, one evaluation: whatever a condition or an expression is, all that becomes of a row follows from one value.
+"""One row, one evaluation: whatever a condition or an expression is, all that happens to a row follows from one value.
 
 Sinks, guarded columns, `otherwise`, counts and digests are compared with each other for routes drawn at random, some of
 whose conditions and columns come out otherwise each time they are computed: `rand()`, `uuid()`, and Python functions,
