@@ -15,6 +15,7 @@ from dataclasses import dataclass
 KAFKA = "kafka"
 FILES = "files"
 TABLE = "tpc-postgres"
+"""The format under which the source of `sinks.postgres.source` is registered."""
 
 _FILE_LIMITS = """
     maxfilespertrigger maxbytespertrigger maxfileage maxcachedfiles discardcachedinputratio latestfirst cleansource

@@ -1,4 +1,7 @@
-"""The sources of a service (`tpc.service`): Kafka, the lines of a file, Python values. Loaded when asked for."""
+"""The sources of a service (`tpc.service`): Kafka, the lines of a file, Python values; and of a Spark query: a table.
+
+Names are loaded when asked for, so that a program needs only the clients of the systems it reads from.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,16 @@ if TYPE_CHECKING:
     from tpc.coordinator.service.sources.iterable import IterableSource
     from tpc.coordinator.service.sources.lines import LinesSource
     from tpc.sinks.kafka.source.source import KafkaSource
+    from tpc.sinks.postgres.source.source import PostgresSource, Since
 
-__all__ = ["IterableSource", "KafkaSource", "LinesSource"]
+__all__ = ["IterableSource", "KafkaSource", "LinesSource", "PostgresSource", "Since"]
 
 _MODULES = {
     "IterableSource": "tpc.coordinator.service.sources.iterable",
     "KafkaSource": "tpc.sinks.kafka.source.source",
     "LinesSource": "tpc.coordinator.service.sources.lines",
+    "PostgresSource": "tpc.sinks.postgres.source.source",
+    "Since": "tpc.sinks.postgres.source.source",
 }
 
 

@@ -104,7 +104,7 @@ CHECKS = (
     Check("compaction kit", 240.0, "tests/coordinator/service/state/test_compaction.py"),
     # What a start does before it asks anything else: the explorer begins with a store as it is.
     Check("lost state kit", 240.0, "tests/coordinator/service/changelog/test_lost_stores.py"),
-    Check("table source kit", 240.0, "tests/coordinator/sources/test_table.py"),
+    Check("table source kit", 240.0, "tests/sinks/postgres/source/test_table.py"),
     # Neither the explorer nor the simulator has several processes of one service.
     Check("shards kit", 420.0, "tests/coordinator/service/test_shards.py"),
     Check("standby kit", 240.0, "tests/coordinator/service/test_standby.py"),

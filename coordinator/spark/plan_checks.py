@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tpc.errors import ConfigurationError
+from tpc.source_options import TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,10 +76,6 @@ def refuse_data_loss(frame: DataFrame) -> None:
             )
 
 
-TABLE_SOURCE = "tpc-postgres"
-"""What Spark knows the source of `coordinator.sources.postgres` by."""
-
-
 def reads_table(frame: DataFrame) -> bool:
     """Whether a table is among the sources."""
     return any(True for _ in _tables(frame))
@@ -86,7 +83,7 @@ def reads_table(frame: DataFrame) -> bool:
 
 def _tables(frame: DataFrame) -> Iterator[Any]:
     for node in plan_nodes(frame._jdf.queryExecution().analyzed()):
-        if node.getClass().getSimpleName() == "StreamingRelationV2" and node.sourceName() == TABLE_SOURCE:
+        if node.getClass().getSimpleName() == "StreamingRelationV2" and node.sourceName() == TABLE:
             yield node
 
 

@@ -91,7 +91,7 @@ def _kafka(told: Any) -> dict[str, dict[int, int]] | None:
 
 
 def _table(told: Any) -> dict[str, int] | None:
-    """What waits by an offset in a progress, if it is the position in a table (`coordinator.sources.postgres`)."""
+    """What waits by an offset in a progress, if it is the position in a table (`sinks.postgres.source`)."""
     value = _parsed(told)
     if not isinstance(value, dict) or not {"cluster", "table", "xid", "next"} <= value.keys():
         return None

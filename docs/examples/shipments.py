@@ -24,8 +24,8 @@ from pyspark.sql import functions as F
 
 import tpc
 from tpc.chaos.servers.spark_session import spark_session
-from tpc.coordinator.sources import PostgresSource
 from tpc.sinks import KafkaSink, PostgresSink
+from tpc.sources import PostgresSource
 
 KAFKA, POSTGRES = tpc.env("TPC_KAFKA"), tpc.env("TPC_POSTGRES")
 PLACE = Path(os.environ.get("TPC_CHAOS_DIR", "/tmp/shipments"))

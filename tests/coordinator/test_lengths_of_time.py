@@ -17,9 +17,9 @@ from tpc.coordinator.kernel.log.objects import ObjectLog
 from tpc.coordinator.kernel.log.sql import SqlLog
 from tpc.coordinator.operations.supervision.restarts import ExponentialDelay, FailureRate, FixedDelay
 from tpc.coordinator.service.state import StateSink
-from tpc.coordinator.sources.postgres.source import PostgresSource
 from tpc.errors import ConfigurationError
 from tpc.sinks import EffectSink, FileSink, KafkaChangelog, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
+from tpc.sinks.postgres.source.source import PostgresSource
 from tpc.sources import IterableSource, KafkaSource
 
 NONE = [float("nan"), float("inf"), -float("inf"), -1.0, 1e300, "5", True, [5]]

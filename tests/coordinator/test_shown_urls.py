@@ -9,11 +9,11 @@ import pytest
 
 from tpc.coordinator.kernel.log.objects import ObjectLog
 from tpc.coordinator.kernel.log.sql import SqlLog
-from tpc.coordinator.sources.postgres.source import PostgresSource
 from tpc.errors import ConfigurationError, TpcError
 from tpc.handles import PipelineId
 from tpc.sink import CheckContext
 from tpc.sinks import FileSink, KafkaOffsetsSink, KafkaSink, MongoSink, PostgresSink
+from tpc.sinks.postgres.source.source import PostgresSource
 from tpc.source_records import SourceRecord
 
 JOB = PipelineId("p", 1)

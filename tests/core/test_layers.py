@@ -45,7 +45,7 @@ SINKS = (members("tpc.sinks") & TREE.packages()) - {SHARED, AUTHORING}
 ROOMS: dict[str, set[str]] = {
     "tpc": {*CORE, *OUTER, SHARED, AUTHORING, *SINKS, "tpc.__main__", "tpc.sources"},
     "tpc.__main__": {*CORE, "tpc.coordinator", "tpc.chaos", EFFECTS},
-    "tpc.sources": {*CORE, "tpc.coordinator", "tpc.sinks.kafka"},
+    "tpc.sources": {*CORE, "tpc.coordinator", "tpc.sinks.kafka", "tpc.sinks.postgres"},
     **{module: CORE - {module} for module in CORE},
     "tpc.testing": CORE,
     "tpc.support": CORE,
@@ -80,7 +80,7 @@ TIERS: dict[str, tuple[set[str], ...]] = {
         {"cluster"},
         {"transactional_sink", "connection_settings", "librdkafka", "kafka_python", "token_function"},
     ),
-    "tpc.coordinator": ({"operations"}, {"sources"}, {"spark", "service"}, {"kernel"}),
+    "tpc.coordinator": ({"operations"}, {"spark", "service"}, {"kernel"}),
     "tpc.coordinator.kernel": ({"*"}, {"feeding"}, {"log"}),
     "tpc.coordinator.spark": (
         {
@@ -148,14 +148,13 @@ IMPORTED_ONLY_BY = {
 
 
 DRIVERS: dict[str, set[str]] = {
-    "pyspark": {"tpc.coordinator", "tpc.chaos"},
+    "pyspark": {"tpc.coordinator", "tpc.sinks.postgres.source", "tpc.chaos"},
     "py4j": {"tpc.coordinator", "tpc.chaos.servers"},
     "confluent_kafka": {"tpc.sinks.kafka", "tpc.chaos"},
     "kafka": {"tpc.sinks.kafka.cluster", "tpc.chaos.checkers"},
     "psycopg": {
         "tpc.sinks.postgres",
         "tpc.coordinator.kernel.log",
-        "tpc.coordinator.sources",
         "tpc.support",
         "tpc.chaos",
     },
@@ -176,7 +175,6 @@ OTHERS: dict[str, set[str]] = {
         "tpc.coordinator.spark.passes",
         "tpc.coordinator.kernel.feeding",
         "tpc.coordinator.service",
-        "tpc.coordinator.sources",
         "tpc.chaos",
     },
     "numpy": {SHARED, "tpc.coordinator.kernel.feeding", "tpc.coordinator.service", "tpc.chaos.flights"},

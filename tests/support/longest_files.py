@@ -109,7 +109,7 @@ LONGEST_S: dict[str, int] = {
     "tests/clusters/test_postgres_versions.py": 30,
     "tests/sinks/kafka/test_capacity.py": 30,
     "tests/clusters/test_postgres_failover.py": 25,
-    "tests/coordinator/sources/test_stream.py": 25,
+    "tests/sinks/postgres/source/test_stream.py": 25,
     "tests/coordinator/test_run.py": 25,
     "tests/sinks/postgres/test_failures.py": 20,
     "tests/sinks/effects/test_conformance.py": 20,

@@ -18,18 +18,18 @@ from psycopg import sql
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tpc.coordinator.sources.postgres.column_types import is_read_as_text
-from tpc.coordinator.sources.postgres.position import (
+from tpc.errors import ConfigurationError, DataError
+from tpc.sinks.postgres.source.position import (
     INITIAL,
     Position,
     lowest_unread,
     refuse_gone_back,
     refuse_other_place,
 )
-from tpc.coordinator.sources.postgres.reading import Reading
-from tpc.coordinator.sources.postgres.server import Horizon, asked, holder, horizon, make_lasting, opened
-from tpc.coordinator.spark.plan_checks import TABLE_SOURCE
-from tpc.errors import ConfigurationError, DataError
+from tpc.sinks.postgres.source.reading import Reading
+from tpc.sinks.postgres.source.server import Horizon, asked, holder, horizon, make_lasting, opened
+from tpc.sinks.postgres.source.spark_types import is_read_as_text
+from tpc.source_options import TABLE
 from tpc.support.bounded_connection import BoundedConnection, is_alive
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ class Range(InputPartition):
 
 
 class TableDataSource(DataSource):
-    """What Spark finds under `TABLE_SOURCE`."""
+    """What Spark finds under `TABLE`."""
 
     @classmethod
     def name(cls) -> str:
         """As in `spark.readStream.format`."""
-        return TABLE_SOURCE
+        return TABLE
 
     def streamReader(self, schema: StructType) -> TableStreamReader:  # noqa: N802  Spark's name
         """The reader of offsets, and of rows."""

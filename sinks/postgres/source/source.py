@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from tpc.errors import ConfigurationError
 from tpc.lengths import require_length, require_timeouts
 from tpc.settings import Elsewhere, Env, SecretFile
+from tpc.source_options import TABLE
 from tpc.urls import has_password
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tpc.coordinator.sources.postgres.server import Holder
+    from tpc.sinks.postgres.source.server import Holder
 
 _STARTS = ("beginning", "now")
 
@@ -102,10 +103,9 @@ class PostgresSource:
 
     def load(self, spark: SparkSession) -> DataFrame:
         """The table as a streaming DataFrame. Asks the server: what a stream could not be read of is refused here."""
-        from tpc.coordinator.sources.postgres.server import once
-        from tpc.coordinator.sources.postgres.spark_source import TableDataSource
-        from tpc.coordinator.sources.postgres.table import checked_table
-        from tpc.coordinator.spark.plan_checks import TABLE_SOURCE
+        from tpc.sinks.postgres.source.server import once
+        from tpc.sinks.postgres.source.spark_source import TableDataSource
+        from tpc.sinks.postgres.source.table import checked_table
 
         table = once(
             self.dsn,
@@ -126,11 +126,11 @@ class PostgresSource:
             "tellHeldAfter": str(self.tell_held_after_s),
             "upgradedFrom": self.upgraded_from or "",
         }
-        return spark.readStream.format(TABLE_SOURCE).schema(columns).options(**options).load()
+        return spark.readStream.format(TABLE).schema(columns).options(**options).load()
 
     def holder(self) -> Holder | None:
         """Who has the oldest open or prepared transaction of the server, for which the stream waits; None if nobody."""
-        from tpc.coordinator.sources.postgres import server
+        from tpc.sinks.postgres.source import server
 
         return server.once(
             self.dsn, self.timeout_s, lambda connection: server.holder(connection, server.horizon(connection).finished)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from psycopg import sql
 
-from tpc.coordinator.sources.postgres.column_types import spark_type
-from tpc.coordinator.sources.postgres.server import asked, horizon
 from tpc.errors import ConfigurationError
+from tpc.sinks.postgres.source.server import asked, horizon
+from tpc.sinks.postgres.source.spark_types import spark_type
 from tpc.support.bounded_connection import BoundedConnection
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ _MAY_CHANGE = """
 
 
 @dataclass(frozen=True)
-class Column:
+class ReadColumn:
     """One column: its type here and in Spark."""
 
     name: str
@@ -58,18 +58,18 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReadTable:
     """A table that can be read; `name` is database.schema.table."""
 
     schema: str
     table: str
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[ReadColumn, ...]
 
 
 def checked_table(
     connection: BoundedConnection, table: str, schema: str | None, xid: str, wanted: Sequence[str] | None
-) -> Table:
+) -> ReadTable:
     """What is to be read of the table. Raises `ConfigurationError` for the first thing that is wrong with it."""
     if connection.info.server_version < SERVER_VERSION_MIN:
         raise ConfigurationError(
@@ -81,7 +81,7 @@ def checked_table(
     read = _read_columns(name, columns, wanted)
     _refuse_rows_of_another_server(connection, name, xid)
     _tell_who_may_change(connection, oid, name)
-    return Table(name[1], name[2], ".".join(name), read)
+    return ReadTable(name[1], name[2], ".".join(name), read)
 
 
 def _found(
@@ -155,7 +155,7 @@ def _read_columns(
     name: tuple[str, str, str],
     columns: Mapping[str, tuple[str, bool, bool, str | None, bool]],
     wanted: Sequence[str] | None,
-) -> tuple[Column, ...]:
+) -> tuple[ReadColumn, ...]:
     read = []
     for column in columns if wanted is None else wanted:
         if column not in columns:
@@ -168,7 +168,7 @@ def _read_columns(
                 f"the role may not read column {column!r} of table {name[2]!r}",
                 remedy="GRANT SELECT on it to the role of the dsn, or leave it out with columns=[...].",
             )
-        read.append(Column(column, declared, spark_type(column, declared, is_enum=is_enum)))
+        read.append(ReadColumn(column, declared, spark_type(column, declared, is_enum=is_enum)))
     return tuple(read)
 
 

@@ -11,12 +11,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from tests.coordinator.sources.tables import add, make_table, reader
+from tests.sinks.postgres.source.tables import add, make_table, reader
 from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.servers.postgres import PostgresServer
-from tpc.coordinator.sources.postgres.position import Position
-from tpc.coordinator.sources.postgres.server import horizon, once, opened
 from tpc.errors import ConfigurationError, TransientError
+from tpc.sinks.postgres.source.position import Position
+from tpc.sinks.postgres.source.server import horizon, once, opened
 from tpc.support.bounded_connection import BoundedConnection
 from tpc.support.deadlines import until
 

@@ -16,14 +16,13 @@ from psycopg import sql
 
 from tpc.errors import ConfigurationError, DataError, TpcError, TransientError
 from tpc.settings import Elsewhere, resolve
+from tpc.sinks.postgres.connection import GRACE_S
 from tpc.support.bounded_connection import BoundedConnection
 from tpc.support.deadlines import patiently, until
 
 Result = TypeVar("Result")
 
 CONNECT_S = 10
-GRACE_S = 5.0
-"""How much longer than the server's own statement_timeout we wait: its error says more than our silence."""
 _ASKED_WRONGLY = ("22", "28", "3D", "3F", "42")
 """Values, authorization, no such database or schema, access rule or missing object."""
 _LETS_IN_LATER = re.compile(

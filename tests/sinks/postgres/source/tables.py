@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.types import LongType, StructType
 
 from tests.support.postgres_database import PostgresDatabase
-from tpc.coordinator.sources.postgres.spark_source import TableDataSource, TableStreamReader
+from tpc.sinks.postgres.source.spark_source import TableDataSource, TableStreamReader
 
 TABLE = "CREATE TABLE orders (id bigint, xid xid8 NOT NULL DEFAULT pg_current_xact_id()); CREATE INDEX ON orders (xid)"
 

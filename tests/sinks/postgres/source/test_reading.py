@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.coordinator.sources.tables import Stream, add, make_table, reader, rows_between
+from tests.sinks.postgres.source.tables import Stream, add, make_table, reader, rows_between
 from tests.support.postgres_database import PostgresDatabase
 from tpc.chaos.servers.postgres import PostgresServer
 from tpc.errors import ConfigurationError, HistoryMismatchError, TransientError

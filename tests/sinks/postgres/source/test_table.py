@@ -8,17 +8,17 @@ from datetime import datetime, timezone
 import pytest
 
 import tpc
-from tests.coordinator.sources.tables import add, make_table
+from tests.sinks.postgres.source.tables import add, make_table
 from tests.support.postgres_database import PostgresDatabase
-from tpc.coordinator.sources import PostgresSource, Since
-from tpc.coordinator.sources.postgres.server import once
-from tpc.coordinator.sources.postgres.table import Table, checked_table
 from tpc.errors import ConfigurationError
+from tpc.sinks.postgres.source.server import once
+from tpc.sinks.postgres.source.table import ReadTable, checked_table
+from tpc.sources import PostgresSource, Since
 
 WHOLE = "id bigint, xid xid8 NOT NULL DEFAULT pg_current_xact_id()"
 
 
-def looked_at(postgres: PostgresDatabase, table: str = "orders", **wanted: list[str]) -> Table:
+def looked_at(postgres: PostgresDatabase, table: str = "orders", **wanted: list[str]) -> ReadTable:
     return once(postgres.dsn, 20.0, lambda it: checked_table(it, table, None, "xid", wanted.get("columns")))
 
 

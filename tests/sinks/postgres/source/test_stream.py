@@ -13,14 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import tpc
-from tests.coordinator.sources.tables import add, dsn_file, make_table
+from tests.sinks.postgres.source.tables import add, dsn_file, make_table
 from tests.support.folder_sink import FolderSink
 from tests.support.kafka_topics import KafkaTopics
 from tests.support.postgres_database import PostgresDatabase
 from tpc import failpoints
-from tpc.coordinator.sources import PostgresSource
 from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.errors import ConfigurationError, SourcesChangedError
+from tpc.sources import PostgresSource
 from tpc.support.deadlines import patiently
 
 pytestmark = pytest.mark.spark
