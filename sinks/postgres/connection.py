@@ -47,9 +47,12 @@ _idle: dict[tuple[int, str], list[PooledConnection]] = {}
 _idle_lock = ForkSafeLock(fork_waits=False)
 
 
-def connection_settings(dsn: str | Elsewhere) -> dict[str, Any]:
-    """The parts of a DSN or URL by libpq's names, the defaults left out. Raises `ConfigurationError`."""
-    return _parts(_resolved(dsn))
+def connection_settings(dsn: str | Elsewhere, *, whose: str = "") -> dict[str, Any]:
+    """The parts of a DSN or URL by libpq's names, the defaults left out. Raises `ConfigurationError`.
+
+    `whose` follows "the PostgreSQL dsn" in that error, as "of the source".
+    """
+    return _parts(_resolved(dsn), whose)
 
 
 def _resolved(dsn: str | Elsewhere) -> str:
@@ -57,22 +60,22 @@ def _resolved(dsn: str | Elsewhere) -> str:
     return _DRIVER_IN_URL.sub("postgresql://", resolve(dsn))
 
 
-def _parts(text: str) -> dict[str, Any]:
+def _parts(text: str, whose: str = "") -> dict[str, Any]:
     try:
         parts = conninfo_to_dict(text)
     except psycopg.ProgrammingError:
         # libpq quotes the offending part, which may be the password.
-        raise _unreadable() from None
+        raise _unreadable(whose) from None
     host = str(parts.get("host", ""))
     if "://" in text and "@" in host and not host.startswith(("/", "@")):
         # A part of a password: libpq would say that this host is not known. (A socket begins with a slash or an @.)
-        raise _unreadable()
+        raise _unreadable(whose)
     return parts
 
 
-def _unreadable() -> ConfigurationError:
+def _unreadable(whose: str) -> ConfigurationError:
     return ConfigurationError(
-        "the PostgreSQL dsn cannot be read (it is not shown here)",
+        f"the PostgreSQL dsn{whose and ' '}{whose} cannot be read (it is not shown here)",
         remedy="use 'host=... dbname=... user=...' or 'postgresql://user@host:port/database', with @ / : # and ? of a "
         "password percent-encoded.",
     )

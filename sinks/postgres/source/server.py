@@ -15,8 +15,8 @@ import psycopg
 from psycopg import sql
 
 from tpc.errors import ConfigurationError, DataError, TpcError, TransientError
-from tpc.settings import Elsewhere, resolve
-from tpc.sinks.postgres.connection import GRACE_S
+from tpc.settings import Elsewhere
+from tpc.sinks.postgres.connection import GRACE_S, connection_settings
 from tpc.support.bounded_connection import BoundedConnection
 from tpc.support.deadlines import patiently, until
 
@@ -72,19 +72,16 @@ class Holder:
 
 def opened(dsn: str | Elsewhere, timeout_s: float) -> BoundedConnection:
     """A connection that only reads. Raises `ConfigurationError`, or `TransientError` when no server answers in time."""
-    text = resolve(dsn)
+    # The deadline of the source counts, whatever the dsn says.
+    settings = {
+        **connection_settings(dsn, whose="of the source"),
+        "connect_timeout": CONNECT_S,
+        "client_encoding": "utf8",
+    }
 
     def attempt() -> BoundedConnection:
         try:
-            return BoundedConnection.connect(
-                text, autocommit=True, connect_timeout=CONNECT_S, prepare_threshold=None, client_encoding="utf8"
-            )
-        except psycopg.ProgrammingError:
-            # libpq quotes the offending part, which may be the password.
-            raise ConfigurationError(
-                "the PostgreSQL dsn of the source cannot be read (it is not shown here)",
-                remedy="use 'host=... dbname=... user=...' or 'postgresql://user@host:port/database'.",
-            ) from None
+            return BoundedConnection.connect("", autocommit=True, prepare_threshold=None, **settings)
         except psycopg.OperationalError as error:
             words = " ".join(str(error).split())
             if "FATAL" in words and not _LETS_IN_LATER.search(words):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.sinks.postgres.source.tables import add, make_table, reader
 from tests.support.postgres_database import PostgresDatabase
@@ -46,6 +46,22 @@ def unreplicated(server: WithoutItsReplica) -> PostgresDatabase:
     database = PostgresDatabase(f"{server.dsn}?options=-csynchronous_commit%3Dlocal", "postgres")
     database.execute("DROP TABLE IF EXISTS orders")
     return make_table(database)
+
+
+@pytest.mark.parametrize(
+    "dsn", ["postgresql://user:one@hidden@nowhere/d", "postgresql://u:hidden@[h/d", "host=h passwort=hidden"]
+)
+def test_no_part_of_a_password_is_shown_when_the_dsn_cannot_be_read(dsn: str) -> None:
+    with pytest.raises(ConfigurationError, match="dsn of the source cannot be read") as raised:
+        opened(dsn, 1.0)
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.stack
+def test_the_dsn_may_be_written_as_that_of_a_sink(postgres: PostgresDatabase) -> None:
+    parts = conninfo_to_dict(postgres.dsn)
+    place = f"{parts.get('user', '')}:{parts.get('password', '')}@{parts['host']}:{parts['port']}/{parts['dbname']}"
+    assert once(f"postgresql+psycopg://{place}", 20.0, horizon).finished > 0
 
 
 @pytest.mark.stack
