@@ -172,14 +172,16 @@ def _replay(state: MachineState, manifest: Manifest | None, lost: frozenset[str]
 
 def _out_of_step(state: MachineState, epoch: int, expected: int) -> TpcError:
     if state.pending is not None:
-        what = f"Spark begins batch {epoch} while epoch {state.pending.epoch} waits for the repair of a lost branch"
+        what = (
+            f"the runtime begins epoch {epoch} while epoch {state.pending.epoch} waits for the repair of a lost branch"
+        )
     else:
-        what = f"Spark begins batch {epoch}, the intent log expects epoch {expected}"
+        what = f"the runtime begins epoch {epoch}, the intent log expects epoch {expected}"
     return HistoryMismatchError(
         what,
         pipeline=str(state.pipeline),
         epoch=epoch,
-        remedy="Spark's checkpoint and the intent log do not belong together: restore both from one moment, "
+        remedy="the checkpoint and the intent log do not belong together: restore both from one moment, "
         f"or {START_ANEW}.",
     )
 

@@ -358,6 +358,18 @@ def test_no_new_epoch_begins_while_a_repair_is_waited_for() -> None:
     assert isinstance(effects[0].error, HistoryMismatchError)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_error_about_an_epoch_out_of_order_names_no_runtime(waits: bool) -> None:
+    """A service without Spark reads it too."""
+    state, epoch = (lost_at_recovery(), 1) if waits else (ready(), 5)
+    state, effects = run(BatchStarted(epoch, None), state=state)
+    assert isinstance(effects[0], Stop)
+    told = str(effects[0].error)
+    assert f"the runtime begins epoch {epoch}" in told
+    assert "Spark" not in told
+    assert "batch" not in told
+
+
 def test_older_batches_are_replayed_while_a_repair_is_waited_for() -> None:
     history = begun(intent(manifest(0)), complete(0), intent(manifest(1)))
     state, _ = run(Opened(history), Stored(), Owned(), answers(manifest(1), a=Verdict.LOST), Swept())

@@ -204,7 +204,7 @@ class EffectExecutor:
         logger.warning("%s", effect.message)
 
     def _return(self, effect: Return, _: MachineState) -> None:
-        logger.debug("epoch %d returns to Spark", effect.epoch)
+        logger.debug("epoch %d returns to the runtime", effect.epoch)
 
     def _stop(self, effect: Stop, _: MachineState) -> None:
         if isinstance(effect.error, ParkedError):
