@@ -84,7 +84,6 @@ TIERS: dict[str, tuple[set[str], ...]] = {
     "tpc.coordinator.kernel": ({"*"}, {"feeding"}, {"log"}),
     "tpc.coordinator.spark": (
         {
-            "adoption",
             "orderly_stop",
             "pipeline",
             "pipeline_description",
@@ -124,7 +123,6 @@ NOT_YET: dict[str, set[str]] = {
         "operations.monitoring.metrics_server",
         "operations.page.ui_server",
     },
-    "spark.adoption": {"operations.savepoints.copying"},
     "spark.pipeline": {
         "operations.monitoring.health",
         "operations.monitoring.listeners",

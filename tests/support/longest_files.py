@@ -116,7 +116,7 @@ LONGEST_S: dict[str, int] = {
     "tests/chaos/servers/test_spark_session.py": 20,
     "tests/chaos/servers/test_postgres.py": 20,
     "tests/testing/test_transactional.py": 20,
-    "tests/coordinator/spark/test_adoption.py": 20,
+    "tests/coordinator/operations/test_adoption.py": 20,
     "tests/coordinator/service/changelog/test_commands.py": 20,
     "tests/coordinator/kernel/log/test_conformance_local.py": 20,
     "tests/chaos/user/test_sink_rows.py": 20,

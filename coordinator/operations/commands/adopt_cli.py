@@ -32,7 +32,7 @@ def adopt(
     from tpc.coordinator.kernel.checkpoint_places import require_local
     from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
     from tpc.coordinator.kernel.log.places import open_log
-    from tpc.coordinator.spark.adoption import adopt as adopted_from
+    from tpc.coordinator.operations.adoption import adopt as adopted_from
     from tpc.handles import PipelineId
 
     require_local(checkpoint)

@@ -21,9 +21,9 @@ from tpc.__main__ import app
 from tpc.coordinator.kernel.local_files import LocalFiles
 from tpc.coordinator.kernel.log.journal import MARK_SLOT, Journal
 from tpc.coordinator.kernel.log.local import LOG_FOLDER, LocalLog
+from tpc.coordinator.operations import adoption
+from tpc.coordinator.operations.adoption import Adopted, adopt
 from tpc.coordinator.operations.savepoints.copying import copy_file
-from tpc.coordinator.spark import adoption
-from tpc.coordinator.spark.adoption import Adopted, adopt
 from tpc.coordinator.spark.pipeline import Pipeline
 from tpc.coordinator.spark.query_log import SparkLog
 from tpc.coordinator.spark.reconcile import reconcile
