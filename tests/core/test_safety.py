@@ -116,7 +116,7 @@ CASES = [
     Case("deciding, fenced", run(*DECIDED[:3], state=ready())[0], ("the log says whether",), FencedError("x")),
     Case("finishing", run(*DECIDED, state=ready())[0], (*STAYS, "to be committed by the next start")),
     Case("finishing, recovery", run(Opened(PENDING), Stored(), Owned())[0], STAYS),
-    Case("finishing, fenced", run(*DECIDED, state=ready())[0], (*STAYS, "that leads finishes it"), FencedError("x")),
+    Case("finishing, fenced", run(*DECIDED, state=ready())[0], (*STAYS, "current leader finishes it"), FencedError("x")),
     Case(
         "finishing, lost",
         run(*DECIDED, state=ready())[0],
@@ -129,7 +129,7 @@ CASES = [
     Case("replaying, lost", replaying_lost(), (*STAYS, "nothing of this replay shows")),
     Case("aborting a repair", run(FAILED, state=replaying_lost())[0], (*STAYS, "nothing of this replay shows")),
     Case("repairing", repairing(), (*STAYS, "what is lost is written again")),
-    Case("repairing, fenced", repairing(), (*STAYS, "that leads finishes it"), FencedError("x")),
+    Case("repairing, fenced", repairing(), (*STAYS, "current leader finishes it"), FencedError("x")),
     Case("stopped", run(*BATCH, FAILED, Aborted(), state=ready(COMPLETE))[0], (BEFORE[1], "had ended before")),
 ]
 
