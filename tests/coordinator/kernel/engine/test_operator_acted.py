@@ -36,7 +36,7 @@ def ended(pipeline: MemoryPipeline, epoch: int) -> OperatorActedError:
         pipeline.run(epoch)
     assert exit_code_for(caught.value) == exit_code_for(pickle.loads(pickle.dumps(caught.value))) == 1
     assert "restart the pipeline" in caught.value.remedy
-    assert "one that leads" not in caught.value.safe
+    assert "current leader" not in caught.value.safe
     return caught.value
 
 

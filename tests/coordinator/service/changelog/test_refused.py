@@ -115,7 +115,7 @@ def test_another_topic_under_way(kafka: KafkaTopics, tmp_path: Path) -> None:
     counted = Counted.at(tmp_path, kafka, numbers=20)
     counted.run()
     counted.topic = kafka.topic(cleanup_policy="compact")
-    with pytest.raises(ConfigurationError, match="what the state holds stands in"):
+    with pytest.raises(ConfigurationError, match="what the state holds is in"):
         counted.run()
 
 
