@@ -116,7 +116,9 @@ CASES = [
     Case("deciding, fenced", run(*DECIDED[:3], state=ready())[0], ("the log says whether",), FencedError("x")),
     Case("finishing", run(*DECIDED, state=ready())[0], (*STAYS, "to be committed by the next start")),
     Case("finishing, recovery", run(Opened(PENDING), Stored(), Owned())[0], STAYS),
-    Case("finishing, fenced", run(*DECIDED, state=ready())[0], (*STAYS, "current leader finishes it"), FencedError("x")),
+    Case(
+        "finishing, fenced", run(*DECIDED, state=ready())[0], (*STAYS, "current leader finishes it"), FencedError("x")
+    ),
     Case(
         "finishing, lost",
         run(*DECIDED, state=ready())[0],
