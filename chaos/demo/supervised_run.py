@@ -140,7 +140,7 @@ def _arguments(paths: DemoDirectory, per_epoch: tuple[int, int], spark: Mapping[
 # Follows a pipeline's logs while it runs: its intent log, and Spark's commits before Spark removes them.
 
 MAY_CHANGE = 5
-"""Spark's newest commits: those that a replay may write anew, and those since the last look."""
+"""Spark's newest commits: those that a replay may write again, and those since the last look."""
 
 
 class LogFollower:

@@ -305,7 +305,7 @@ def _formula_values(record: KafkaRecord) -> Values:
 
 
 def _in_postgres(dsn: str, count: int) -> Iterator[Values]:
-    """All rows, in pieces, and at last those whose ids nobody has sent."""
+    """All rows, in pieces, and at last those whose ids were never sent."""
     for first in range(0, count, CHUNK):
         yield from postgres_content.query(dsn, f"{ROWS_SQL} WHERE id >= {first} AND id < {min(first + CHUNK, count)}")
     yield from postgres_content.query(dsn, f"{ROWS_SQL} WHERE id IS NULL OR id < 0 OR id >= {count} LIMIT 10")

@@ -55,7 +55,7 @@ def this_process() -> dict[str, Any]:
 
 
 def current_leader(directory: Path) -> dict[str, Any] | None:
-    """The leading process, for people, and how old its heartbeat is by the file system's clock; None: nobody."""
+    """The leading process, for people, and how old its heartbeat is by the file system clock; None without one."""
     heartbeat = read_heartbeat(directory)
     if heartbeat is None or heartbeat.ended:
         return None

@@ -142,7 +142,7 @@ class StoreDiskRun(HeldRun):
             if codes not in ([ERROR_CODE, ERROR_CODE], [ERROR_CODE, 0]):
                 raise CaseFailedError(f"the processes ended with exit codes {codes} while there was no room")
             if codes[-1] == 0:
-                self.record.note("the second process had room enough: it writes a store's log anew where it lies")
+                self.record.note("the second process had room enough: it rewrites a store's log in place")
             else:
                 self.hopeless_lives = 1
             self._mend()

@@ -114,6 +114,7 @@ class Engine:
                 raise
             finally:
                 self.executor.watch.end()
+                self.drop_waiting()  # of an interrupt: the next call must not carry out what this one has left
 
     def upkeep(self) -> None:
         """Sweep if it is time to, and begin a new term; for quiet hours, when no batch comes."""

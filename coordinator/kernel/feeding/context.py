@@ -23,7 +23,7 @@ class Phases(Protocol):
 
 
 class UnmeasuredPhases:
-    """For a pass whose times nobody asks for."""
+    """For a pass whose times are not measured."""
 
     def end(self, phase: str) -> None:
         """Nothing is measured."""

@@ -310,7 +310,7 @@ class Writing:
         return not (self.kind is Kind.COPY and later)
 
     def _require_state(self) -> None:
-        """What Spark goes on from is there: nobody will have the old checkpoint any more."""
+        """What Spark goes on from is there: the old checkpoint may be gone by then."""
         spark = SparkLog(LocalFiles(self.folder / CHECKPOINT))
         commits = [batch for batch in spark.batches("commits") if spark.is_whole_commit(batch)]
         wrong = None if not commits else StateFiles(spark).why_not_whole(commits[-1])

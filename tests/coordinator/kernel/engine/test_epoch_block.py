@@ -105,3 +105,17 @@ def test_an_interrupt_within_the_block_leaves_the_epoch_to_the_next_start() -> N
     pipeline.restarted()
     assert prepared(pipeline) == [0, 0]
     assert pipeline.record_kinds() == ["generation", "generation"]
+
+
+def test_after_an_interrupt_between_decide_and_finish_the_same_coordinator_commits_nothing_more() -> None:
+    pipeline = started()
+    rows = pipeline.runner()
+    with pytest.raises(KeyboardInterrupt), pipeline.engine.epoch(0, rows) as epoch:
+        epoch.decide(rows.write(0, epoch.generation), rows.report)
+        raise KeyboardInterrupt
+    with pytest.raises(StateMachineError), pipeline.engine.epoch(1, rows):
+        pytest.fail("an epoch began in the middle of another one")
+    assert prepared(pipeline) == [1, 1]
+    pipeline.restarted()
+    assert prepared(pipeline) == [0, 0]
+    assert all(len(sink.committed) == 1 for sink in pipeline.sinks)
